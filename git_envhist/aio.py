@@ -247,14 +247,14 @@ class AsyncEnvHistory(AsyncWrapper[EnvHistory]):
         *,
         branch: str | None = None,
         relocate: bool = False,
-        foreign: bool = False,
+        allow_unsigned: bool = False,
         progress: Callable[[CaptureProgress], None] | None = None,
     ) -> AsyncEnvHistory:
         """As `EnvHistory.fork`."""
         keywords: dict[str, Any] = {
             "branch": branch,
             "relocate": relocate,
-            "foreign": foreign,
+            "allow_unsigned": allow_unsigned,
             "progress": progress,
         }
         return AsyncEnvHistory(await in_thread(lambda: self._wrapped.fork(revision, directory, **keywords)))

@@ -258,7 +258,7 @@ class EnvHistory(HistoryContext):
 
         `renames`: report a removed and an added file as one change if at least this percentage of them is equal.
         """
-        from git_envhist.diff.facts import compare_moments  # loaded late: keeps envlog fast
+        from git_envhist.diff.facts import compare_snapshots  # loaded late: keeps envlog fast
 
         chosen = tuple(map(os.fsencode, as_sequence(pathspecs)))
         for one in (before, after) if renames is not None else ():
@@ -266,7 +266,7 @@ class EnvHistory(HistoryContext):
                 # Renames are found by contents.
                 self.with_contents(self.snapshot_of(one), TOP)
         with self.sides(before, after) as (git, old, new):
-            changes = compare_moments(git, old, new, chosen, renames, self.keys.opening)
+            changes = compare_snapshots(git, old, new, chosen, renames, self.keys.opening)
             return SnapshotDiff(_revision_text(before), _revision_text(after), *changes)
 
     @contextmanager
@@ -540,7 +540,7 @@ class EnvHistory(HistoryContext):
 
         Keywords as of `git envrestore`: `paths` (git's pathspecs from the top) and `only` (packages, env, databases,
         files) select; `keep_new` removes nothing, `keep_code` leaves what HEAD tracks; `head` also moves HEAD;
-        `relocate` rewrites paths of another working tree; `services` restores their state; `force` and `foreign`
+        `relocate` rewrites paths of another working tree; `services` restores their state; `force` and `allow_unsigned`
         override a refusal that names them (`roots`: in additional roots too). Callbacks: `progress`; `waiting`, before
         it waits for another process; `planned`, with the plan, before anything is captured (an exception stops the
         restore); `saved`, with the snapshot of the state before. `options`: all of it as one value.
@@ -587,11 +587,11 @@ class EnvHistory(HistoryContext):
 
     def continue_restore(self) -> RecoveryResult:
         """Finish an interrupted restore."""
-        return self.restorer.ended(self.restorer.finish())
+        return self.restorer.recovery_result(self.restorer.continue_restore())
 
     def abort_restore(self) -> RecoveryResult:
         """Undo an interrupted restore: the environment is as it was before."""
-        return self.restorer.ended(self.restorer.take_back())
+        return self.restorer.recovery_result(self.restorer.abort_restore())
 
     @property
     def restorer(self) -> Restorer:
@@ -602,7 +602,7 @@ class EnvHistory(HistoryContext):
         from git_envhist.restore.restorer import Restorer  # loaded late: keeps envlog fast
 
         def with_trash(timeline: str) -> tuple[list[Snapshot], frozenset[SnapshotId]]:
-            return self.dropper.line_with_trash(timeline)
+            return self.dropper.timeline_with_trash(timeline)
 
         return Restorer(self, self.capturing_fetched, with_trash, _merge_packs_after_restore)
 
@@ -624,14 +624,14 @@ class EnvHistory(HistoryContext):
         *,
         branch: str | None = None,
         relocate: bool = False,
-        foreign: bool = False,
+        allow_unsigned: bool = False,
         trigger: Trigger = Trigger.API,
         progress: Callable[[CaptureProgress], None] | None = None,
     ) -> Self:
         """Create a directory with the environment of a snapshot, on a new timeline; return its history.
 
         `branch`: create a branch at the code commit of the snapshot; `relocate`: rewrite paths of the old directory;
-        `foreign`: also a snapshot that none of your keys signed. `.forked` has the result.
+        `allow_unsigned`: also a snapshot that none of your keys signed. `.forked` has the result.
 
         >>> start = history.capture("to try two ways from")
         >>> attempt = history.fork(start, "../attempt", branch="attempt")
@@ -640,7 +640,7 @@ class EnvHistory(HistoryContext):
         """
         from git_envhist.fork import ForkOptions, fork  # loaded late: keeps envlog fast
 
-        options = ForkOptions(branch, relocate, foreign, trigger, progress or self.progress_handler)
+        options = ForkOptions(branch, relocate, allow_unsigned, trigger, progress or self.progress_handler)
         source = self.with_contents(self.judge(self.snapshot_of(revision)), TOP)
         forked, opened = fork(self.capturing_fetched, self.open_sealed, source, os.fspath(directory), options)
         history = type(self)(
@@ -661,13 +661,13 @@ class EnvHistory(HistoryContext):
         *,
         branch: str | None = None,
         relocate: bool = False,
-        foreign: bool = False,
+        allow_unsigned: bool = False,
     ) -> ForkPlan:
         """Return what `fork` with these arguments would do, or raise its refusal; nothing is written."""
         from git_envhist.fork import ForkOptions, plan_fork  # loaded late: keeps envlog fast
 
         source = self.judge(self.snapshot_of(revision))
-        options = ForkOptions(branch, relocate, foreign)
+        options = ForkOptions(branch, relocate, allow_unsigned)
         return plan_fork(self.capturing_fetched, source, os.fspath(directory), options)
 
     # Checks.
@@ -1050,7 +1050,7 @@ class EnvHistory(HistoryContext):
         """Prune by the configured policy and to `envhist.maxSize`, as the daily maintenance does."""
         from git_envhist.retention.prune import Pruner  # loaded late: once a day
 
-        Pruner(self, gentle=True).by_itself()
+        Pruner(self, wait_for_captures=True).prune_daily()
 
     def purge(
         self,
@@ -1113,7 +1113,7 @@ class EnvHistory(HistoryContext):
 
         `repair`: bring lost objects back where that is possible, and set damaged ones aside; nothing is deleted.
         """
-        from git_envhist.maintenance.daily import forget_trouble  # loaded late: keeps envlog fast
+        from git_envhist.maintenance.daily import clear_problems  # loaded late: keeps envlog fast
 
         if repair:
             from git_envhist.maintenance.repair import Repair  # loaded late: hardly ever
@@ -1122,10 +1122,10 @@ class EnvHistory(HistoryContext):
         else:
             from git_envhist.maintenance.fsck import check  # loaded late: keeps envlog fast
 
-            found = check(self.capturing.repository, quick=quick, tell=report or _ignore)
+            found = check(self.capturing.repository, quick=quick, progress=report or _ignore)
             health = found.health(quick=quick)
         if health.is_whole and not quick:
-            forget_trouble(self.repository.common_state)
+            clear_problems(self.repository.common_state)
         self.refresh()
         return health
 
@@ -1148,9 +1148,9 @@ class EnvHistory(HistoryContext):
     @property
     def problems(self) -> list[str]:
         """The problems that the daily check found, a sentence each."""
-        from git_envhist.maintenance.daily import read_trouble  # loaded late: keeps a capture fast
+        from git_envhist.maintenance.daily import read_problems  # loaded late: keeps a capture fast
 
-        return read_trouble(self.repository.common_state)
+        return read_problems(self.repository.common_state)
 
     def daily(self) -> None:
         """Run the daily maintenance, as far as it is worthwhile; it waits for no other process."""

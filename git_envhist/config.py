@@ -1,7 +1,7 @@
-"""git's configuration under `envhist.*`, read once into a frozen value.
+"""Read git's configuration under `envhist.*` once, into a frozen value.
 
-A value that cannot be read costs a warning and leaves the default in force: no typing slip in a configuration file
-may cost a snapshot.
+An invalid value gives a warning and the default is used: a typing error in a configuration file must not prevent a
+snapshot.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ FALSE = {"false", "no", "off", "0", ""}
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """How the state of a server is taken along: commands of the user's own."""
+    """The commands that store and load the state of one server."""
 
     name: str
     dump: str | None = None
@@ -40,20 +40,22 @@ class Service:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What the user configured; the defaults serve."""
+    """The user's configuration."""
 
     enabled: bool = True
     auto_push: bool = False
-    """Whether the history is pushed along with `git push`."""
+    """Whether `git push` also pushes the history."""
     remote: str | None = None
-    """Where the history goes, if not where the code goes."""
+    """The remote of the history, if it is not the code's."""
     has_remote: bool = False
-    """Whether there is a place to push to and fetch from."""
+    """Whether a remote exists."""
     timeline: str | None = None
     exclude: tuple[str, ...] = ()
     named_only: bool = False
-    """The environment is a few paths that a program named: `.envhistignore` leaves none of them out, and they may lie
-    in a home directory. Only `compat/` sets it."""
+    """True if the environment consists of paths that a program named; only `compat/` sets it.
+
+    `.envhistignore` excludes none of them then, and they may be in a home directory.
+    """
     fingerprint: tuple[str, ...] = ()
     secret: tuple[str, ...] = ()
     roots: tuple[tuple[str, str], ...] = ()
@@ -64,45 +66,45 @@ class Settings:
     cross_mounts: bool = False
     workers: int | None = None
     key_in: str = "both"
-    """Where keys are kept: `both`, or `home`, the user's configuration alone."""
+    """`both`, or `home` to store keys in the user's configuration only."""
     identity: str | None = None
-    """The file of the private key that opens what others sealed for this user."""
+    """The file of the private key that opens files sealed for this user."""
     verify: str | None = None
-    """The check that runs where none is given."""
+    """The default check."""
     verify_on: tuple[str, ...] = VERIFY_ON
-    """The triggers of the captures that run it."""
+    """The triggers of captures that run the check."""
     verify_timeout: float | None = HOUR
-    """Seconds after which a check is ended; None: never."""
+    """Seconds after which a check is killed; None: never."""
     agent_every: int = 1
-    """Before every n-th tool that may change something a capture is taken; 0: before the first of a turn alone."""
+    """Capture before every n-th tool that may change something; 0: only before the first of a turn."""
     agent_wait: float = AGENT_WAIT
-    """Seconds that such a tool may be held until the capture before it is done."""
+    """Seconds that such a tool waits for the capture before it."""
     transcript_limit: int = TRANSCRIPT_LIMIT
-    """Bytes of an agent's transcript that a snapshot keeps, the newest ones; 0: none."""
+    """The size of the newest part of an agent's transcript that a snapshot stores, in bytes; 0: none."""
     keep_last: int = KEEP_LAST
-    """Retention: so many of the newest moments, …"""
+    """Retention: the number of newest snapshots that are kept."""
     keep_hourly: int = KEEP_HOURLY
     keep_daily: int = KEEP_DAILY
-    """… and of so many days the newest each."""
+    """Retention: the number of days of which the newest snapshot is kept."""
     keep_weekly: int = KEEP_WEEKLY
     platform_list: str | None = None
-    """Tells the checkpoints of the platform below us."""
+    """The command that lists the checkpoints of the platform."""
     platform_create: str | None = None
-    """Makes one, and says its id."""
+    """The command that makes a checkpoint and prints its id."""
     user_name: str | None = None
     user_email: str | None = None
     filters: tuple[str, ...] = ()
-    """The names of the `filter.<name>` drivers that are configured."""
+    """The names of the configured `filter.<name>` drivers."""
     warnings: tuple[str, ...] = ()
 
 
 def read_settings(pairs: Iterable[tuple[str, str | None]]) -> Settings:
-    """The settings that a list of git's (key, value) pairs makes; later pairs win, as in git."""
+    """Return the settings of git's (key, value) pairs; later pairs win, as in git."""
     return _Reader(pairs).settings()
 
 
 class _Reader:
-    """Takes the pairs apart; keeps a warning for each value that makes no sense."""
+    """Parse the pairs and collect a warning for each invalid value."""
 
     def __init__(self, pairs: Iterable[tuple[str, str | None]]) -> None:
         self.all: dict[str, list[str | None]] = {}
@@ -157,13 +159,13 @@ class _Reader:
         return tuple(value for value in self.all.get(key, ()) if value)
 
     def words(self, key: str, default: tuple[str, ...]) -> tuple[str, ...]:
-        """Words of one value, or of several; an empty one stands for none."""
+        """Return the words of all values of a key; an empty value means none."""
         if key not in self.all:
             return default
         return tuple(" ".join(value or "" for value in self.all[key]).replace(",", " ").lower().split())
 
     def choice(self, key: str, choices: tuple[str, ...]) -> str:
-        """One of some words, in lower case; the first is the default."""
+        """Return one of some words, in lower case; the first is the default."""
         value = (self.text(key) or choices[0]).strip().lower()
         if value not in choices:
             self.warnings.append(f"{key} is not one of {', '.join(choices)}: '{value}'")
@@ -192,7 +194,7 @@ class _Reader:
         for key, command in self.named(prefix):
             name, _, verb = key.rpartition(".")
             if verb not in SERVICE_VERBS or not SERVICE_NAME.fullmatch(name):
-                self.warnings.append(f"{prefix}{key} is not understood: envhist.service.<name>.dump, …")
+                self.warnings.append(f"{prefix}{key} is unknown; expected envhist.service.<name>.dump, …")
                 continue
             found.setdefault(name, {})[verb] = command
         return tuple(Service(name, **commands) for name, commands in sorted(found.items()))
@@ -220,7 +222,7 @@ class _Reader:
 
 
 def parse_size(text: str) -> int | None:
-    """A number with git's suffixes k, m, g (and t), or None."""
+    """Return a number with git's suffixes k, m, g (and t); None if it is none."""
     digits = text.strip().lower().rstrip("kmgt")
     unit = text.strip().lower()[len(digits) :]
     if not digits.isdecimal() or unit not in UNITS:
@@ -229,7 +231,7 @@ def parse_size(text: str) -> int | None:
 
 
 def parse_duration(text: str) -> float | None:
-    """Seconds: a number with s, m or h behind it (`90`, `10m`), or None."""
+    """Return the seconds of a number with the suffix s, m or h (`90`, `10m`); None if it is none."""
     plain = text.strip().lower()
     digits = plain.rstrip("smh")
     unit = plain[len(digits) :]
@@ -247,14 +249,14 @@ def _is_filter(key: str) -> bool:
 
 
 def config_home(environ: Mapping[str, str]) -> str:
-    """The directory of the user's configuration, as the XDG base directories have it."""
+    """Return the user's configuration directory, by the XDG base directory specification."""
     home = environ.get("HOME") or os.path.expanduser("~")
     configured = environ.get("XDG_CONFIG_HOME", "")
     return configured if configured.startswith("/") else f"{home}/.config"
 
 
 def data_home(environ: Mapping[str, str]) -> str:
-    """The directory of the user's data, as the XDG base directories have it."""
+    """Return the user's data directory, by the XDG base directory specification."""
     home = environ.get("HOME") or os.path.expanduser("~")
     configured = environ.get("XDG_DATA_HOME", "")
     return configured if configured.startswith("/") else f"{home}/.local/share"

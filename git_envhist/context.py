@@ -240,7 +240,7 @@ class HistoryContext(ABC):
     def with_contents(self, snapshot: Snapshot, *paths: EnvPath) -> Snapshot:
         """Fetch missing contents of these paths if the snapshot was fetched; return the snapshot.
 
-        The path of the top stands for all contents. Raise `TreeTooLarge` for trees of unlimited size that plain git
+        The path of the top means all contents. Raise `TreeTooLarge` for trees of unlimited size that plain git
         brought: those of a fetch were checked when they arrived.
         """
         if is_fetched(snapshot.timeline):
@@ -315,13 +315,13 @@ class HistoryContext(ABC):
         return WrappedKeys(self.repository, lambda: identities_of(self.settings, self.environ))
 
     def _vouched(self, timeline: str) -> frozenset[str]:
-        from git_envhist.snapshots.seen_heads import vouched_by_ssh  # loaded late: keeps envlog fast
+        from git_envhist.snapshots.seen_heads import commits_signed_by_ssh  # loaded late: keeps envlog fast
 
         known = self._seen.vouched
         if known is None:
             known = self._seen.vouched = {}
         if timeline not in known:
-            known[timeline] = vouched_by_ssh(FetchedStore.of(self.repository), timeline)
+            known[timeline] = commits_signed_by_ssh(FetchedStore.of(self.repository), timeline)
         return known[timeline]
 
     def _read_settings(self) -> None:

@@ -200,7 +200,7 @@ class DirectoryRegistry:
         return None
 
     def replaced_at(self, directory: str) -> RegisteredDirectory | None:
-        """Return the record of a directory, this one or a parent, whose path another directory has now."""
+        """Return the record of a directory, this one or a parent, with a path that another directory has now."""
         by_path = {home.path: home for home in self.all() if home.identity is not None}
         return next((by_path[place] for place in parent_directories(directory) if place in by_path), None)
 

@@ -1,8 +1,8 @@
-"""Kernel locks: gone with the process that held them, whatever ended it. No file's content means anything.
+"""Write to disk: whole writes, sync, atomic replacement of files, locks, errors with a hint.
 
-Some file systems keep no locks (Lustre as it is often mounted, some network shares). What is locked there is locked in
-a directory of this machine instead, under the file's number: that keeps one user's processes on one machine apart, and
-nobody else.
+Locks are kernel locks (flock), which end with the process that holds them; the content of a lock file means nothing.
+If the file system has no locks (some network shares), a file of the same inode number in a private directory of this
+machine is locked instead. That separates the processes of one user on one machine only.
 """
 
 from __future__ import annotations
@@ -17,13 +17,11 @@ from contextlib import contextmanager, suppress
 from enum import Enum
 
 from git_envhist.errors import EnvhistError, StorageFull
-from git_envhist.platform import DIRECTORY, NOFOLLOW, SYSTEM, know_as_ours, open_cloexec_guarded
-
-# Bytes onto a disk, for good: whole writes, fsync that counts, and errors a person can act on.
+from git_envhist.platform import DIRECTORY, NOFOLLOW, SYSTEM, guard_descriptor, guarded_open
 
 OUT_OF_SPACE_ERRNOS = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG))
 READ_ONLY_ERRNOS = frozenset((errno.EROFS, errno.EACCES, errno.EPERM))
-MOVED = "it was moved or removed meanwhile: run the command again where it is now"
+MOVED = "it was moved or removed: run the command again in its new place"
 MORE_FILES = "raise the limit: ulimit -n 1024"
 
 
@@ -34,7 +32,7 @@ class CannotWrite(EnvhistError):
 
 
 def write_all(descriptor: int, data: bytes | bytearray, offset: int) -> None:
-    """Write every byte at an offset, however few the kernel takes at a time."""
+    """Write all bytes at an offset."""
     with memoryview(data) as view:
         done = 0
         while done < len(view):
@@ -209,7 +207,7 @@ def append_line(path: str, line: bytes, *, durability: Durability) -> None:
 
 
 def remove_if_present(path: str) -> bool:
-    """Remove a file; False where there was none."""
+    """Remove a file; return False if it did not exist."""
     try:
         os.unlink(path)
     except FileNotFoundError:
@@ -218,7 +216,7 @@ def remove_if_present(path: str) -> bool:
 
 
 def cannot_write(error: OSError, place: str) -> EnvhistError:
-    """What a failed write means to the person who waits for it."""
+    """Return the error, with a hint, for a failed write."""
     reason = os.strerror(error.errno) if error.errno else str(error)
     message = f"cannot write below '{place}': {reason.lower()}"
     if error.errno in OUT_OF_SPACE_ERRNOS:
@@ -231,14 +229,14 @@ def cannot_write(error: OSError, place: str) -> EnvhistError:
     if error.errno == errno.ENOENT:
         return EnvhistError(message, hint=MOVED)
     if error.errno in READ_ONLY_ERRNOS:
-        hint = "a sandbox or another owner closes it: allow writing in the git directory"
+        hint = "allow writing to the git directory: a sandbox or its permissions prevent it"
         return CannotWrite(message, hint=hint)
     return EnvhistError(message)
 
 
 @contextmanager
 def system_errors(place: str) -> Iterator[None]:
-    """What the system refused, and nobody foresaw at that very call, is told as an error of ours."""
+    """Convert any remaining OSError into an EnvhistError."""
     try:
         yield
     except OSError as error:
@@ -247,42 +245,40 @@ def system_errors(place: str) -> Iterator[None]:
             raise cannot_write(error, where) from error
         if error.errno == errno.ENOENT and where == os.curdir:
             raise EnvhistError(
-                "the directory that this was called in is gone", hint="cd to one that is there"
+                "the current directory was removed", hint="cd to an existing directory"
             ) from error
         reason = (error.strerror or str(error)).lower()
         hint = {errno.EMFILE: MORE_FILES, errno.ENOENT: MOVED}.get(error.errno or 0)
-        raise EnvhistError(f"the system refused '{where}': {reason}", hint=hint) from error
+        raise EnvhistError(f"cannot access '{where}': {reason}", hint=hint) from error
 
 
 COMMON_LOCK = "lock.shared"
-"""In the common state: captures share it; whoever takes packs away has it alone."""
+"""The name of the lock in the common state: captures share it, and removing packs takes it alone."""
 UPKEEP_LOCK = "lock.upkeep"
-"""Beside it: who writes packs anew, while captures go on."""
+"""The name of the lock for writing merged packs. Captures do not wait for it."""
 NO_LOCKS = frozenset((errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP))
-
-
-LIMIT = 600.0
+LOCK_TIMEOUT = 600.0
 """Seconds that commands which rewrite or clean a history wait for other processes."""
-INTERVAL = 0.05
-STATE = "/envhist/"
-"""Every directory of this program inside a git directory lies in one of this name."""
-HINT = "set XDG_RUNTIME_DIR to a directory of yours on a local disk"
+RETRY_INTERVAL = 0.05
+STATE_PART = "/envhist/"
+"""The state directories inside a git directory have this name."""
+NO_LOCKS_HINT = "set XDG_RUNTIME_DIR to a directory of yours on a local disk"
 
 
 class LocksUnavailable(EnvhistError):
-    """Neither the file system nor this machine's own directory gives a lock."""
+    """The file system has no locks, and no lock can be created in a local directory."""
 
     code = "no-locks"
 
 
 class StillLocked(EnvhistError):
-    """Another process held a lock for longer than a command waits."""
+    """Another process held a lock longer than the timeout."""
 
     code = "locked"
 
 
 def state_directory(path: str) -> str:
-    """Return a private directory of this program, made if missing, without the git directory that it lies in."""
+    """Create a private state directory if it is missing and return its path; never create the git directory."""
     try:
         make_private(path)
     except OSError as error:
@@ -291,19 +287,19 @@ def state_directory(path: str) -> str:
 
 
 def make_private(path: str) -> None:
-    """Make a private directory and those above it, down from `envhist`, which lies in the git directory.
+    """Create a private directory and its missing parents, down from `envhist` in the git directory.
 
-    FileNotFoundError if the git directory does not exist: the repository was moved or removed since it was opened, and
-    a new one at its old place would hold locks, keys and packs that no history has.
+    Raise FileNotFoundError if the git directory does not exist: the repository was moved or removed since it was
+    opened, and a new directory at its old path would collect locks, keys and packs of no history.
     """
     if os.path.isdir(path):
         return
-    above, _, below = f"{path}/".rpartition(STATE)
+    above, _, below = f"{path}/".rpartition(STATE_PART)
     if not above:
         os.makedirs(path, mode=0o700, exist_ok=True)
         return
     place = above
-    for name in filter(None, (STATE + below).split("/")):
+    for name in filter(None, (STATE_PART + below).split("/")):
         place = f"{place}/{name}"
         try:
             os.mkdir(place, 0o700)
@@ -313,9 +309,9 @@ def make_private(path: str) -> None:
 
 
 def lock_file(descriptor: int, kind: int) -> bool:
-    """Lock an open file until its descriptor is closed; whether it is locked for everybody who can open it.
+    """Lock an open file until its descriptor is closed; return False if the lock is in a local directory instead.
 
-    `BlockingIOError` where somebody else holds it and `kind` says not to wait.
+    Raise BlockingIOError if another process holds it and `kind` contains LOCK_NB.
     """
     if SYSTEM.flock:
         try:
@@ -324,19 +320,20 @@ def lock_file(descriptor: int, kind: int) -> bool:
         except OSError as error:
             if error.errno not in NO_LOCKS:
                 raise
-    elsewhere = _open_elsewhere(os.fstat(descriptor))
+    local = _open_local_lock(os.fstat(descriptor))
     try:
-        fcntl.flock(elsewhere, kind)
-        # Under the descriptor's own number, so that closing it lets go, whoever does, and a child that has it holds it.
-        os.dup2(elsewhere, descriptor, inheritable=os.get_inheritable(descriptor))
-        know_as_ours(descriptor)
+        fcntl.flock(local, kind)
+        # The lock takes the descriptor's number: closing the number releases it, and a child that inherits it holds
+        # it.
+        os.dup2(local, descriptor, inheritable=os.get_inheritable(descriptor))
+        guard_descriptor(descriptor)
     finally:
-        os.close(elsewhere)
+        os.close(local)
     return False
 
 
-def _open_elsewhere(seen: os.stat_result) -> int:
-    import tempfile  # loaded late: hardly any file system keeps no locks
+def _open_local_lock(seen: os.stat_result) -> int:
+    import tempfile  # loaded late: nearly every file system has locks
 
     place = os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir()
     place = os.path.join(place, f"git-envhist-{os.getuid()}")
@@ -344,17 +341,17 @@ def _open_elsewhere(seen: os.stat_result) -> int:
         os.makedirs(place, mode=0o700, exist_ok=True)
         made = os.lstat(place)
         if not stat.S_ISDIR(made.st_mode) or made.st_uid != os.getuid():
-            raise PermissionError(errno.EPERM, "somebody else's")
+            raise PermissionError(errno.EPERM, "owned by another user")
         path = os.path.join(place, f"{seen.st_dev:x}-{seen.st_ino:x}")
         return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | NOFOLLOW, 0o600)
     except OSError as error:
         raise LocksUnavailable(
-            f"the file system keeps no locks, and none can be kept in '{place}'", hint=HINT
+            f"the file system has no locks, and none can be created in '{place}'", hint=NO_LOCKS_HINT
         ) from error
 
 
 def lock_within(descriptor: int, kind: int, path: str, limit: float) -> bool:
-    """Lock an open file as `lock_file` does; `StillLocked` with the holders' names after `limit` seconds."""
+    """Lock an open file as `lock_file` does; raise StillLocked with the holders' names after `limit` seconds."""
     until = time.monotonic() + limit
     while True:
         try:
@@ -362,7 +359,7 @@ def lock_within(descriptor: int, kind: int, path: str, limit: float) -> bool:
         except BlockingIOError:
             if time.monotonic() >= until:
                 raise _still_locked(descriptor, path, limit) from None
-        time.sleep(INTERVAL)
+        time.sleep(RETRY_INTERVAL)
 
 
 def _still_locked(descriptor: int, path: str, limit: float) -> StillLocked:
@@ -374,8 +371,9 @@ def _still_locked(descriptor: int, path: str, limit: float) -> StillLocked:
 
 
 def _holders(seen: os.stat_result) -> Iterator[str]:
-    """Name the processes that Linux lists as holders of a lock on a file."""
+    """Yield the name and pid of each process that /proc/locks lists as a holder of the lock."""
     place = f"{os.major(seen.st_dev):02x}:{os.minor(seen.st_dev):02x}:{seen.st_ino}"
+    # A process that cannot be named is left out.
     with suppress(OSError), open("/proc/locks", encoding="ascii") as file:
         rows = [line.split() for line in file]
         for pid in sorted({row[4] for row in rows if len(row) > 5 and row[5] == place and row[4].isdigit()}):
@@ -392,18 +390,18 @@ def locked(
     reading: bool = False,
     limited: bool = False,
 ) -> Iterator[None]:
-    """Hold a lock; `waiting` is called once where somebody else holds it.
+    """Hold a lock; `waiting` is called once if another process holds it.
 
-    `reading`: whoever wants it changes nothing, and does without where there is none and none can be made. `limited`:
-    raise `StillLocked` instead of waiting for longer than `LIMIT`.
+    `reading` is for callers that change nothing: if the lock file cannot be created or opened, they run without a
+    lock. `limited` raises StillLocked after `LOCK_TIMEOUT` seconds.
     """
     try:
-        descriptor = open_cloexec_guarded(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        descriptor = guarded_open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
         if not reading:
             raise cannot_write(error, path) from error
         try:
-            descriptor = open_cloexec_guarded(path, os.O_RDONLY | os.O_CLOEXEC)
+            descriptor = guarded_open(path, os.O_RDONLY | os.O_CLOEXEC)
         except OSError:
             yield
             return
@@ -415,7 +413,7 @@ def locked(
             if waiting is not None:
                 waiting()
             if limited:
-                lock_within(descriptor, kind, path, LIMIT)
+                lock_within(descriptor, kind, path, LOCK_TIMEOUT)
             else:
                 lock_file(descriptor, kind)
         yield
@@ -425,8 +423,8 @@ def locked(
 
 @contextmanager
 def locked_now(path: str) -> Iterator[bool]:
-    """Hold a lock if that is possible without waiting; whether it was."""
-    descriptor = open_cloexec_guarded(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    """Hold a lock if it is free; yield whether it is held."""
+    descriptor = guarded_open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         try:
             lock_file(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -442,7 +440,7 @@ BESIDE_STATE = "staging"
 
 
 def make_directory(path: str, mode: int) -> None:
-    """A directory with that mode, whatever the umask; one that is there stays as it is."""
+    """Create a directory with a mode regardless of the umask; leave an existing one unchanged."""
     try:
         os.mkdir(path)
     except FileExistsError:

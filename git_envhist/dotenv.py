@@ -1,8 +1,8 @@
-"""The variables that a file like `.env` or `.envrc` sets (pure).
+"""Parse the assignments in a file like `.env` or `.envrc` (pure).
 
-dotenv libraries and shells read such a file differently: `A=it's` is a whole line for the former and opens a quote for
-the latter. So the text is read both ways, and only an assignment that both see is one. A part of a value is never taken
-for a name; in doubt a name is left out, and behind a quote, heredoc or armour that is never closed there is no name.
+dotenv libraries and shells read such a file differently: `A=it's` is a complete line for the former and opens a quote
+for the latter. So the text is read in both ways, and only an assignment that both find counts. A part of a value is
+never taken for a name: in doubt a name is left out, and nothing after an unclosed quote, heredoc or armour counts.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ LONG_NAME = 16
 """A name of this length in both cases, with digits and without a value, is the end of a base64 text."""
 
 _EndOf = Callable[[bytes, int, bool], int | None]
-"""(text, where, whether a value begins there) -> the newline behind the statement; None where it is never closed."""
+"""(text, position, whether a value begins there) -> the newline after the statement; None if it is never closed."""
 
 
 def read_assignments(data: bytes) -> dict[bytes, bytes]:
@@ -58,7 +58,7 @@ def _assignments(data: bytes, end_of: _EndOf) -> Iterator[tuple[int, bytes, int,
 
 
 def _dotenv_end(data: bytes, at: int, assigns: bool) -> int | None:
-    """Find the end of a line as dotenv libraries do: a quote counts where a value begins with it."""
+    """Find the end of a line as dotenv libraries do: a quote counts at the beginning of a value only."""
     while assigns and data[at : at + 1] in (b" ", b"\t"):
         at += 1
     quote = data[at : at + 1] if assigns else b""
@@ -74,9 +74,9 @@ def _dotenv_end(data: bytes, at: int, assigns: bool) -> int | None:
     line = line if comment is None else line[: comment.start()]
     armour = ARMOUR.search(line)
     if armour is not None:
-        return _behind_armour(data, at + armour.start())
+        return _after_armour(data, at + armour.start())
     heredoc = HEREDOC.search(line)
-    return end if heredoc is None else _behind_heredoc(data, end, heredoc)
+    return end if heredoc is None else _after_heredoc(data, end, heredoc)
 
 
 def _closing(data: bytes, at: int, quote: bytes) -> int | None:
@@ -96,17 +96,17 @@ def _shell_end(data: bytes, at: int, assigns: bool) -> int | None:
 
 
 class _ShellStatement:
-    """One statement of a shell, read from sign to sign."""
+    """Parse one shell statement."""
 
     def __init__(self, data: bytes, at: int, assigns: bool) -> None:
         self._data = data
         self._stack = [b")"] if assigns and data.startswith(b"(", at) else []
-        """The signs that close what is open, the innermost last."""
+        """The closing characters of open constructs, the innermost last."""
         self._at = at + len(self._stack)
         self._heredocs: list[re.Match[bytes]] = []
 
     def end(self) -> int | None:
-        """Return where the statement ends; None where it is never closed."""
+        """Return the end of the statement; None if it is never closed."""
         data = self._data
         while self._at < len(data):
             inside = self._stack[-1] if self._stack else b""
@@ -115,17 +115,17 @@ class _ShellStatement:
                 break
             sign, self._at = found[0], found.start()
             if sign == b"\n" and not self._stack:
-                return self._behind_heredocs()
+                return self._after_heredocs()
             if sign.startswith(b"-") and not self._stack:
-                return _behind_armour(data, self._at)
-            behind = self._behind(sign, inside)
-            if behind is None:
+                return _after_armour(data, self._at)
+            after = self._after(sign, inside)
+            if after is None:
                 return None
-            self._at = behind
+            self._at = after
         return None if self._stack or self._heredocs else len(data)
 
-    def _behind(self, sign: bytes, inside: bytes) -> int | None:
-        """Return where to read on behind a sign; None where it opens something that is never closed."""
+    def _after(self, sign: bytes, inside: bytes) -> int | None:
+        """Return the position after a character; None if it opens something that is never closed."""
         at = self._at
         if sign == inside:
             self._stack.pop()
@@ -136,19 +136,19 @@ class _ShellStatement:
         elif sign == b"'":
             return self._data.find(b"'", at + 1) + 1 or None
         elif sign == b"$":
-            return self._behind_dollar(inside)
+            return self._after_dollar(inside)
         elif sign == b"#":
             return _line_end(self._data, at) if self._data[at - 1 : at] in b" \t\n;(" else at + 1
         elif sign == b"<":
-            return self._behind_redirection()
+            return self._after_redirection()
         elif sign == b"\n":
-            end = self._behind_heredocs()
+            end = self._after_heredocs()
             return None if end is None else end + 1
         elif sign.startswith(b"-"):
-            return _behind_armour(self._data, at)
+            return _after_armour(self._data, at)
         return at + 1
 
-    def _behind_dollar(self, inside: bytes) -> int | None:
+    def _after_dollar(self, inside: bytes) -> int | None:
         if self._data.startswith(b"$(", self._at):
             self._stack.append(b")")
             return self._at + 2
@@ -156,29 +156,29 @@ class _ShellStatement:
             return _closing(self._data, self._at + 2, b"'")
         return self._at + 1
 
-    def _behind_redirection(self) -> int:
+    def _after_redirection(self) -> int:
         heredoc = HEREDOC.match(self._data, self._at)
-        # `<<<` is followed by a word and not by a text.
+        # `<<<` is followed by a word, not by a heredoc.
         if heredoc is None or self._data[self._at - 1 : self._at] == b"<":
             return self._at + 1
         self._heredocs.append(heredoc)
         return heredoc.end()
 
-    def _behind_heredocs(self) -> int | None:
-        """Return the end of the line, or of the last heredoc that begins behind it."""
+    def _after_heredocs(self) -> int | None:
+        """Return the end of the line, or of its last heredoc."""
         end: int | None = self._at
         for heredoc in self._heredocs:
-            end = None if end is None else _behind_heredoc(self._data, end, heredoc)
+            end = None if end is None else _after_heredoc(self._data, end, heredoc)
         self._heredocs = []
         return end
 
 
-def _behind_armour(data: bytes, at: int) -> int | None:
+def _after_armour(data: bytes, at: int) -> int | None:
     end = ARMOUR_END.search(data, at)
     return None if end is None else _line_end(data, end.end())
 
 
-def _behind_heredoc(data: bytes, end: int, heredoc: re.Match[bytes]) -> int | None:
+def _after_heredoc(data: bytes, end: int, heredoc: re.Match[bytes]) -> int | None:
     """Return the end of the line that closes a heredoc whose first line ends at `end`."""
     word = heredoc[2] or heredoc[3] or heredoc[4]
     closing = re.compile(rb"^%b%b[ \t]*$" % (rb"\t*" if heredoc[1] else b"", re.escape(word)), re.MULTILINE)

@@ -1,20 +1,20 @@
-"""The tree of errors: each carries its exit status, a code for machines and a hint for people."""
+"""The tree of errors. Each has an exit status, a code for programs and a hint for people."""
 
 from __future__ import annotations
 
 DAMAGE = ("index file ", "packfile ", "bad object", "reference broken", "loose object", "broken ref")
-"""What git says of a repository that is damaged."""
+"""Parts of git's messages about a damaged repository."""
 LISTED = 20
-"""So many candidates stand in a hint; the error itself carries all of them."""
+"""The number of candidates in a hint; the error itself has all of them."""
 
 
 class EnvhistError(Exception):
-    """Anything this package tells its caller about: one line that says what failed, and what to type next."""
+    """Base of all errors of this package: one line about what failed, and a hint."""
 
     exit_code = 128
     code = "failed"
-    usual_hint: str | None = "GIT_ENVHIST_TRACE=1 shows each step of it"
-    """What to type next, where the place that fails knows nothing better."""
+    usual_hint: str | None = "GIT_ENVHIST_TRACE=1 shows each step"
+    """The hint if the raising code gives none."""
 
     def __init__(self, message: str, *, hint: str | None = None) -> None:
         super().__init__(message)
@@ -23,7 +23,7 @@ class EnvhistError(Exception):
 
 
 class UsageError(EnvhistError):
-    """The words of the command line do not make a command."""
+    """The arguments of the command line are not valid."""
 
     exit_code = 129
     code = "usage"
@@ -31,14 +31,14 @@ class UsageError(EnvhistError):
 
 
 class Refused(EnvhistError):
-    """A guard said no; nothing was changed."""
+    """A guard refused the operation; nothing was changed."""
 
     exit_code = 3
     code = "refused"
 
 
 class SnapshotNotFound(EnvhistError):
-    """No snapshot, name or timeline is meant by these words."""
+    """No snapshot, name or timeline matches a revision."""
 
     exit_code = 4
     code = "no-such-snapshot"
@@ -51,62 +51,60 @@ class SnapshotNotFound(EnvhistError):
 
 
 class AmbiguousRevision(EnvhistError):
-    """The words mean more than one snapshot; the candidates are listed."""
+    """A revision matches more than one snapshot."""
 
     exit_code = 4
     code = "ambiguous"
 
     def __init__(self, revision: str, candidates: tuple[str, ...]) -> None:
-        told = candidates[:LISTED]
+        listed = candidates[:LISTED]
         if len(candidates) > LISTED:
-            told += (f"and {len(candidates) - LISTED} more",)
-        super().__init__(
-            f"more than one snapshot is meant by '{revision}'", hint="one of: " + "; ".join(told)
-        )
+            listed += (f"and {len(candidates) - LISTED} more",)
+        super().__init__(f"'{revision}' matches more than one snapshot", hint="one of: " + "; ".join(listed))
         self.revision = revision
         self.candidates = candidates
 
 
 class NotARepository(EnvhistError):
-    """There is no git repository with a working tree here."""
+    """There is no git repository with a working tree."""
 
     code = "not-a-repository"
     usual_hint = "git init, or without git: git envlog init"
 
 
 class GitFailed(EnvhistError):
-    """A git command that had to succeed did not; its own words are the message."""
+    """A git command failed; the message is git's own."""
 
     code = "git-failed"
-    usual_hint = "GIT_ENVHIST_TRACE=1 shows which command of git that was"
+    usual_hint = "GIT_ENVHIST_TRACE=1 shows which git command failed"
 
     def __init__(self, message: str, *, hint: str | None = None) -> None:
         if hint is None and any(sign in message for sign in DAMAGE):
-            hint = "'git envlog fsck' says what is damaged, and what can be mended"
+            hint = "'git envlog fsck' lists the damage and what can be repaired"
         super().__init__(_in_one_line(message), hint=hint)
 
 
 class GitKilled(GitFailed):
-    """A git was ended by somebody else before it had said all: nothing may be decided by what it did say.
+    """A git process was killed before it ended. Its output is incomplete and must be ignored.
 
-    Whoever takes a failure for an answer (damage, nothing there) does not mean this one.
+    Code that handles other failures of git as an answer (damage, nothing found) must not handle this one.
     """
 
     usual_hint = "run the command again"
 
-    def __init__(self, signal_number: int, what: str = "a git that was asked has been") -> None:
+    def __init__(self, signal_number: int, what: str = "git was") -> None:
         super().__init__(f"{what} ended by signal {signal_number}", hint=self.usual_hint)
 
 
 class UnfinishedRestore(EnvhistError):
-    """A restore was broken off; nothing is lost, and nothing else may change the environment before it is ended."""
+    """A restore was interrupted. Nothing is lost; only finishing or aborting it may change the environment now."""
 
     code = "restore-left"
 
-    def __init__(self, message: str = "a restore was broken off here", signal_number: int = 0) -> None:
+    def __init__(self, message: str = "a restore was interrupted", signal_number: int = 0) -> None:
         super().__init__(
             message,
-            hint="'git envrestore --continue' finishes it, 'git envrestore --abort' takes it back",
+            hint="'git envrestore --continue' finishes it, 'git envrestore --abort' undoes it",
         )
         if signal_number:
             self.exit_code = 128 + signal_number
@@ -116,18 +114,18 @@ class Damaged(EnvhistError):
     """Stored bytes are not what they must be."""
 
     code = "damaged"
-    usual_hint = "'git envlog fsck' tells which moments are whole"
+    usual_hint = "'git envlog fsck' lists the damaged snapshots"
 
 
 class WorkingTreeGone(EnvhistError):
     """The working tree was moved or removed during a capture."""
 
     code = "no-such-directory"
-    usual_hint = "run the command again where it is now"
+    usual_hint = "run the command again in its new place"
 
     def __init__(
         self,
-        message: str = "the working tree was moved or removed meanwhile: nothing was captured",
+        message: str = "the working tree was moved or removed: nothing was captured",
         *,
         hint: str | None = None,
     ) -> None:
@@ -138,18 +136,18 @@ class StorageFull(EnvhistError):
     """There is no room to write; nothing was changed."""
 
     code = "no-space"
-    usual_hint = "make room, then type it again"
+    usual_hint = "free some space, then run the command again"
 
 
 class SealingError(EnvhistError):
-    """A sealed file cannot be opened or made."""
+    """A sealed file cannot be opened or created."""
 
     code = "sealing"
-    usual_hint = "'git envlog key' shows which keys are here"
+    usual_hint = "'git envlog key' lists your keys"
 
 
 class Interrupted(EnvhistError):
-    """Stopped by a signal; nothing is half done."""
+    """The command was stopped by a signal; no step is half done."""
 
     code = "interrupted"
     usual_hint = None
@@ -162,7 +160,7 @@ class Interrupted(EnvhistError):
 
 
 def in_words(error: Exception) -> str:
-    """Return what an error says, without the number of an error of the system."""
+    """Return the text of an error; for an OSError without its number."""
     if not isinstance(error, OSError) or not error.strerror:
         return str(error)
     place = error.filename
@@ -172,7 +170,7 @@ def in_words(error: Exception) -> str:
 
 
 def _in_one_line(message: str) -> str:
-    """What git said first, and last: between them it says the same of one file after the other."""
+    """Return the first and the last line of git's message; the lines between repeat the same for other files."""
     lines = list(dict.fromkeys(filter(None, map(str.strip, message.splitlines()))))
     first_and_last = [lines[0], lines[-1]] if len(lines) > 2 else lines
     return "; ".join(line.removeprefix("fatal: ").removeprefix("error: ") for line in first_and_last)

@@ -1,19 +1,17 @@
-"""The standard library's dataclasses, made so that those nobody uses cost nothing.
+"""Dataclasses, cached properties and patterns that cost nothing before their first use.
 
-`dataclasses` compiles some six functions for each class when its module is imported, and brings `inspect` along: of the
-60 ms that `git envlog` may take, its 40 classes took 16. Here a class is made without compiling anything: its
-`__init__` is written when the first instance is, the other methods are the same few for all, and what the standard
-library's own functions (`fields`, `replace`, `asdict`) look for is made when they ask. tests/test_lazy.py holds every
-class of the package to what the standard library makes of it.
+`dataclasses` compiles about six functions per class at import and loads `inspect`: 16 of the 60 ms that `git envlog`
+may take. Here a class is created without compiling: its `__init__` is compiled for the first instance, the other
+methods are shared, and the attributes that `fields`, `replace` and `asdict` read are computed on request.
+tests/test_lazy.py compares every class of the package with the standard library's.
 
-`once` is `functools.cached_property` without its lock (which the standard library itself gave up in 3.12): that is one
-for all instances, and a process that is copied while another thread holds it would wait for ever.
+`once` is `functools.cached_property` without its lock, which is shared by all instances: a process that is forked
+while another thread holds it would wait for ever. Python 3.12 removed it as well.
 
-`pattern` is `re.compile`, done when the pattern is first used: what a program passes by on its way cost it two
-milliseconds.
+`pattern` is `re.compile` at first use.
 
-A type checker sees the standard library's decorator. What is supported is what is used here: fields with a default or
-a factory, no base class, `slots=True`.
+A type checker sees the standard library's names. Supported is what is used here: fields with a default or a factory,
+no base class, `slots=True`.
 """
 
 from __future__ import annotations
@@ -35,7 +33,7 @@ MISSING: Any = object()
 
 
 class _CachedProperty:
-    """Computed when it is first asked for; two threads that ask at once may both compute it."""
+    """A property computed at first use; two threads may both compute it."""
 
     def __init__(self, compute: Callable[[Any], Any]) -> None:
         self._compute = compute
@@ -54,7 +52,7 @@ class _CachedProperty:
 
 
 class _Pattern:
-    """A compiled pattern's methods, from the first use on as attributes of its own."""
+    """A pattern compiled at first use, with the methods of a compiled one."""
 
     def __init__(self, text: str | bytes, flags: int = 0) -> None:
         self._text, self._flags = text, flags
@@ -69,7 +67,7 @@ class _Pattern:
 
 
 class _Field:
-    """What a class body says of one field beside its type."""
+    """The options of one field besides its type."""
 
     __slots__ = ("compared", "default", "factory", "shown")
 
@@ -81,7 +79,7 @@ class _Field:
 
 
 class _StandardAttribute:
-    """An attribute of a class that is read from what the standard library makes of it, when somebody asks."""
+    """A class attribute read from the standard library's version of the class, on request."""
 
     __slots__ = ("_make", "_read")
 
@@ -100,19 +98,19 @@ def _field(
     repr: bool = True,  # noqa: A002 - as the standard library calls it
     compare: bool = True,
 ) -> Any:
-    """A field with more to say than a default."""
+    """Return a field with options."""
     return _Field(default, default_factory, repr, compare)
 
 
 def _dataclass(*, frozen: bool = False, slots: bool, eq: bool = True) -> Callable[[C], C]:
-    """The decorator; `slots` can only be true."""
+    """Return the decorator; `slots` must be true."""
     if not slots:
         raise TypeError("without slots use the standard library's dataclass")
     return lambda plain: _make(plain, frozen, eq)
 
 
 def _replace(value: Any, /, **changes: Any) -> Any:
-    """A copy with other values in some fields."""
+    """Return a copy with other values in some fields."""
     kind = type(value)
     for name in kind.__slots__:
         if name not in changes:
@@ -134,7 +132,7 @@ def _make(plain: C, frozen: bool, eq: bool) -> C:
     made: Any = type(plain)(plain.__name__, (), body)
     made.__qualname__ = plain.__qualname__
     made.__init__ = _late_init(made, fields, frozen)
-    _answer_as_standard(made, plain, fields, {"frozen": frozen, "eq": eq})
+    _add_standard_attributes(made, plain, fields, {"frozen": frozen, "eq": eq})
     return cast(C, made)
 
 
@@ -165,8 +163,8 @@ def _values_of(names: list[str]) -> Callable[[Any], tuple[Any, ...]]:
 
 def _repr_of(names: list[str]) -> Callable[[Any], str]:
     def show(self: Any) -> str:
-        told = ", ".join([f"{name}={getattr(self, name)!r}" for name in names])
-        return f"{type(self).__qualname__}({told})"
+        values = ", ".join([f"{name}={getattr(self, name)!r}" for name in names])
+        return f"{type(self).__qualname__}({values})"
 
     return show
 
@@ -193,7 +191,7 @@ def _write_init(made: Any, fields: dict[str, _Field], frozen: bool) -> Any:
             parameters.append(f"{name}=_default_{name}")
         else:
             parameters.append(name)
-        # A slot can be set by its own descriptor alone, which is no way that anybody takes by mistake.
+        # `__setattr__` refuses; the slot's own descriptor sets the value.
         scope[f"_set_{name}"] = vars(made)[name].__set__
         lines.append(f" _set_{name}(self, {value})" if frozen else f" self.{name} = {value}")
     exec(f"def __init__({', '.join(parameters)}):\n" + ("\n".join(lines) or " pass"), scope)
@@ -202,7 +200,9 @@ def _write_init(made: Any, fields: dict[str, _Field], frozen: bool) -> Any:
     return init
 
 
-def _answer_as_standard(made: Any, plain: Any, fields: dict[str, _Field], options: dict[str, bool]) -> None:
+def _add_standard_attributes(
+    made: Any, plain: Any, fields: dict[str, _Field], options: dict[str, bool]
+) -> None:
     known: list[type] = []
 
     def standard() -> type:
@@ -216,7 +216,7 @@ def _answer_as_standard(made: Any, plain: Any, fields: dict[str, _Field], option
 
 
 def _standard(plain: Any, fields: dict[str, _Field], options: dict[str, bool]) -> type:
-    import dataclasses  # loaded late: what this module is there to avoid
+    import dataclasses  # loaded late: slow, and avoiding it is the purpose of this module
 
     for name, field in fields.items():
         words = {"default": field.default, "default_factory": field.factory}
@@ -227,7 +227,7 @@ def _standard(plain: Any, fields: dict[str, _Field], options: dict[str, bool]) -
 
 
 def _signature(standard: type) -> object:
-    import inspect  # loaded late: likewise
+    import inspect  # loaded late: slow
 
     return inspect.signature(standard)
 
@@ -241,7 +241,7 @@ def _refuse_to_delete(self: object, name: str) -> None:
 
 
 def _frozen(text: str) -> AttributeError:
-    from dataclasses import FrozenInstanceError  # loaded late: likewise
+    from dataclasses import FrozenInstanceError  # loaded late: slow
 
     return FrozenInstanceError(text)
 

@@ -1,12 +1,10 @@
-"""Goes into directories without ever leaving the environment.
+"""Paths inside an environment, and a cursor that enters directories without leaving the environment.
 
-A path is opened one component at a time, each below the descriptor of the one before and never through a link: a
-directory that is swapped for a link to somewhere else meanwhile is an error, not a way out. The way down stays open,
-so that directories visited in order cost one `open` each; of a very long way only the end does, because a process
-may have no more than a few hundred descriptors.
+A directory is named by its path below the top of the working tree. The name of one in an additional root begins with
+a NUL and the root's name, which no path of a file system can: ``b"\\0nginx/conf.d"``.
 
-Directories are named by their path below the top of the working tree. Those of a further root begin with a NUL and
-the root's name, which no path of a file system can: ``b"\\0nginx/conf.d"``.
+`DirectoryCursor` opens a path one component at a time, each below the descriptor of the one before and never through
+a link. If a directory is replaced by a link meanwhile, that is an error, not a way out of the environment.
 """
 
 from __future__ import annotations
@@ -23,11 +21,12 @@ MAX_OPEN = 64
 
 
 def join(directory: bytes, name: bytes) -> bytes:
+    """Return the path of a name in a directory; the top is the empty path."""
     return directory + b"/" + name if directory else name
 
 
 def root_name_of(path: bytes) -> bytes:
-    """The name of the further root that a directory belongs to; empty for the working tree itself."""
+    """Return the name of the additional root that a path is in; empty for the working tree."""
     return path[1:].partition(b"/")[0] if path.startswith(ROOT_PREFIX) else b""
 
 
@@ -36,26 +35,30 @@ def is_root_top(path: bytes) -> bool:
 
 
 def path_below_root(path: bytes) -> bytes:
-    """The path without the root's name in front."""
+    """Return the path without its root's name."""
     return path.partition(b"/")[2] if path.startswith(ROOT_PREFIX) else path
 
 
 def display_path(path: bytes) -> bytes:
-    """A path as people see it: one of a further root has the root's name in front, ``nginx://conf.d``."""
+    """Return the path as it is displayed: one in an additional root as ``nginx://conf.d``."""
     return root_name_of(path) + b"://" + path_below_root(path) if path.startswith(ROOT_PREFIX) else path
 
 
 class DirectoryCursor:
-    """Enters directories: the process's current directory becomes the one that was asked for."""
+    """Make directories of the environment the process's current directory.
+
+    The opened ancestors stay open, so that visiting directories in order costs one `open` each. Of a deep path only
+    the `MAX_OPEN` innermost stay open, because a process may have only a few hundred descriptors.
+    """
 
     def __init__(self, bases: Mapping[bytes, bytes]) -> None:
         self._bases = bases
         self._root: bytes | None = None
-        self._way: list[bytes] = []
+        self._names: list[bytes] = []
         self._open: list[int] = []
 
     def enter(self, path: bytes) -> os.stat_result:
-        """Go into a directory; its own stat. OSError where it is gone, closed to us, or no directory any more."""
+        """Enter a directory and return its stat; OSError if it does not exist, cannot be entered or is no directory."""
         root, rest = root_name_of(path), path_below_root(path)
         if root != self._root:
             self._start(root)
@@ -63,19 +66,19 @@ class DirectoryCursor:
         self._go_up(wanted)
         if not self._open:
             self._start(root)
-        for name in wanted[len(self._way) :]:
+        for name in wanted[len(self._names) :]:
             self._go_down(name)
         os.fchdir(self._open[-1])
         return os.fstat(self._open[-1])
 
     def base(self, root: bytes) -> os.stat_result:
-        """What stands where a root has its top, also if that cannot be entered."""
+        """Return the stat of a root's top, even if it cannot be entered."""
         return os.stat(self._base(root))
 
     def close(self) -> None:
         while self._open:
             os.close(self._open.pop())
-        self._way = []
+        self._names = []
         self._root = None
 
     def _start(self, root: bytes) -> None:
@@ -86,24 +89,23 @@ class DirectoryCursor:
     def _base(self, root: bytes) -> bytes:
         try:
             return self._bases[root]
-        except KeyError:  # what was a root of the environment once
+        except KeyError:  # a root that is not configured any more
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT)) from None
 
     def _go_up(self, wanted: list[bytes]) -> None:
-        way = self._way
         shared = 0
-        for mine, theirs in zip(way, wanted, strict=False):
-            if mine != theirs:
+        for old, new in zip(self._names, wanted, strict=False):
+            if old != new:
                 break
             shared += 1
-        while len(way) > shared:
-            way.pop()
+        while len(self._names) > shared:
+            self._names.pop()
             if self._open:
                 os.close(self._open.pop())
 
     def _go_down(self, name: bytes) -> None:
         descriptors = self._open
         descriptors.append(os.open(name, DIRECTORY | NOFOLLOW, dir_fd=descriptors[-1]))
-        self._way.append(name)
+        self._names.append(name)
         if len(descriptors) > MAX_OPEN:
             os.close(descriptors.pop(0))

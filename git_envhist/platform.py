@@ -1,8 +1,11 @@
-"""What the operating system offers beyond what every Unix has: asked once, and here alone.
+"""Optional features of the operating system, and everything that depends on them.
 
-Linux has all of it. Where something is missing, a capture takes another way to the same snapshot; docs/elsewhere.md
-says which, and what each costs. GIT_ENVHIST_WITHOUT=fork,xattr,… does without them where they are there, too: so the
-other ways are tried on any machine.
+Linux has all of them. If one is missing, a capture reaches the same snapshot in another way;
+docs/internals/elsewhere.md lists the ways and their costs. GIT_ENVHIST_WITHOUT=fork,xattr,... disables features that
+exist, so that each way can be tested on any machine.
+
+Also here: the command that starts a program of ours, mounts and processes in /proc, and descriptors that a forking
+host program must not inherit.
 """
 
 from __future__ import annotations
@@ -20,16 +23,14 @@ from typing import NamedTuple
 from git_envhist.errors import EnvhistError
 from git_envhist.lazy import pattern
 
-# How another process of ours is started: by this interpreter, with this very package.
-#
-# A server or a browser keeps to the version that it was started as, and the environment that it is about may hold
-# modules of any name: it is nowhere that we look for ours.
+# Our own programs are started by this interpreter, with this package and without looking for modules in the current
+# directory: the environment may contain modules of any name, and a server keeps the version it was started as.
 
 START = "import sys; sys.path.insert(0, sys.argv.pop(1)); from git_envhist.cli.main import {0}; {0}()"
 
 
 def own_command(program: str) -> list[str]:
-    """The words before those of a command line: `envlog`, `envdiff`, `envrestore`, `envhist`, `upkeep`."""
+    """Return the first words of the command line of `envlog`, `envdiff`, `envrestore`, `envhist` or `upkeep`."""
     package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     return [sys.executable, "-P", "-c", START.format(program), package]
 
@@ -67,50 +68,50 @@ WITHOUT = "GIT_ENVHIST_WITHOUT"
 
 
 class Platform(NamedTuple):
-    """What there is; each name may stand in the variable."""
+    """The features of this system; each name is allowed in the variable."""
 
     fork: bool = True
-    """A process may be copied. On macOS it may not: the system's own libraries do not survive it."""
+    """Processes can be forked. On macOS they cannot: the system's libraries do not survive it."""
     spawn: bool = True
-    """A program may be started with descriptors and held-back signals of our choice."""
+    """Programs can be started with chosen descriptors and blocked signals."""
     fchdir: bool = True
-    """Directories can be opened, entered and looked into by descriptors."""
+    """Directories can be opened, entered and listed by descriptors."""
     nofollow: bool = True
-    """A file can be opened unless it is a link."""
+    """A file can be opened only if it is no link."""
     xattr: bool = True
     """Extended attributes can be read."""
     proc: bool = True
-    """The kernel tells of mounts and processes in `/proc`."""
+    """`/proc` lists mounts and processes."""
     memfd: bool = True
-    """Files can be had that have no name."""
+    """Files without a name can be created in memory."""
     affinity: bool = True
-    """The system says on which cores a process may run."""
+    """The system reports the cores that a process may use."""
     statvfs: bool = True
-    """File systems say how much room they have."""
+    """File systems report their free space."""
     flock: bool = True
-    """The file systems at hand keep locks (which only trying shows)."""
+    """File systems have locks (only known after trying)."""
     facts: bool = True
-    """More than files may be told of an environment: packages, variables."""
+    """Facts are captured: packages, variables."""
     openat2: bool = True
-    """A directory far down is opened by one call that follows no link (which only trying shows)."""
+    """A deep directory is opened by one call that follows no link (only known after trying)."""
     isal: bool = True
-    """A faster deflate may be used where it is installed."""
+    """The faster deflate is used if it is installed."""
     nowait: bool = True
-    """The system reads of a file what it has in memory, and says where it would have to wait for a disk."""
+    """A read can report that it would have to wait for the disk."""
     case: bool = True
-    """Names that differ in case are two (where they are one, file systems show it)."""
+    """Names that differ in case are different names."""
     forms: bool = True
-    """Names that differ in their Unicode form are two (likewise)."""
+    """Names that differ in their Unicode form are different names."""
     namespaces: bool = True
-    """A process may have mounts that nobody else sees (which only trying shows)."""
+    """A process can have private mounts (only known after trying)."""
     names: bool = True
-    """No name is reserved, as some are on Windows (likewise)."""
+    """No name is reserved, as some are on Windows."""
 
 
 def read_system(environ: Mapping[str, str]) -> Platform:
-    """What this machine has, less what the variable takes away."""
-    lacking = set(environ.get(WITHOUT, "").replace(",", " ").split())
-    there = Platform(
+    """Return the features of this machine without those that the variable disables."""
+    disabled = set(environ.get(WITHOUT, "").replace(",", " ").split())
+    present = Platform(
         fork=hasattr(os, "fork") and sys.platform != "darwin",
         spawn=hasattr(os, "posix_spawn") and bool(sys.executable),
         fchdir=hasattr(os, "fchdir") and os.open in os.supports_dir_fd and hasattr(os, "O_DIRECTORY"),
@@ -123,22 +124,22 @@ def read_system(environ: Mapping[str, str]) -> Platform:
         nowait=hasattr(os, "RWF_NOWAIT"),
         openat2=sys.platform == "linux" and sys.maxsize > 1 << 32,
     )
-    return Platform(**{name: there_is and name not in lacking for name, there_is in there._asdict().items()})
+    return Platform(**{name: has and name not in disabled for name, has in present._asdict().items()})
 
 
 SYSTEM = read_system(os.environ)
 
 NOFOLLOW = os.O_NOFOLLOW if SYSTEM.nofollow else 0
-"""For `os.open` of what nobody else makes. What others may have swapped is opened by `open_itself`."""
+"""For `os.open` of files that no other user can replace; others are opened by `open_nofollow`."""
 PROCESSES = "/proc"
 DIRECTORY = os.O_RDONLY | os.O_CLOEXEC | getattr(os, "O_DIRECTORY", 0)
-"""For `os.open`, of a directory."""
+"""For `os.open` of a directory."""
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-"""What asks a process to stop."""
+"""The signals that ask a process to stop."""
 
 
-def open_itself(name: Path, flags: int, *, dir_fd: int | None = None) -> int:
-    """A descriptor of what bears a name itself, below an open directory; OSError where that is a link."""
+def open_nofollow(name: Path, flags: int, *, dir_fd: int | None = None) -> int:
+    """Open a file below an open directory; OSError if it is a symbolic link."""
     if SYSTEM.nofollow:
         return os.open(name, flags | os.O_NOFOLLOW, dir_fd=dir_fd)
     return open_compared(name, flags, dir_fd=dir_fd)
@@ -179,12 +180,12 @@ def read_or_stop(name: Path) -> bytes:
 
 
 LOOK_FOR_SIGNALS = 200
-"""Milliseconds for which a wait may keep a signal's handler from running."""
+"""Milliseconds that a wait may delay a signal's handler."""
 CHUNK = 1 << 20
 
 
 def open_compared(name: Path, flags: int, *, dir_fd: int | None = None) -> int:
-    """The same where the system cannot be told to follow no link: what was opened is what was looked at."""
+    """Do the same on systems without O_NOFOLLOW, by comparing the file before and after it is opened."""
     before = os.stat(name, dir_fd=dir_fd, follow_symlinks=False)
     if not stat.S_ISLNK(before.st_mode):
         descriptor = os.open(name, flags, dir_fd=dir_fd)
@@ -257,7 +258,7 @@ def parent_process(pid: int, processes: str = PROCESSES) -> int:
 
 
 def worker_mode(wanted: str) -> str:
-    """`fork`, `spawn` or `here`: the nearest to what was wanted that this system has."""
+    """Return the nearest of `fork`, `spawn` and `here` that this system supports."""
     if wanted == "fork" and not SYSTEM.fork:
         wanted = "spawn"
     if wanted == "spawn" and not SYSTEM.spawn:
@@ -266,29 +267,29 @@ def worker_mode(wanted: str) -> str:
 
 
 def core_count() -> int:
-    """On how many cores this process may run."""
+    """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if SYSTEM.affinity else os.cpu_count() or 1
 
 
-def free_bytes(path: str, kept_free: int) -> int | None:
-    """How many bytes a file system has for us if a `kept_free`-th of it stays free; None where nobody says."""
+def free_bytes(path: str, reserve: int) -> int | None:
+    """Return the bytes that can be written if a `reserve`-th of the file system stays free; None if it has no size."""
     if not SYSTEM.statvfs:
         return None
     place = os.statvfs(path)
     if not place.f_blocks:
-        return None  # a file system that has no size (ramfs, many a FUSE) says zero of everything
-    return (place.f_bavail - place.f_blocks // kept_free) * place.f_frsize
+        return None  # a file system without a size (ramfs, many FUSE ones) reports zeros
+    return (place.f_bavail - place.f_blocks // reserve) * place.f_frsize
 
 
-def keep_below(
+def limit_process(
     process: int, *, memory: int | None = None, seconds: int | None = None, file: int | None = None
 ) -> None:
-    """Let the kernel end a process of ours that takes more; where no system can, it may take what it likes."""
-    import resource  # loaded late: hardly any command holds another to bounds
+    """Set kernel limits for a child process, on systems that have them."""
+    import resource  # loaded late: few commands limit a child
 
     if hasattr(resource, "prlimit"):
         with suppress(OSError):
-            # Without what is mapped of files: packs are, as a whole.
+            # RLIMIT_DATA does not count mapped files; packs are mapped as a whole.
             if memory is not None:
                 resource.prlimit(process, resource.RLIMIT_DATA, (memory, memory))
             if seconds is not None:
@@ -298,9 +299,10 @@ def keep_below(
 
 
 @contextmanager
-def signals_held_back() -> Iterator[None]:
-    """For a worker being made: a copy of its parent that goes the parent's way at a signal would clear up, too."""
-    # Asked first: the call that holds them back may raise what came just before, and has held them back then.
+def signals_blocked() -> Iterator[None]:
+    """Block the stopping signals while a worker is forked: the copy of a handler would clean up the parent's files."""
+    # The mask is read first: the call that blocks may raise for a signal that arrived before, and has blocked
+    # already.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
     try:
         signal.pthread_sigmask(signal.SIG_BLOCK, STOPPING)
@@ -310,10 +312,10 @@ def signals_held_back() -> Iterator[None]:
 
 
 def anonymous_file() -> int:
-    """A descriptor of an empty file that goes with the last process that has it open."""
+    """Return a descriptor of an empty file that is deleted with its last descriptor."""
     if SYSTEM.memfd:
         return os.memfd_create("git-envhist", os.MFD_CLOEXEC)
-    import tempfile  # loaded only where there are no memory files
+    import tempfile  # loaded late: only without memory files
 
     descriptor, name = tempfile.mkstemp()
     os.unlink(name)
@@ -321,12 +323,12 @@ def anonymous_file() -> int:
 
 
 class _ForkGuard:
-    """What a host program's copy of itself must not go on holding.
+    """Close our descriptors in a host program's forked child.
 
-    A host program may fork while one of its threads is in here. The copy has our descriptors, too: it would keep locked
-    what we let go of, and keep open pipes whose end some child of ours waits for. So they are known by number and by
-    what they are, and a copy closes them before it does anything else. A program of ours is never copied by anybody
-    but us, and looks after none of this.
+    A host program may fork while one of its threads runs our code. The child would inherit our descriptors: it would
+    keep files locked that we have unlocked, and keep pipes open whose end a child of ours waits for. So each
+    descriptor is registered with its device and inode, and the child closes them first. Our own programs are forked
+    by our own code only and do not register any.
     """
 
     def __init__(self) -> None:
@@ -336,15 +338,17 @@ class _ForkGuard:
         self._by_us: set[int] = set()
 
     def watch(self) -> None:
-        """From now on; a host program is served."""
+        """Start to register descriptors; called for host programs."""
         if not self.watched and hasattr(os, "register_at_fork"):
             self.watched = True
             os.register_at_fork(
-                before=self._making.acquire, after_in_parent=self._making.release, after_in_child=self._let_go
+                before=self._making.acquire,
+                after_in_parent=self._making.release,
+                after_in_child=self._close_in_child,
             )
 
     def make(self, make: Callable[[], tuple[int, ...]]) -> tuple[int, ...]:
-        """Descriptors of ours, known as such before anybody can copy them."""
+        """Create descriptors and register them before another thread can fork."""
         with self._making:
             made = make()
             for descriptor in made:
@@ -353,7 +357,7 @@ class _ForkGuard:
         return made
 
     def fork(self) -> int:
-        """A copy that we make goes on with all that is open."""
+        """Fork a worker, which keeps all descriptors."""
         thread = get_ident()
         self._by_us.add(thread)
         try:
@@ -361,15 +365,15 @@ class _ForkGuard:
         finally:
             self._by_us.discard(thread)
 
-    def _let_go(self) -> None:
+    def _close_in_child(self) -> None:
         self._making.release()
         if get_ident() in self._by_us:
             return
         nothing = -1
-        with suppress(OSError):  # it may have no number left, or no /dev
+        with suppress(OSError):  # there may be no descriptor left, or no /dev
             nothing = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC) if self._ours else -1
         for descriptor, what in self._ours.items():
-            # The number may be another thing's by now.
+            # The number may refer to another file by now.
             with suppress(OSError):
                 seen = os.fstat(descriptor)
                 if (seen.st_dev, seen.st_ino) != what:
@@ -377,7 +381,8 @@ class _ForkGuard:
                 if nothing < 0:
                     os.close(descriptor)
                 else:
-                    # The number stays taken: what of ours still knows it may close it, and nothing of the host's.
+                    # The number stays in use: our code in the child may still close it, and must not close a file of
+                    # the host's.
                     os.dup2(nothing, descriptor, inheritable=False)
         self._ours.clear()
         if nothing >= 0:
@@ -387,21 +392,21 @@ class _ForkGuard:
 COPIES = _ForkGuard()
 
 
-def open_cloexec_guarded(path: str, flags: int, mode: int = 0o777) -> int:
-    """`os.open`, of what no copy of a host program shall hold."""
+def guarded_open(path: str, flags: int, mode: int = 0o777) -> int:
+    """Open a file whose descriptor a host program's forked child must not keep."""
     if not COPIES.watched:
         return os.open(path, flags, mode)
     return COPIES.make(lambda: (os.open(path, flags, mode),))[0]
 
 
-def know_as_ours(descriptor: int) -> None:
-    """The same of one that is open, and may have become another thing."""
+def guard_descriptor(descriptor: int) -> None:
+    """Register an open descriptor in the same way."""
     if COPIES.watched:
         COPIES.make(lambda: (descriptor,))
 
 
-def pipe_ours() -> tuple[int, int]:
-    """`os.pipe`, likewise."""
+def guarded_pipe() -> tuple[int, int]:
+    """Return the ends of a pipe, registered in the same way."""
     if not COPIES.watched:
         return os.pipe()
     reading, writing = COPIES.make(os.pipe)
@@ -409,7 +414,7 @@ def pipe_ours() -> tuple[int, int]:
 
 
 def save_current_directory() -> Callable[[], None]:
-    """What brings the process back to its present current directory; to be called once."""
+    """Return a function that restores the current directory; call it once."""
     if not SYSTEM.fchdir:
         here = os.getcwdb()
         return lambda: os.chdir(here)

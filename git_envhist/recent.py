@@ -29,8 +29,8 @@ from git_envhist.git.repository import Repository
 from git_envhist.history.times import read_time_span
 from git_envhist.model import Change, ChangeSide, EntryKind, EnvPath, Fact, FactChange
 from git_envhist.model.work import LogEvent, RecentChanges
-from git_envhist.platform import open_itself
-from git_envhist.probes import PACKAGES, tree_leaf, tree_probes
+from git_envhist.platform import open_nofollow
+from git_envhist.probes import PACKAGES, file_module, file_probes
 from git_envhist.probes.base import File, FileProbe
 from git_envhist.secrets.masking import mask_text
 from git_envhist.worktree.ignore import left_out_of
@@ -286,7 +286,7 @@ def changed_packages(root: bytes, found: Iterable[RecentEntry]) -> tuple[FactCha
         places.setdefault(directory, {})[name] = one
     probes = [
         (probe, set(probe.reads) | set(probe.sees))
-        for name, probe in tree_probes().items()
+        for name, probe in file_probes().items()
         if probe.kind == PACKAGES and name not in NOT_INSTALLED
     ]
     changes: dict[tuple[str, str, str], FactChange] = {}
@@ -308,7 +308,7 @@ def _as_fact_change(fact: Fact, born: bool) -> FactChange:
 
 
 def _facts(root: bytes, directory: bytes, probe: FileProbe, patterns: Iterable[bytes]) -> Iterator[Fact]:
-    leaf = tree_leaf(probe)
+    leaf = file_module(probe)
     try:
         if leaf.wants(directory):
             files = dict(_files(root, directory, probe, patterns))
@@ -334,7 +334,7 @@ def _files(
 
 
 def _read(path: bytes) -> bytes:
-    with open(path, "rb", opener=lambda name, flags: open_itself(name, flags | os.O_NONBLOCK)) as file:
+    with open(path, "rb", opener=lambda name, flags: open_nofollow(name, flags | os.O_NONBLOCK)) as file:
         return file.read(MAX_PACKAGE_FILE)
 
 

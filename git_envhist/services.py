@@ -1,7 +1,8 @@
-"""Runs the commands that the user configured for a service: by the shell, in the root, within bounds.
+"""Dump the state of services and store it in snapshots; run the commands configured for services.
 
-Each runs in a session of its own, so that one that takes too long is ended with all that it started. What it leaves
-behind when it ends by itself stays: that is how a server is started.
+Commands run in a shell in the root, in a session of their own, so that the whole session can be killed after
+a timeout. Processes that remain after a command has ended keep running: a restore command may start a server.
+A dump is cut into chunks, compressed and sealed; without a key it is not stored.
 """
 
 from __future__ import annotations
@@ -29,209 +30,212 @@ if TYPE_CHECKING:
     import subprocess
 
     from git_envhist.git.cat_file import CatFile
-    from git_envhist.probes.dumps import Told
+    from git_envhist.probes.dumps import DumpContents
 
-UNDER_WAY = "GIT_ENVHIST_SERVICE"
-"""Tells a command which service it is for; what captures under it asks no service again."""
-PATIENCE = 600.0
-"""So many seconds a command has."""
-GRACE = 3.0
-PAUSE = 0.02
+SERVICE_VARIABLE = "GIT_ENVHIST_SERVICE"
+"""Environment variable with the name of the service, set for its commands; a capture inside such a command
+dumps no service."""
+TIMEOUT = 600.0
+"""Timeout of a command in seconds."""
+KILL_SECONDS = 3.0
+POLL_SECONDS = 0.02
 TAIL = 2048
-MAX_SAID = 1 << 24
-"""So many bytes of what a command says are on the disk at a time: what one that failed said last is enough."""
+MAX_OUTPUT = 1 << 24
+"""Maximum size of a command's output on disk; of a failed command only the end is needed."""
 BLOCK = 512
 MAX_WORD = 200
 FAILURE = pattern(rb"\b(?:error|fatal|failed|failure|refused|denied|cannot|not found)\b", re.IGNORECASE)
 
 
 class ServiceCommandContext(NamedTuple):
-    """Where and how the commands of services run."""
+    """Directory, environment and timeout for service commands."""
 
     root: str
     environ: Mapping[str, str]
     common_dir: str
-    """The repository whose configuration names the commands."""
-    seconds: float = PATIENCE
+    """The repository with the configuration of the commands."""
+    seconds: float = TIMEOUT
 
 
 def run(
-    way: ServiceCommandContext, name: str, command: str, *, source: IO[bytes] | None = None
+    context: ServiceCommandContext, name: str, command: str, *, source: IO[bytes] | None = None
 ) -> str | None:
-    """Run a command to its end, with some bytes as its input; why it failed, or None."""
-    return _run(way, name, command, source, None, 0)
+    """Run a command with `source` as its input; return why it failed, or None."""
+    return _run(context, name, command, source, None, 0)
 
 
-def run_into(way: ServiceCommandContext, name: str, command: str, target: IO[bytes], most: int) -> str | None:
-    """Run a command and keep what it writes, at most so many bytes; why that failed, or None."""
-    return _run(way, name, command, None, target, most)
+def run_into(
+    context: ServiceCommandContext, name: str, command: str, target: IO[bytes], max_bytes: int
+) -> str | None:
+    """Run a command and write its output to `target`, at most `max_bytes`; return why it failed, or None."""
+    return _run(context, name, command, None, target, max_bytes)
 
 
 def _run(
-    way: ServiceCommandContext,
+    context: ServiceCommandContext,
     name: str,
     command: str,
     source: IO[bytes] | None,
     target: IO[bytes] | None,
-    most: int,
+    max_bytes: int,
 ) -> str | None:
-    from git_envhist.consent import (  # loaded late: hardly anybody has a service
+    from git_envhist.consent import (  # loaded late: few users have services
         NOT_APPROVED,
         approve,
         may_run,
     )
 
-    if not may_run(way.environ, way.common_dir, command):
+    if not may_run(context.environ, context.common_dir, command):
         return NOT_APPROVED
-    approve(way.environ, way.common_dir, command)
-    # Files, no pipes: a server that was started keeps its outputs open for as long as it runs.
-    import subprocess  # loaded late: hardly anybody has a service
-    from tempfile import TemporaryFile  # loaded late: hardly anybody has a service
+    approve(context.environ, context.common_dir, command)
+    # Use files, not pipes: a server started by the command keeps its outputs open.
+    import subprocess  # loaded late: few users have services
+    from tempfile import TemporaryFile  # loaded late: few users have services
 
-    with TemporaryFile() as said:
+    with TemporaryFile() as output:
         try:
             child = subprocess.Popen(
                 ["/bin/sh", "-c", command],
-                cwd=way.root,
-                env=_environment(way, name),
+                cwd=context.root,
+                env=_environment(context, name),
                 stdin=subprocess.DEVNULL if source is None else source,
-                stdout=said if target is None else target,
-                stderr=said,
+                stdout=output if target is None else target,
+                stderr=output,
                 start_new_session=True,
             )
         except OSError as error:
-            return f"it could not be started: {error.strerror}"
-        too_much = _watch(child, way.seconds, lambda: target is not None and _size(target) > most, said)
-        if too_much is not None:
-            return too_much
-        return _told(child.returncode, said)
+            return f"it cannot be started: {error.strerror}"
+        killed = _watch(
+            child, context.seconds, lambda: target is not None and _size(target) > max_bytes, output
+        )
+        return _failure(child.returncode, output) if killed is None else killed
 
 
 def _watch(
-    child: subprocess.Popen[bytes], seconds: float, is_too_much: Callable[[], bool], said: IO[bytes]
+    child: subprocess.Popen[bytes], seconds: float, is_too_large: Callable[[], bool], output: IO[bytes]
 ) -> str | None:
-    """Wait for its end; why it had to be ended, or None."""
-    import subprocess  # loaded late: hardly anybody has a service
+    """Wait for the command; return why it was killed, or None."""
+    import subprocess  # loaded late: few users have services
 
     deadline = time.monotonic() + seconds
     try:
         while True:
             with suppress(subprocess.TimeoutExpired):
-                child.wait(PAUSE)
-            _forget_most(said)
-            if is_too_much():
-                _end(child)
-                return "it wrote more than may be kept"
+                child.wait(POLL_SECONDS)
+            _truncate_output(output)
+            if is_too_large():
+                _kill(child)
+                return "its output exceeds the size limit"
             if child.returncode is not None:
                 return None
             if time.monotonic() > deadline:
-                _end(child)
+                _kill(child)
                 return f"it took longer than {seconds:g} seconds"
     except BaseException:
         # Ctrl-C does not reach another session.
-        _end(child)
+        _kill(child)
         raise
 
 
-def _forget_most(said: IO[bytes]) -> None:
-    if os.fstat(said.fileno()).st_blocks * BLOCK > MAX_SAID:
-        # Whoever writes goes on where it was: what was before is a hole.
-        os.ftruncate(said.fileno(), 0)
+def _truncate_output(output: IO[bytes]) -> None:
+    if os.fstat(output.fileno()).st_blocks * BLOCK > MAX_OUTPUT:
+        # The command continues at its offset; everything before becomes a hole.
+        os.ftruncate(output.fileno(), 0)
 
 
-def _end(child: subprocess.Popen[bytes]) -> None:
-    import subprocess  # loaded late: hardly anybody has a service
+def _kill(child: subprocess.Popen[bytes]) -> None:
+    import subprocess  # loaded late: few users have services
 
     for number in (signal.SIGTERM, signal.SIGKILL):
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(child.pid, number)
         with suppress(subprocess.TimeoutExpired):
-            child.wait(GRACE)
+            child.wait(KILL_SECONDS)
 
 
-def _told(status: int, said: IO[bytes]) -> str | None:
-    from git_envhist.secrets.masking import mask_secrets  # loaded late: hardly anybody has a service
+def _failure(status: int, output: IO[bytes]) -> str | None:
+    from git_envhist.secrets.masking import mask_secrets  # loaded late: few users have services
 
     if status == 0:
         return None
-    how = f"it ended with status {status}" if status > 0 else f"it was ended by signal {-status}"
-    size = _size(said)
-    tail = os.pread(said.fileno(), TAIL, max(0, size - TAIL)).replace(b"\0", b"").strip().splitlines()
-    words = mask_secrets(telling_line(tail)).decode("utf-8", "replace")[:MAX_WORD]
-    return f"{how}: {words}" if words else how
+    status_text = f"it exited with status {status}" if status > 0 else f"it was killed by signal {-status}"
+    size = _size(output)
+    tail = os.pread(output.fileno(), TAIL, max(0, size - TAIL)).replace(b"\0", b"").strip().splitlines()
+    words = mask_secrets(failure_line(tail)).decode("utf-8", "replace")[:MAX_WORD]
+    return f"{status_text}: {words}" if words else status_text
 
 
-def telling_line(lines: Sequence[bytes]) -> bytes:
-    """Return the line of a program's last words that says what failed: hints and questions follow it."""
-    told = [line.strip() for line in lines if line.strip()]
-    found = [line for line in told if FAILURE.search(line)]
-    return (found or told[::-1] or [b""])[0]
+def failure_line(lines: Sequence[bytes]) -> bytes:
+    """Return the line of a program's last output that describes the failure; hints usually follow it."""
+    texts = [line.strip() for line in lines if line.strip()]
+    found = [line for line in texts if FAILURE.search(line)]
+    return (found or texts[::-1] or [b""])[0]
 
 
 def _size(file: IO[bytes]) -> int:
     return os.fstat(file.fileno()).st_size
 
 
-def _environment(way: ServiceCommandContext, name: str) -> dict[str, str]:
-    """The caller's, without what was set for one git command alone."""
+def _environment(context: ServiceCommandContext, name: str) -> dict[str, str]:
+    """Return the caller's environment without variables that git sets for one command."""
     without = {os.fsdecode(variable) for variable in LOCAL_VARIABLES}
-    kept = {variable: value for variable, value in way.environ.items() if variable not in without}
-    return {**kept, "PWD": way.root, UNDER_WAY: name}
+    kept = {variable: value for variable, value in context.environ.items() if variable not in without}
+    return {**kept, "PWD": context.root, SERVICE_VARIABLE: name}
 
 
-# What services gave of their state, on its way into a snapshot.
+# Dumps before they are stored.
 
 
 class Dump(NamedTuple):
-    """What a service gave: a file without a name."""
+    """The dump of one service in a temporary file."""
 
     name: str
     file: IO[bytes]
-    told: Told
-    """The tables, rows or keys in it."""
+    contents: DumpContents
+    """Its tables, rows or keys."""
 
 
 class Dumps(NamedTuple):
-    """What all of them gave, and why some did not."""
+    """The dumps of all services, and (service, reason) of those that failed."""
 
     taken: tuple[Dump, ...] = ()
     failed: tuple[tuple[str, str], ...] = ()
 
     def warnings(self) -> list[str]:
-        return [f"the state of service '{name}' is not kept: {why}" for name, why in self.failed]
+        return [f"the state of service '{name}' is not stored: {why}" for name, why in self.failed]
 
 
 NONE = Dumps()
 
 
-# Asks each service for its state before a capture: best effort, within bounds, while no lock is held.
+# Services are dumped before a capture, with time and size limits, without holding a lock.
 
 KEPT_FREE = 10
-"""A tenth of the disk is never taken by what is only on its way."""
-SECONDS = 60.0
-"""So long a capture waits for one service; it waits for all of them before it begins."""
-EMPTY = "it gave nothing"
+"""Fraction of the disk that dumps never use: 1/10."""
+DUMP_TIMEOUT = 60.0
+"""Timeout of one dump; a capture waits for all dumps before it starts."""
+EMPTY = "its dump is empty"
 
 
 @contextmanager
 def dump_services(
-    services: Iterable[Service], way: ServiceCommandContext, settings: Settings, state: str
+    services: Iterable[Service], context: ServiceCommandContext, settings: Settings, state: str
 ) -> Iterator[Dumps]:
-    """The states of services, for as long as the context is open."""
-    from tempfile import TemporaryFile  # loaded late: hardly anybody has a service
+    """Dump the services; the files exist while the context is open."""
+    from tempfile import TemporaryFile  # loaded late: few users have services
 
-    from git_envhist.probes.dumps import describe  # loaded late: hardly anybody has a service
+    from git_envhist.probes.dumps import describe  # loaded late: few users have services
 
     asked = [service for service in services if service.dump is not None]
-    # A dump that captures is not dumped again.
-    if not asked or way.environ.get(UNDER_WAY):
+    # A capture started by a dump command must not dump again.
+    if not asked or context.environ.get(SERVICE_VARIABLE):
         yield NONE
         return
     with ExitStack() as stack:
         taken, failed = [], []
         for service in asked:
             file = stack.enter_context(TemporaryFile(dir=state_directory(state)))
-            why = _dump(service, way, settings, state, file)
+            why = _dump(service, context, settings, state, file)
             if why is None:
                 taken.append(Dump(service.name, file, describe(service.name, file)))
             else:
@@ -240,35 +244,33 @@ def dump_services(
 
 
 def _dump(
-    service: Service, way: ServiceCommandContext, settings: Settings, state: str, file: IO[bytes]
+    service: Service, context: ServiceCommandContext, settings: Settings, state: str, file: IO[bytes]
 ) -> str | None:
     assert service.dump is not None
-    room = free_bytes(state, KEPT_FREE)
-    most = settings.budget if room is None else min(settings.budget, room)
-    why = run_into(way, service.name, service.dump, file, most)
+    available = free_bytes(state, KEPT_FREE)
+    max_bytes = settings.budget if available is None else min(settings.budget, available)
+    why = run_into(context, service.name, service.dump, file, max_bytes)
     if why is None and not os.fstat(file.fileno()).st_size:
         return EMPTY
     return why
 
 
-# How the state of a service stands in a snapshot: cut into pieces, each deflated and sealed, below `services/<name>`.
-#
-# Cut by content, as big files are, so that a dump that changed a little shares the rest with the one before, but under
-# the key (`secretcuts`): the lengths of the sealed pieces confirm no guess. A state holds what its users entrusted to
-# the service: nothing of it is stored in the clear, and without a key nothing of it is stored.
+# Storage of a dump below `services/<name>`: chunks, each compressed and sealed.
+# Chunk boundaries depend on the content and on the key, so a slightly changed dump shares most chunks with
+# the one before, while the lengths of sealed chunks confirm no guess. Nothing of a dump is stored unsealed.
 
 KIND = b"service"
 COPY_BLOCK = 1 << 20
-NO_KEY = "no key can be kept here to seal it"
+NO_KEY = "there is no key to seal it"
 FindKey = Callable[[str], SealingKey | None]
 
 
-def keep_dumps(
+def store_dumps(
     sink: ObjectSink, dumps: Dumps, key: SealingKey | None, warnings: list[str]
 ) -> dict[bytes, TreeEntry]:
-    """Store what services gave; where it hangs below the reserved name."""
+    """Store the dumps; return their entries below the reserved name."""
     from git_envhist.snapshots.sealed_chunks import (
-        store_sealed_chunks,  # loaded late: hardly anybody has a service
+        store_sealed_chunks,  # loaded late: few users have services
     )
 
     warnings += dumps.warnings()
@@ -276,15 +278,15 @@ def keep_dumps(
     for dump in dumps.taken:
         name = os.fsencode(dump.name)
         if key is None:
-            warnings.append(f"the state of service '{dump.name}' is not kept: {NO_KEY}")
+            warnings.append(f"the state of service '{dump.name}' is not stored: {NO_KEY}")
             continue
         tree = store_sealed_chunks(sink, _blocks(dump.file), key, name, KIND)
         found[SERVICES + b"/" + name] = (b"", DIRECTORY, tree)
     return found
 
 
-def kept_services(reader: CatFile, tree: str) -> dict[str, bytes]:
-    """The services whose state a snapshot holds, and the tree of each."""
+def stored_services(reader: CatFile, tree: str) -> dict[str, bytes]:
+    """Return the services with a stored state, and the tree of each."""
     answer = reader.read(f"{tree}:{(RESERVED + b'/' + SERVICES).decode()}")
     if answer is None or answer.kind != "tree":
         return {}
@@ -293,15 +295,15 @@ def kept_services(reader: CatFile, tree: str) -> dict[str, bytes]:
 
 
 def read_state(reader: CatFile, find_key: FindKey, name: str, tree: bytes) -> Iterator[bytes]:
-    """The state of a service, piece by piece; `SealingError` where the key is not here."""
+    """Yield the state of a service in chunks. Raise `SealingError` if the key is missing."""
     from git_envhist.snapshots.sealed_chunks import (
-        read_sealed_chunks,  # loaded late: hardly anybody has a service
+        read_sealed_chunks,  # loaded late: few users have services
     )
 
-    place = os.fsencode(name)
+    name_bytes = os.fsencode(name)
 
     def open_sealed(sealed: bytes) -> bytes:
-        return unseal(find_key, place, KIND, sealed)
+        return unseal(find_key, name_bytes, KIND, sealed)
 
     found = reader.read(tree.hex())
     if found is None or found.kind != "tree":

@@ -1,8 +1,13 @@
-"""The lines to workers: one in this process, in a forked child, or in an interpreter of its own.
+"""Worker processes: forked children, spawned interpreters, or the same process.
 
-Questions and frames cross a pipe in `marshal`'s format, each with its length in front; both ends of our own pipe may
-trust it. Frames travel together: every write wakes the parent, and in a first capture there is one for each of ten
-thousand directories. Nobody waits for a single one, since how far the work has come stands in shared memory.
+`Pool` serves captures: long-lived workers whose methods yield frames. Calls and frames cross pipes in `marshal`'s
+format, each with its length in front. Frames are sent in batches, because every write wakes the parent and a first
+capture sends one per directory; progress is in shared memory instead.
+
+`share_out` and `share_stream` serve restores: forked copies of this process that take pieces of work from a pipe and
+return pickled results when they end.
+
+A host program must not be forked: its workers are spawned or run inline.
 """
 
 from __future__ import annotations
@@ -28,22 +33,19 @@ from git_envhist.platform import (
     STOPPING,
     anonymous_file,
     core_count,
-    pipe_ours,
+    guarded_pipe,
     save_current_directory,
-    signals_held_back,
+    signals_blocked,
     worker_mode,
 )
 
-# Asks the workers of a capture: processes of our own that look, read and pack side by side.
-#
-# A worker is an object whose methods yield frames. It lives in a forked child, in a spawned one where the caller is a
-# host program that must not be forked, or right here where a system has neither (`lines`).
+# Workers of a capture.
 
 SLOTS = struct.Struct("<QQQ")
 DONE, FRAME, FAILED = 0, 1, 2
 TICKET = 4
 MAX_TICKETS = 1_000
-"""So many fit into the smallest pipe that a kernel gives, a page of 4,096 bytes, to a user who has many of them."""
+"""The tickets that fit into the smallest pipe the kernel gives to a user with many pipes: one page of 4,096 bytes."""
 POLL_MS = 100
 
 Frame = tuple[object, ...]
@@ -51,7 +53,7 @@ Job = dict[str, object]
 
 
 class Worker(Protocol):
-    """What the pool needs to know of a worker: methods named by the pool's caller that yield frames."""
+    """A worker as the pool uses it: its methods, chosen by the pool's caller, yield frames."""
 
     def call(self, method: str, arguments: tuple[object, ...]) -> Iterator[Frame]: ...
 
@@ -59,7 +61,7 @@ class Worker(Protocol):
 
 
 class WorkerFailed(EnvhistError):
-    """A worker died, or met what it cannot work with."""
+    """A worker died or raised an unexpected error."""
 
     code = "worker-failed"
 
@@ -67,11 +69,11 @@ class WorkerFailed(EnvhistError):
 PASSED_ERROR_TYPES: dict[str, type[EnvhistError]] = {
     kind.__name__: kind for kind in (Damaged, SealingError, StorageFull, WorkingTreeGone)
 }
-"""The errors that mean something to the caller keep their class on the way through the pipe."""
+"""Errors that keep their class when they cross the pipe, because callers handle them."""
 
 
 class SharedCounters:
-    """What all workers see at once: counters, a slot each, and the tickets for work that nobody owns."""
+    """Memory shared by all workers: a slot of counters for each, and tickets for work that any of them may take."""
 
     def __init__(self, workers: int, descriptors: tuple[int, int, int] | None = None) -> None:
         self.workers = workers
@@ -88,25 +90,25 @@ class SharedCounters:
         cells[slot], cells[slot + 1], cells[slot + 2] = files, read, stored
 
     def totals(self) -> tuple[int, int, int]:
-        """Files and bytes read, and bytes stored, by all workers together."""
+        """Return the files and bytes read, and the bytes stored, by all workers together."""
         cells = self._cells[: 3 * self.workers].tolist()
         return sum(cells[0::3]), sum(cells[1::3]), sum(cells[2::3])
 
     def stored(self) -> int:
-        """Bytes stored by all workers together."""
+        """Return the bytes stored by all workers together."""
         return sum(self._stored)
 
     def offer(self, tickets: int) -> None:
-        """Lay out tickets; those of the last time are all taken."""
-        # A pipe gives each byte once. A memory file does not: two processes that read it at the same moment can both
-        # be given the same place.
+        """Make tickets available; all earlier ones must be taken."""
+        # A pipe gives each byte to one reader. A memory file does not: two concurrent readers can get the same
+        # offset.
         assert tickets <= MAX_TICKETS
-        told = b"".join(number.to_bytes(TICKET, "little") for number in range(tickets))
-        if os.write(self._writing, told) != len(told):
-            raise WorkerFailed("the work could not be shared out", hint="run the command again")
+        data = b"".join(number.to_bytes(TICKET, "little") for number in range(tickets))
+        if os.write(self._writing, data) != len(data):
+            raise WorkerFailed("cannot distribute work to the worker processes", hint="run the command again")
 
     def take(self) -> int | None:
-        """The number of a piece of work that is now the caller's; None where none is left."""
+        """Take a ticket and return its number; None if none is left."""
         try:
             ticket = os.read(self._reading, TICKET)
         except BlockingIOError:
@@ -122,7 +124,7 @@ class SharedCounters:
 
 
 class Pool:
-    """Some workers, and one way to ask them all."""
+    """A fixed number of workers that are called together."""
 
     def __init__(
         self, shared: SharedCounters, lines: list[WorkerHandle], tick: Callable[[], None] | None = None
@@ -132,7 +134,7 @@ class Pool:
         self._tick = tick
 
     def ask_all(self, method: str, arguments: list[tuple[object, ...]]) -> Iterator[tuple[int, Frame]]:
-        """Ask each worker now; every frame that any of them yields, with its worker's number, as they come."""
+        """Call a method of every worker; yield each frame, with the number of its worker, as it arrives."""
         for line, words in zip(self.lines, arguments, strict=True):
             line.ask(method, words)
         return self._answers()
@@ -151,18 +153,18 @@ class Pool:
                         raise _failure(str(frame[0]), str(frame[1]), str(frame[2]) if frame[2] else None)
 
     def ask_each(self, method: str, *arguments: object) -> Iterator[tuple[int, Frame]]:
-        """Ask all workers the same."""
+        """Call a method of every worker with the same arguments."""
         return self.ask_all(method, [arguments] * len(self.lines))
 
     def close(self) -> None:
-        """End the workers, whatever they are doing."""
+        """Kill the workers."""
         for line in self.lines:
             line.close()
         self.shared.close()
 
 
 class _Poller:
-    """Tells which of the lines that are waited for have something to say."""
+    """Wait for frames of the workers that have not finished."""
 
     def __init__(self, waiting: dict[int, WorkerHandle], tick: Callable[[], None] | None) -> None:
         self._waiting = waiting
@@ -170,7 +172,7 @@ class _Poller:
         self._numbers = {
             line.descriptor: number for number, line in waiting.items() if line.descriptor is not None
         }
-        # Not select(): a host program may have more descriptors than that can take.
+        # select() cannot take the high descriptors that a host program may have.
         self._poll = select.poll()
         for descriptor in self._numbers:
             self._poll.register(descriptor, select.POLLIN)
@@ -186,7 +188,7 @@ class _Poller:
                 return found
 
     def forget(self, number: int) -> None:
-        """The line has said all that it was asked for."""
+        """Stop waiting for a worker that has finished."""
         descriptor = self._waiting.pop(number).descriptor
         if descriptor is not None:
             del self._numbers[descriptor]
@@ -194,7 +196,7 @@ class _Poller:
 
 
 class WorkerHandle(Protocol):
-    """One worker, as its caller sees it."""
+    """One worker, as the pool sees it."""
 
     @property
     def descriptor(self) -> int | None: ...
@@ -202,7 +204,7 @@ class WorkerHandle(Protocol):
     def ask(self, method: str, arguments: tuple[object, ...]) -> None: ...
 
     def receive(self) -> list[Frame]:
-        """Frames that have come, one at least."""
+        """Return the frames that have arrived, at least one; wait for it."""
         ...
 
     def close(self) -> None: ...
@@ -215,7 +217,7 @@ def _failure(kind: str, message: str, hint: str | None) -> EnvhistError:
 
 
 def _pipe_without_waiting() -> tuple[int, int]:
-    reading, writing = pipe_ours()
+    reading, writing = guarded_pipe()
     os.set_blocking(reading, False)
     os.set_blocking(writing, False)
     return reading, writing
@@ -228,17 +230,17 @@ def _counter_file(size: int) -> int:
 
 
 FIRST, ABOVE = 3, 32
-"""Descriptors of a spawned worker begin there; all that it is given fit between the two."""
+"""The numbers of a spawned worker's descriptors begin at FIRST and end below ABOVE."""
 LENGTH = struct.Struct("<I")
 
 BATCH = 1 << 16
-"""So many bytes of frames are written at once."""
+"""The size at which buffered frames are written."""
 WIDE = 1 << 20
-"""A pipe of this size lets a worker go on while its parent does something else."""
+"""A pipe of this size lets a worker continue while its parent is busy."""
 
 
 class InlineWorker:
-    """A worker in this very process."""
+    """A worker in this process."""
 
     descriptor = None
 
@@ -257,7 +259,7 @@ class InlineWorker:
 
     def close(self) -> None:
         self._worker.close()
-        # It went through the environment in our own process, which stands where it stood again.
+        # The worker has changed the current directory of this process.
         self._go_back()
 
 
@@ -277,22 +279,22 @@ class ChildWorker:
     def ask(self, method: str, arguments: tuple[object, ...]) -> None:
         try:
             send(self._asking, (method, arguments))
-        except BrokenPipeError as gone:
-            raise _died() from gone
+        except BrokenPipeError as error:
+            raise _died() from error
 
     def receive(self) -> list[Frame]:
         try:
             return self._inbox.receive()
-        except EOFError as gone:
-            raise _died() from gone
+        except EOFError as error:
+            raise _died() from error
 
-    def let_go(self) -> None:
-        """Close our ends of the pipes."""
+    def close_pipes(self) -> None:
+        """Close this process's ends of the pipes."""
         os.close(self._asking)
         os.close(self._answering)
 
     def close(self) -> None:
-        self.let_go()
+        self.close_pipes()
         with contextlib.suppress(ProcessLookupError):
             os.kill(self._child, signal.SIGKILL)
         with contextlib.suppress(ChildProcessError):
@@ -304,9 +306,9 @@ def _died() -> WorkerFailed:
 
 
 def fork_line(make: Callable[[], Worker], others: list[WorkerHandle]) -> ChildWorker:
-    """A worker in a forked child; `others` are the lines that the child must not hold open."""
-    asking, answering = pipe_ours(), _wide_pipe()
-    with signals_held_back():
+    """Fork a worker; `others` are handles whose pipes the child must close."""
+    asking, answering = guarded_pipe(), _wide_pipe()
+    with signals_blocked():
         child = COPIES.fork()
         if child == 0:
             with contextlib.suppress(BaseException):
@@ -314,7 +316,7 @@ def fork_line(make: Callable[[], Worker], others: list[WorkerHandle]) -> ChildWo
                 os.close(answering[0])
                 for line in others:
                     if isinstance(line, ChildWorker):
-                        line.let_go()
+                        line.close_pipes()
                 serve(make, asking[0], answering[1])
             os._exit(0)
     os.close(asking[0])
@@ -323,33 +325,35 @@ def fork_line(make: Callable[[], Worker], others: list[WorkerHandle]) -> ChildWo
 
 
 def spawn_line(module: str, job: Job, shared: SharedCounters, number: int) -> ChildWorker:
-    """A worker in a fresh interpreter, for callers that must not be forked; it is given its job as a first frame."""
-    asking, answering = pipe_ours(), _wide_pipe()
-    # No descriptor of the host program becomes inheritable for it, since another thread may start something: each is
-    # given a number above all that the child is to find them under.
-    kept = [
+    """Start a worker in a new interpreter, for callers that must not be forked. Its first frame is its job."""
+    asking, answering = guarded_pipe(), _wide_pipe()
+    # No descriptor of the host program may become inheritable, because another of its threads may start a program. So
+    # each is duplicated to a number above those that the child uses.
+    copies = [
         fcntl.fcntl(one, fcntl.F_DUPFD_CLOEXEC, ABOVE)
         for one in (asking[0], answering[1], *shared.descriptors)
     ]
-    found = range(FIRST, FIRST + len(kept))
-    handed = [(os.POSIX_SPAWN_DUP2, one, there) for one, there in zip(kept, found, strict=True)]
-    # -P: a `struct.py` in the directory that the host program stands in is none of ours to run.
-    words = [sys.executable, "-P", "-m", module, *map(str, found), str(shared.workers), str(number)]
+    numbers = range(FIRST, FIRST + len(copies))
+    actions = [
+        (os.POSIX_SPAWN_DUP2, descriptor, number) for descriptor, number in zip(copies, numbers, strict=True)
+    ]
+    # -P: the current directory of the host program may contain a `struct.py`.
+    words = [sys.executable, "-P", "-m", module, *map(str, numbers), str(shared.workers), str(number)]
     try:
         child = os.posix_spawn(
-            sys.executable, words, _importable_here(), file_actions=handed, setsigmask=STOPPING
+            sys.executable, words, _importable_here(), file_actions=actions, setsigmask=STOPPING
         )
     finally:
-        for descriptor in kept:
+        for descriptor in copies:
             os.close(descriptor)
     os.close(asking[0])
     os.close(answering[1])
     line = ChildWorker(child, asking[1], answering[0])
     try:
         send(asking[1], tuple(job.items()))
-    except BrokenPipeError as gone:
+    except BrokenPipeError as error:
         line.close()
-        raise _died() from gone
+        raise _died() from error
     return line
 
 
@@ -358,7 +362,7 @@ def _importable_here() -> dict[str, str]:
 
 
 def serve(make: Callable[[], Worker], asking: int, answering: int) -> None:
-    """Answer questions until the other end closes; the parent alone decides what a signal means."""
+    """Answer calls until the parent closes the pipe. The parent decides what a signal means."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
@@ -394,42 +398,42 @@ def _made(make: Callable[[], Worker]) -> tuple[Worker | None, Exception | None]:
 
 
 class Outbox:
-    """Frames on their way out, many at a time."""
+    """Send frames in batches."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
-        self._held = bytearray()
+        self._buffer = bytearray()
 
     def put(self, frame: Frame) -> None:
-        self._held += _packed(frame)
-        if len(self._held) >= BATCH:
+        self._buffer += _packed(frame)
+        if len(self._buffer) >= BATCH:
             self.flush()
 
     def flush(self) -> None:
-        _write(self._descriptor, self._held)
-        self._held = bytearray()
+        _write(self._descriptor, self._buffer)
+        self._buffer = bytearray()
 
 
 class Inbox:
-    """Frames as they come in, many at a time."""
+    """Receive frames in batches."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
-        self._held = bytearray()
+        self._buffer = bytearray()
 
     def receive(self) -> list[Frame]:
-        """All the frames that are there, one at least; EOFError where none will come."""
+        """Return all frames that have arrived, at least one; EOFError after the last."""
         while not (frames := self._whole()):
             block = os.read(self._descriptor, WIDE)
             if not block:
                 raise EOFError
-            self._held += block
+            self._buffer += block
         return frames
 
     def _whole(self) -> list[Frame]:
         frames: list[Frame] = []
-        at, last = 0, len(self._held) - LENGTH.size
-        with memoryview(self._held) as view:
+        at, last = 0, len(self._buffer) - LENGTH.size
+        with memoryview(self._buffer) as view:
             while at <= last:
                 (length,) = LENGTH.unpack_from(view, at)
                 end = at + LENGTH.size + length
@@ -437,12 +441,12 @@ class Inbox:
                     break
                 frames.append(marshal.loads(view[at + LENGTH.size : end]))
                 at = end
-        del self._held[:at]
+        del self._buffer[:at]
         return frames
 
 
 def send(descriptor: int, frame: Frame) -> None:
-    """Write one frame by itself."""
+    """Write a single frame at once."""
     _write(descriptor, _packed(frame))
 
 
@@ -459,14 +463,14 @@ def _write(descriptor: int, data: bytes | bytearray) -> None:
 
 
 def _wide_pipe() -> tuple[int, int]:
-    ends = pipe_ours()
-    with contextlib.suppress(AttributeError, OSError):  # not on every system, and not without limit
+    ends = guarded_pipe()
+    with contextlib.suppress(AttributeError, OSError):  # not on every system, and not above the user's limit
         fcntl.fcntl(ends[1], fcntl.F_SETPIPE_SZ, WIDE)
     return ends
 
 
 def receive(descriptor: int) -> Frame:
-    """Read one frame, and not a byte beyond it."""
+    """Read one frame, and no byte after it."""
     (length,) = LENGTH.unpack(_exactly(descriptor, LENGTH.size))
     frame = marshal.loads(_exactly(descriptor, length))
     assert isinstance(frame, tuple)
@@ -484,24 +488,20 @@ def _exactly(descriptor: int, size: int) -> bytes:
     return b"".join(chunks)
 
 
-# Shares work among processes that are copies of this one: what there is to do need not be sent, only what came of it.
-#
-# Each takes the next piece of work from a pipe that all have open, and writes what came of it into a file of its own,
-# which is read once it has ended. A pipe, for it gives each byte once: a file in memory that two read at the same
-# moment gives both the same. Where a process may not be copied, inside a host program, the work is done here.
+# Workers of a restore: forked copies of this process, so that the work need not be sent, only its results.
 
 T = TypeVar("T")
 R = TypeVar("R")
 PLACE = struct.Struct("=QQ")
 WORKER_KILLED_MESSAGE = "a worker of the restore was killed"
 MAX_AT_ONCE, WORTH_A_PROCESS = 256, 128
-"""Fewer things are done before a process is ready to do them."""
+"""Below this number, doing the work takes less time than starting a process."""
 SHARES = 6
-"""So many portions for each process: whoever is done first takes one more."""
+"""Portions per process: a process that is done takes another one."""
 
 
 def portion(things: int) -> int:
-    """How many things are one piece of work."""
+    """Return the number of items in one piece of work."""
     return max(WORTH_A_PROCESS, min(MAX_AT_ONCE, -(-things // (SHARES * core_count()))))
 
 
@@ -514,10 +514,10 @@ def share_out(
     how: str,
     meanwhile: Callable[[], None] = lambda: None,
 ) -> tuple[list[R], list[Any]]:
-    """Do every piece of work; the results in their order, and what `end` gave for each process.
+    """Do every piece of work; return the results in order, and the value of `end` of each process.
 
-    `begin` makes what a process works with, `end` lets go of it. `how` is `fork`, or anything else for here. What is to
-    be done `meanwhile` is done by this process; where it fails, so does all.
+    `begin` creates the tool that a process works with, `end` closes it. `how` is `fork`, or anything else for this
+    process. This process calls `meanwhile` first; if that raises, the error is raised here.
     """
     count = min(core_count(), len(work)) if worker_mode(how) == "fork" else 1
     if count < 2:
@@ -540,9 +540,9 @@ def share_stream(
     *,
     how: str,
 ) -> list[R]:
-    """Do every piece of work of a stream, which is made here while the first pieces are done; what `end` gave for each.
+    """Do every piece of work of a stream, which this process produces meanwhile; return the values of `end`.
 
-    Pieces are sent to the processes: they are to be small.
+    Pieces are sent to the processes, so they should be small.
     """
     count = core_count() if worker_mode(how) == "fork" else 1
     if count < 2:
@@ -569,16 +569,16 @@ def _share_among(
     def begin_list() -> tuple[Any, list[tuple[int, R]]]:
         return begin(), []
 
-    def do_one(begun: tuple[Any, list[tuple[int, R]]], number: int) -> None:
-        tool, done = begun
+    def do_one(pair: tuple[Any, list[tuple[int, R]]], number: int) -> None:
+        tool, done = pair
         done.append((number, do(tool, work[number])))
 
-    # What there is to do is here and there alike: its number is all that is sent.
-    said = _stream_among(
-        count, range(len(work)), begin_list, do_one, lambda begun: (begun[1], end(begun[0])), meanwhile
+    # Each copy has the work; only the number of a piece is sent.
+    returned = _stream_among(
+        count, range(len(work)), begin_list, do_one, lambda pair: (pair[1], end(pair[0])), meanwhile
     )
-    results = {number: result for done, _ in said for number, result in done}
-    return [results[number] for number in range(len(work))], [ended for _, ended in said]
+    results = {number: result for done, _ in returned for number, result in done}
+    return [results[number] for number in range(len(work))], [ended for _, ended in returned]
 
 
 def _stream_among(
@@ -589,85 +589,85 @@ def _stream_among(
     end: Callable[[Any], R],
     meanwhile: Callable[[], None] = lambda: None,
 ) -> list[R]:
-    sending = _Sending()
+    queue = _WorkQueue()
 
-    def be(parent: int) -> Any:
-        # The end of the work is when nobody can give any more.
-        sending.stop_giving()
+    def run(parent: int) -> Any:
+        # Reading ends when no process can write any more.
+        queue.stop_queue()
         tool, done = begin(), 0
-        for piece in sending.receive(parent):
+        for piece in queue.receive(parent):
             do(tool, piece)
             done += 1
         return done, end(tool)
 
     def lead() -> None:
-        sending.give_all(stream)
+        queue.send_all(stream)
         meanwhile()
 
     try:
-        said = _among(count, be, lead)
+        returned = _in_copies(count, run, lead)
     finally:
-        sending.close()
-    if sum(done for done, _ in said) != sending.sent:
+        queue.close()
+    if sum(done for done, _ in returned) != queue.sent:
         raise EnvhistError(WORKER_KILLED_MESSAGE)
-    return [ended for _, ended in said]
+    return [ended for _, ended in returned]
 
 
-class _Sending:
-    """Pieces on their way to whoever takes the next: their bytes in a file, where each stands through a pipe."""
+class _WorkQueue:
+    """Pieces of work for any process: their bytes in a file, their offsets through a pipe."""
 
     def __init__(self) -> None:
         self.sent = 0
         self._pieces = anonymous_file()
-        self._taking, self._giving = os.pipe()
+        self._reading, self._writing = os.pipe()
 
-    def give_all(self, stream: Iterable[Any]) -> None:
-        """Send what the stream yields, as far as anybody is left to take it."""
-        # Let go of by its name before it is closed: a signal between the two would have it closed twice.
-        taking, self._taking = self._taking, -1
-        os.close(taking)
+    def send_all(self, stream: Iterable[Any]) -> None:
+        """Send the pieces of the stream until none is left, or no process to take them."""
+        # Forget the number before closing it: a signal between the two would close it twice.
+        reading, self._reading = self._reading, -1
+        os.close(reading)
         at = 0
         for piece in stream:
             self.sent += 1
             data = pickle.dumps(piece, pickle.HIGHEST_PROTOCOL)
             os.pwrite(self._pieces, data, at)
             try:
-                os.write(self._giving, PLACE.pack(at, len(data)))
+                os.write(self._writing, PLACE.pack(at, len(data)))
             except BrokenPipeError:
-                break  # nobody is left, and why is told by what they say
+                break  # no worker is left; their results say why
             at += len(data)
-        self.stop_giving()
+        self.stop_queue()
 
-    def stop_giving(self) -> None:
-        giving, self._giving = self._giving, -1
-        os.close(giving)
+    def stop_queue(self) -> None:
+        writing, self._writing = self._writing, -1
+        os.close(writing)
 
     def receive(self, parent: int) -> Iterator[Any]:
-        """Take pieces until there are no more; what was sent before the parent was killed waits for nobody."""
-        # Written whole and read whole, as so little is: nobody gets a part of another's.
-        while (place := os.read(self._taking, PLACE.size)) and os.getppid() == parent:
+        """Yield pieces until there are no more, or until the parent has been killed."""
+        # Reads and writes of so few bytes are atomic.
+        while (place := os.read(self._reading, PLACE.size)) and os.getppid() == parent:
             at, length = PLACE.unpack(place)
             yield pickle.loads(os.pread(self._pieces, length, at))
 
     def close(self) -> None:
-        for descriptor in (self._pieces, self._taking, self._giving):
+        for descriptor in (self._pieces, self._reading, self._writing):
             if descriptor >= 0:
                 os.close(descriptor)
 
 
-def _among(count: int, be: Callable[[int], Any], lead: Callable[[], None]) -> list[Any]:
-    """What `be` gave in each of so many copies of this process, while this one leads."""
+def _in_copies(count: int, run: Callable[[int], Any], lead: Callable[[], None]) -> list[Any]:
+    """Run `run` in forked copies of this process and `lead` in this one; return the values of `run`."""
     outputs = [anonymous_file() for _ in range(count)]
     children: list[int] = []
     parent = os.getpid()
     try:
-        # What is only read is not to be copied because a collection writes into its heads.
+        # Without a freeze, a collection would write to every object and so copy memory that is shared.
         gc.freeze()
         for output in outputs:
-            with signals_held_back():
+            with signals_blocked():
                 child = COPIES.fork()
                 if child == 0:
-                    _be_a_worker(output, lambda: be(parent))
+                    _run_worker(output, lambda: run(parent))
                 children.append(child)
         lead()
         while children:
@@ -685,25 +685,25 @@ def _among(count: int, be: Callable[[int], Any], lead: Callable[[], None]) -> li
             os.close(descriptor)
 
 
-def _be_a_worker(output: int, be: Callable[[], Any]) -> None:
-    """Never returns: what the parent has open, and what it would do at its end, is none of a worker's business."""
+def _run_worker(output: int, run: Callable[[], Any]) -> None:
+    """Run in a forked child and exit without running the parent's cleanup."""
     try:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPPING)
-        _give(output, be())
-    except BaseException as error:  # whatever it is, the parent raises it
-        _give(output, error)
+        _write_result(output, run())
+    except BaseException as error:  # the parent raises it, whatever it is
+        _write_result(output, error)
     finally:
         os._exit(0)
 
 
-def _give(output: int, what: Any) -> None:
+def _write_result(output: int, value: Any) -> None:
     try:
-        data = pickle.dumps(what, pickle.HIGHEST_PROTOCOL)
-        if isinstance(what, BaseException):
+        data = pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
+        if isinstance(value, BaseException):
             pickle.loads(data)
-    except Exception:  # an error that cannot be sent is told in words
-        data = pickle.dumps(EnvhistError(f"a worker of the restore failed: {what!r}"))
+    except Exception:  # an error that cannot be pickled is sent as a text
+        data = pickle.dumps(EnvhistError(f"a worker of the restore failed: {value!r}"))
     done = 0
     while done < len(data):
         done += os.write(output, data[done:])
@@ -715,8 +715,8 @@ def _collect(outputs: list[int]) -> list[Any]:
         os.lseek(output, 0, os.SEEK_SET)
         with open(output, "rb", closefd=False) as file:
             data = file.read()
-        said = pickle.loads(data) if data else EnvhistError(WORKER_KILLED_MESSAGE)
-        if isinstance(said, BaseException):
-            raise said
-        found.append(said)
+        value = pickle.loads(data) if data else EnvhistError(WORKER_KILLED_MESSAGE)
+        if isinstance(value, BaseException):
+            raise value
+        found.append(value)
     return found

@@ -1,4 +1,4 @@
-"""Every test runs sealed off from the machine: its own home, its own git configuration, a fixed clock zone."""
+"""Isolate every test from the machine: its own home, git configuration and time zone."""
 
 from __future__ import annotations
 
@@ -20,26 +20,24 @@ from tests.support.programs import QuickPrograms, make_programs, quick
 from tests.support.repository import Repo, make_repo
 from tests.support.users import is_search, runs_as_both_users
 
-# A machine shared by several suites is slow at times: a deadline would fail tests for the neighbour's load.
+# A machine shared by several test runs is slow at times, so a deadline would fail tests for other load.
 settings.register_profile(
     "default",
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
     print_blob=True,
 )
-# Shrinking an example may take minutes: CI prints what reproduces it, and it is shrunk where somebody looks.
+# Shrinking an example may take minutes: CI prints the seed, and the example is shrunk locally.
 settings.register_profile(
     "ci", settings.get_profile("default"), phases=set(Phase) - {Phase.shrink, Phase.explain}
 )
 settings.load_profile("ci" if os.environ.get("CI") else "default")
 
-# A shell that keeps Python from writing bytecode would have every program compile its modules again, and pytest every
-# test file.
+# If the shell disables writing bytecode, every program would compile its modules again, and pytest every test file.
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
-# A shell that puts the suite into the background has it ignore Ctrl-C, `nohup` has it ignore a closed terminal, and so
-# would every program that it starts.
+# A background shell may ignore SIGINT, and `nohup` SIGHUP; every program started here would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
@@ -55,9 +53,9 @@ GIT_CONFIG = """\
 	auto = false
 """
 
-# What a terminal, an agent or a colleague's shell may have set, and what our programs look at.
+# Variables that a terminal, an agent or a user's shell may have set and that our programs read.
 FOREIGN_PREFIXES = ("GIT_", "XDG_", "LC_", "CLAUDE", "CODEX_", "GEMINI_", "CURSOR_", "ENVHIST_", "LESS")
-# By it the suite itself is run as on a system that lacks something.
+# The variable with which the test run itself disables features of the system.
 KEPT_NAME = "GIT_ENVHIST_WITHOUT"
 FOREIGN_NAMES = (
     "AI_AGENT",
@@ -175,7 +173,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Spread the tests among the workers one by one, but for those that share slow fixtures."""
-    from xdist.scheduler import LoadScopeScheduling  # there only where pytest-xdist is
+    from xdist.scheduler import LoadScopeScheduling  # exists only with pytest-xdist
 
     class ByTest(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
@@ -186,13 +184,13 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 @pytest.fixture(scope="session")
 def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory with `git-envlog` and its sisters, run by this interpreter."""
+    """A directory with `git-envlog` and the other programs, run by this interpreter."""
     return make_programs(tmp_path_factory.mktemp("programs"))
 
 
 @pytest.fixture(scope="session", autouse=True)
 def sealed_session(tmp_path_factory: pytest.TempPathFactory, programs: Path) -> Iterator[None]:
-    """Nothing inherited, also for what a whole module shares."""
+    """A clean environment for fixtures that a whole module shares."""
     with pytest.MonkeyPatch.context() as patch:
         for name in list(os.environ):
             if (name.startswith(FOREIGN_PREFIXES) or name in FOREIGN_NAMES) and name != KEPT_NAME:
@@ -214,19 +212,19 @@ def sealed_session(tmp_path_factory: pytest.TempPathFactory, programs: Path) -> 
 
 @pytest.fixture(autouse=True)
 def hermetic(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An own home and git configuration, and nothing inherited; gives the home."""
+    """A new home and git configuration and a clean environment; returns the home."""
     home = tmp_path_factory.mktemp("home")
     for name, value in sealed_environment(home).items():
         monkeypatch.setenv(name, value)
-    # A test may have set another.
+    # A test may have set another one.
     os.umask(0o022)
     return home
 
 
 def sealed_environment(home: Path) -> dict[str, str]:
-    """The variables that every test sees; the git configuration is written where they say."""
+    """Return the variables of every test, and write the git configuration that they name."""
     (home / "gitconfig").write_text(GIT_CONFIG)
-    # Before 2.32 git knew this place alone.
+    # Git before 2.32 reads only this file.
     (home / ".gitconfig").symlink_to("gitconfig")
     return {
         "HOME": str(home),
@@ -236,9 +234,9 @@ def sealed_environment(home: Path) -> dict[str, str]:
         "XDG_STATE_HOME": str(home / "state"),
         "GIT_CONFIG_NOSYSTEM": "1",
         "GIT_CONFIG_GLOBAL": str(home / "gitconfig"),
-        # What is installed on this machine may change at any moment, and is none of our test.
+        # Packages of this machine may change at any time.
         "GIT_ENVHIST_MACHINE_ROOT": str(home / "machine"),
-        # A repository above the temporary directory is not ours to find.
+        # A repository above the temporary directory must not be found.
         "GIT_CEILING_DIRECTORIES": str(home.parent),
         "TZ": "UTC",
         "LC_ALL": "C.UTF-8",

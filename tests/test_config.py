@@ -7,7 +7,7 @@ import pytest
 from git_envhist.config import Settings, config_home, parse_size, read_settings
 
 
-def test_without_any_configuration_the_defaults_serve() -> None:
+def test_missing_configuration_gives_defaults() -> None:
     assert read_settings([]) == Settings()
     assert (Settings().enabled, Settings().budget, Settings().max_size) == (True, 4 << 30, 40 << 30)
 
@@ -43,7 +43,7 @@ def test_each_key_is_read_and_the_last_value_wins(
 @pytest.mark.parametrize(
     "pair", [("envhist.budget", "much"), ("envhist.enabled", "perhaps"), ("envhist.maxsize", "-1")]
 )
-def test_a_value_that_makes_no_sense_is_told_and_the_default_stays(pair: tuple[str, str]) -> None:
+def test_invalid_value_gives_a_warning_and_the_default(pair: tuple[str, str]) -> None:
     settings = read_settings([pair])
     assert len(settings.warnings) == 1
     assert pair[0] in settings.warnings[0]
@@ -62,7 +62,7 @@ def test_sizes_have_gits_suffixes() -> None:
     assert [parse_size(text) for text in ("", "k", "1kk", "1x", "1.5g", "-1")] == [None] * 6
 
 
-def test_the_configuration_home_is_where_xdg_says() -> None:
+def test_configuration_home_follows_xdg() -> None:
     assert config_home({"HOME": "/h"}) == "/h/.config"
     assert config_home({"HOME": "/h", "XDG_CONFIG_HOME": "/x"}) == "/x"
     assert config_home({"HOME": "/h", "XDG_CONFIG_HOME": "relative"}) == "/h/.config"

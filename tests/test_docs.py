@@ -1,4 +1,4 @@
-"""Every session that a page shows is typed, in the order of the page and in one shell, and compared with what comes."""
+"""Run every session that a page shows, in the order of the page and in one shell, and compare the output."""
 
 from __future__ import annotations
 
@@ -15,29 +15,40 @@ from tests.rules.source import CHECKOUT
 from tests.support.documents import Step, blocks, differs, plain_environment, run_commands, steps
 
 DOCS = CHECKOUT / "docs"
-EVERY = [CHECKOUT / "README.md", CHECKOUT / "CONTRIBUTING.md", *sorted(DOCS.glob("*.md"))]
-# These need more around them than a shell; their own tests set that up.
+GUIDE = DOCS / "guide"
+INTERNALS = DOCS / "internals"
+EVERY = [
+    *(CHECKOUT / name for name in ("README.md", "CONTRIBUTING.md", "docs/architecture.md")),
+    *sorted(GUIDE.glob("*.md")),
+    *sorted(INTERNALS.glob("*.md")),
+]
+# These pages need more than a shell; their own tests prepare it.
 ELSEWHERE = {
-    "README.md": "tests/docs/test_readme.py",
-    "compat.md": "tests/compat",
-    "workbench.md": "tests/docs/test_workbench.py",
+    CHECKOUT / "README.md": "tests/docs/test_readme.py",
+    GUIDE / "compat.md": "tests/compat",
+    GUIDE / "workbench.md": "tests/docs/test_workbench.py",
 }
-PAGES = [page for page in EVERY if blocks(page, "console") and page.name not in ELSEWHERE]
+PAGES = [page for page in EVERY if blocks(page, "console") and page not in ELSEWHERE]
 OURS = re.compile(r"`git (env(?:log|diff|restore))((?: [^`]*)?)`")
 SUB = re.compile(r"`git env(?:log|hist) ([a-z]{3,})[ `]")
-# What each class of readers is promised.
-WANTED = (
-    "tutorial", "agents", "recovery", "security", "format", "configuration", "performance", "comparison",
-    "troubleshooting", "glossary",
+IN_README = (
+    "guide/tutorial", "guide/recipes", "guide/agents", "guide/recovery", "guide/secrets", "guide/configuration",
+    "guide/troubleshooting", "guide/glossary", "internals/comparison", "internals/performance", "internals/format",
 )  # fmt: skip
+LIMIT = 20_000
+"""Words that the guide may have."""
+
+
+def label(page: Path) -> str:
+    return page.relative_to(CHECKOUT).as_posix()
 
 
 def sessions(page: Path) -> list[Step]:
     return [step for block in blocks(page, "console") for step in steps(block)]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_what_a_page_shows_is_what_comes(page: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("page", PAGES, ids=label)
+def test_page_shows_the_real_output(page: Path, tmp_path: Path) -> None:
     shown = sessions(page)
     outcomes = run_commands([step.command for step in shown], tmp_path, plain_environment(os.environ))
     for step, outcome in zip(shown, outcomes, strict=True):
@@ -50,18 +61,30 @@ def _without_blank(text: str) -> str:
     return "\n".join(line for line in text.split("\n") if line.strip())
 
 
-def test_the_tutorial_is_among_them() -> None:
-    assert [page.name for page in PAGES if page.name == "tutorial.md"]
-    assert len(sessions(DOCS / "tutorial.md")) > 25
+def test_tutorial_is_run() -> None:
+    assert GUIDE / "tutorial.md" in PAGES
+    assert len(sessions(GUIDE / "tutorial.md")) > 25
 
 
-@pytest.mark.parametrize("name", WANTED)
-def test_there_is_a_page_for_each(name: str) -> None:
+def test_guide_is_short_enough_to_read() -> None:
+    assert sum(len(page.read_text(encoding="utf-8").split()) for page in GUIDE.glob("*.md")) <= LIMIT
+
+
+def test_index_of_each_book_links_every_page() -> None:
+    for book in (GUIDE, INTERNALS):
+        index = (book / "README.md").read_text(encoding="utf-8")
+        assert not [
+            page.name for page in book.glob("*.md") if page.name != "README.md" and page.name not in index
+        ]
+
+
+@pytest.mark.parametrize("name", IN_README)
+def test_readme_names_the_page(name: str) -> None:
     assert (DOCS / f"{name}.md").is_file()
     assert f"docs/{name}.md" in (CHECKOUT / "README.md").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("page", EVERY, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", EVERY, ids=label)
 def test_every_command_and_long_option_that_a_page_names_exists(page: Path) -> None:
     wrong = []
     for program, rest in OURS.findall(page.read_text(encoding="utf-8")):
@@ -80,18 +103,21 @@ def test_every_command_and_long_option_that_a_page_names_exists(page: Path) -> N
     assert not wrong
 
 
-@pytest.mark.parametrize("page", EVERY, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", EVERY, ids=label)
 def test_every_subcommand_that_a_page_names_exists(page: Path) -> None:
     named = set(SUB.findall(page.read_text(encoding="utf-8")))
     assert not named - {*SUBCOMMANDS, "good", "bad"}
 
 
-def test_every_key_stands_in_the_page_of_configuration() -> None:
-    text = (DOCS / "configuration.md").read_text(encoding="utf-8").lower()
+def test_configuration_page_has_every_key_in_its_table_and_in_an_example() -> None:
+    text = (GUIDE / "configuration.md").read_text(encoding="utf-8").lower()
     keys = {key.removeprefix("config ") for key in config_keys()}
-    assert not sorted(key for key in keys if key not in text)
+    assert not sorted(key for key in keys if f"| `{key}" not in text)
+    assert not sorted(
+        key for key in keys if not re.search(rf"`git config (--\w+ )?{re.escape(key)}[ .]", text)
+    )
 
 
-def test_every_trigger_stands_in_the_glossary() -> None:
-    text = (DOCS / "glossary.md").read_text(encoding="utf-8")
+def test_glossary_has_every_trigger() -> None:
+    text = (GUIDE / "glossary.md").read_text(encoding="utf-8")
     assert not [trigger.value for trigger in Trigger if trigger.value not in text]

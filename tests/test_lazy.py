@@ -1,4 +1,4 @@
-"""Our dataclasses are what the standard library would make of the same classes, but cost nothing before their use."""
+"""Our dataclasses behave as the standard library's, but cost nothing before their first use."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from git_envhist.model import Change, ChangeSide, EntryKind, EnvPath
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A frozen one."""
+    """A frozen class."""
 
     x: int
     y: int = 2
@@ -34,7 +34,7 @@ class Point:
 
 @dataclass(slots=True)
 class Basket:
-    """One that changes."""
+    """A mutable class."""
 
     owner: str
     things: list[int] = field(default_factory=list)
@@ -42,7 +42,7 @@ class Basket:
 
 @dataclass(frozen=True, slots=True)
 class Nothing:
-    """No fields."""
+    """A class without fields."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class StandardPoint:
 
 
 def every_class() -> list[type]:
-    """All dataclasses of the package, but those that stand in for other libraries': these are as theirs are."""
+    """Return all dataclasses of the package, except those that imitate other libraries'."""
     found = {}
     for module in pkgutil.walk_packages(git_envhist.__path__, "git_envhist."):
         if module.name.startswith("git_envhist.compat."):
@@ -93,11 +93,11 @@ def _agrees_on_defaults(made: type, fields: tuple[dataclasses.Field[object], ...
             assert getattr(value, each.name) == each.default
         else:
             found, wanted = getattr(value, each.name), each.default_factory()
-            # What is not compared by what it holds is another one each time.
+            # A value without equality differs from every other one.
             assert found == wanted or (type(found) is type(wanted) and type(found).__eq__ is object.__eq__)
 
 
-def test_a_frozen_value_compares_hashes_and_shows_itself_by_its_fields() -> None:
+def test_frozen_value_compares_hashes_and_prints_by_fields() -> None:
     assert Point(1) == Point(1, 2, "other")
     assert Point(1) != Point(2)
     assert Point(1) != StandardPoint(1)
@@ -108,7 +108,7 @@ def test_a_frozen_value_compares_hashes_and_shows_itself_by_its_fields() -> None
     assert (repr(Nothing()), hash(Nothing())) == ("Nothing()", hash(()))
 
 
-def test_a_frozen_value_stays_as_it_is() -> None:
+def test_frozen_value_cannot_be_changed() -> None:
     point = Point(1)
     with pytest.raises(dataclasses.FrozenInstanceError, match="cannot assign to field 'x'"):
         point.x = 3  # type: ignore[misc]
@@ -119,7 +119,7 @@ def test_a_frozen_value_stays_as_it_is() -> None:
     assert point == Point(1)
 
 
-def test_one_that_changes_is_no_key_and_shares_no_list() -> None:
+def test_mutable_value_is_not_hashable_and_shares_no_default() -> None:
     first, second = Basket("a"), Basket("a")
     first.things.append(1)
     assert (second.things, first == second) == ([], False)
@@ -139,11 +139,11 @@ def test_values_are_copied_pickled_and_matched() -> None:
             assert (x, y) == (1, 5)
         case _:
             pytest.fail("no match")
-    assert (Point(1).sum, Point(1).__doc__) == (3, "A frozen one.")
+    assert (Point(1).sum, Point(1).__doc__) == (3, "A frozen class.")
 
 
 @pytest.mark.parametrize("change", [replace, dataclasses.replace])
-def test_a_copy_with_other_fields_is_a_new_value(change) -> None:  # type: ignore[no-untyped-def]
+def test_replace_returns_a_new_value(change) -> None:  # type: ignore[no-untyped-def]
     point = Point(1, label="kept")
     moved = change(point, x=7)
     assert (moved.x, moved.y, moved.label, point.x) == (7, 2, "kept", 1)
@@ -151,7 +151,7 @@ def test_a_copy_with_other_fields_is_a_new_value(change) -> None:  # type: ignor
         change(point, z=1)
 
 
-def test_wrong_arguments_are_refused_by_the_first_call_and_by_every_other() -> None:
+def test_wrong_arguments_are_refused_by_every_call() -> None:
     for _ in range(2):
         with pytest.raises(
             TypeError, match=r"Point.__init__\(\) missing 1 required positional argument: 'x'"
@@ -159,7 +159,7 @@ def test_wrong_arguments_are_refused_by_the_first_call_and_by_every_other() -> N
             Point()  # type: ignore[call-arg]
 
 
-def test_what_is_not_supported_is_refused() -> None:
+def test_unsupported_class_is_refused() -> None:
     with pytest.raises(TypeError, match="base class"):
 
         @dataclass(frozen=True, slots=True)
@@ -172,7 +172,7 @@ def test_the_model_is_imported_without_the_standard_librarys_dataclasses() -> No
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
 
 
-def test_a_pattern_is_compiled_when_it_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pattern_is_compiled_at_first_use(monkeypatch: pytest.MonkeyPatch) -> None:
     compiled: list[str] = []
     real = re.compile
     monkeypatch.setattr(re, "compile", lambda text, flags=0: compiled.append(text) or real(text, flags))

@@ -1,4 +1,4 @@
-"""What the other tests lean on does what they take it to do."""
+"""The helpers of the tests work as the tests assume."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ EXAMPLE: Tree = {
 }
 
 
-def test_a_tree_described_as_data_stands_on_the_disk_as_find_sees_it(tmp_path: Path) -> None:
+def test_described_tree_is_built_as_find_lists_it(tmp_path: Path) -> None:
     build(EXAMPLE, tmp_path / "t")
     seen = listing(tmp_path / "t", top=True)
     assert set(seen) == set(EXAMPLE)
@@ -74,7 +74,7 @@ def test_a_tree_described_as_data_stands_on_the_disk_as_find_sees_it(tmp_path: P
 
 @pytest.fixture(params=["rsync", "find"])
 def differences(request: pytest.FixtureRequest) -> Callable[[Path, Path], tuple[str, ...]]:
-    """Each judge of trees that is installed."""
+    """Each installed judge of trees."""
     if request.param == "rsync":
         require("rsync")
         return rsync_differences
@@ -140,7 +140,7 @@ def test_a_forged_file_keeps_its_size_and_its_time(tmp_path: Path) -> None:
 
 @settings(max_examples=30)
 @given(st.data())
-def test_arbitrary_trees_and_edits_can_be_made(data: st.DataObject) -> None:
+def test_arbitrary_trees_and_edits_are_built(data: st.DataObject) -> None:
     tree = data.draw(trees())
     with tempfile.TemporaryDirectory() as root:
         build(tree, root)
@@ -152,7 +152,7 @@ def test_arbitrary_trees_and_edits_can_be_made(data: st.DataObject) -> None:
                 assert entry.sha256 == sha256(os.path.join(os.fsencode(root), path))
 
 
-def test_nothing_of_the_machine_reaches_a_test(repo: Repo, hermetic: Path) -> None:
+def test_tests_are_isolated_from_the_machine(repo: Repo, hermetic: Path) -> None:
     assert repo.git("config", "user.email") == "test@example.com"
     assert repo.git("log", "--format=%s") == "first commit"
     assert Path.home() == hermetic
@@ -167,13 +167,13 @@ def test_nothing_of_the_machine_reaches_a_test(repo: Repo, hermetic: Path) -> No
 
 
 @pytest.mark.parametrize("object_format", ["sha1", "sha256"])
-def test_a_repository_has_the_object_format_that_was_asked_for(tmp_path: Path, object_format: str) -> None:
+def test_repository_has_the_requested_object_format(tmp_path: Path, object_format: str) -> None:
     repo = make_repo(tmp_path / "r", object_format=object_format)
     assert repo.git("rev-parse", "--show-object-format") == object_format
     assert len(repo.git("rev-parse", "HEAD")) == {"sha1": 40, "sha256": 64}[object_format]
 
 
-def test_permission_bits_bind_even_root(repo: Repo) -> None:
+def test_permission_bits_apply_to_root_too(repo: Repo) -> None:
     repo.write("closed", b"x", mode=0)
     assert repo.execute(*as_ordinary_user(), "cat", "closed", check=False).status != 0
     with permissions_bind(), pytest.raises(PermissionError):

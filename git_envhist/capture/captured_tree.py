@@ -207,7 +207,7 @@ Entries = dict[bytes, TreeEntry]
 
 def reserved_entries(
     capture: TreeCapture,
-    taken: CapturedEnvironment,
+    environment: CapturedEnvironment,
     view: GitStatus,
     attach: tuple[tuple[str, bytes], ...],
     key: Key | None,
@@ -215,22 +215,22 @@ def reserved_entries(
 ) -> tuple[Entries, tuple[str, ...]]:
     """Return all entries below the reserved name except the manifest, and the names of attachments."""
     sink = capture.writer
-    entries: Entries = {**taken.assembled.reserved}
-    for trees in (oids for oids in taken.pieces.values() if oids):
+    entries: Entries = {**environment.assembled.reserved}
+    for trees in (oids for oids in environment.pieces.values() if oids):
         entries.update(chunk_entries(trees))
-    _put_lists(entries, sink, taken, view)
-    scope = taken.scope
+    _put_lists(entries, sink, environment, view)
+    scope = environment.scope
     left_out = path_filter(scope.ignore, scope.exclude, scope.fingerprint)
-    free_bytes = capture.settings.budget - _stored(taken) - sink.stored_bytes
+    free_bytes = capture.settings.budget - _stored(environment) - sink.stored_bytes
     try:
         saver = StagedIndexSaver(
-            capture.repository.git,
-            sink,
-            capture.settings,
-            key,
-            free_bytes,
-            capture.repository.state,
-            warnings,
+            git=capture.repository.git,
+            sink=sink,
+            settings=capture.settings,
+            key=key,
+            free_bytes=free_bytes,
+            state=capture.repository.state,
+            warnings=warnings,
         )
         entries.update(saver.keep(view.staged, left_out))
     except (EnvhistError, OSError) as error:
@@ -241,23 +241,23 @@ def reserved_entries(
     return entries, names
 
 
-def _stored(taken: CapturedEnvironment) -> int:
+def _stored(environment: CapturedEnvironment) -> int:
     """Return the bytes that the workers stored. The few objects handed over to our pack are counted there."""
-    return sum(pack.size for pack in taken.gathered.packs)
+    return sum(pack.size for pack in environment.scan_result.packs)
 
 
 def _put(entries: Entries, sink: ObjectSink, path: bytes, data: bytes) -> None:
     entries[path] = (b"", FILE, sink.add(b"blob", data))
 
 
-def _put_lists(entries: Entries, sink: ObjectSink, taken: CapturedEnvironment, view: GitStatus) -> None:
-    unstable = [item for item in taken.gathered.missing if item.why is MissingReason.UNSTABLE]
-    missing = [item for item in taken.gathered.missing if item.why is not MissingReason.UNSTABLE]
+def _put_lists(entries: Entries, sink: ObjectSink, environment: CapturedEnvironment, view: GitStatus) -> None:
+    unstable = [item for item in environment.scan_result.missing if item.why is MissingReason.UNSTABLE]
+    missing = [item for item in environment.scan_result.missing if item.why is not MissingReason.UNSTABLE]
     if missing:
         _put(entries, sink, MISSING, write_missing(missing))
     if unstable:
         _put(entries, sink, UNSTABLE, write_missing(unstable))
-    rules = write_rules(taken.scope.ignore, taken.scope.exclude)
+    rules = write_rules(environment.scope.ignore, environment.scope.exclude)
     if rules:
         _put(entries, sink, RULES, rules)
     if view.changed is not None:
@@ -323,8 +323,8 @@ class CapturedTree:
 
     context: CaptureContext
     staging: Staging
-    taking: TreeCapture
-    taken: CapturedEnvironment
+    capture: TreeCapture
+    environment: CapturedEnvironment
     view: GitStatus
     key: Key | None
     warnings: list[str]
@@ -336,7 +336,7 @@ class CapturedTree:
     @property
     def content(self) -> str:
         """Return the value of `Env-Content`."""
-        return self.taken.assembled.content
+        return self.environment.assembled.content
 
     def reuse_facts_of(self, snapshot: Snapshot) -> None:
         """Reuse the facts of a snapshot that has the same files and key."""
@@ -346,7 +346,7 @@ class CapturedTree:
             and snapshot.content == self.content
             and snapshot.key == (self.key.id if self.key else None)
         ):
-            self.facts.like = snapshot.tree
+            self.facts.same_files_tree = snapshot.tree
 
     @step("write trees, manifests and facts")
     def finish(self, attach: tuple[tuple[str, bytes], ...] = ()) -> FinishedTree:
@@ -358,14 +358,19 @@ class CapturedTree:
         )
 
         if self._finished is None:
-            sink, assembled = self.taking.writer, self.taken.assembled
+            sink, assembled = self.capture.writer, self.environment.assembled
             reserved, names = reserved_entries(
-                self.taking, self.taken, self.view, attach, self.key, self.warnings
+                self.capture, self.environment, self.view, attach, self.key, self.warnings
             )
             if self.dumps is not NONE:
                 reserved.update(self._keep_dumps())
-            taken, probes = self.taken, self.facts
-            probes.take(taken.gathered, taken.merged, taken.records, cached=taken.base is not None)
+            environment, probes = self.environment, self.facts
+            probes.collect(
+                environment.scan_result,
+                environment.merged,
+                environment.records,
+                cached=environment.base is not None,
+            )
             if self.dumps is not NONE:
                 probes.add_dumps(self.dumps)
             self.warnings += probes.warnings
@@ -376,31 +381,45 @@ class CapturedTree:
                 for path, (_, _, oid) in reserved.items()
                 if path.startswith(FACTS)
             ]
-            packs = self.taking.finish(self.taken)
-            self._finished = FinishedTree(tree, packs, names, circumstances(facts), service_states(facts))
+            packs = self.capture.finish(self.environment)
+            self._finished = FinishedTree(
+                tree=tree,
+                packs=packs,
+                attachments=names,
+                facts=circumstances(facts),
+                services=service_states(facts),
+            )
         return self._finished
 
     def _keep_dumps(self) -> Entries:
-        from git_envhist.services import keep_dumps  # loaded late: few captures have dumps
+        from git_envhist.services import store_dumps  # loaded late: few captures have dumps
 
-        return keep_dumps(self.taking.writer, self.dumps, self.key, self.warnings)
+        return store_dumps(self.capture.writer, self.dumps, self.key, self.warnings)
 
     def has_packages_of(self, before: Snapshot) -> bool:
         """Return whether the packages of the machine are the same as in a snapshot, as far as it recorded
         them."""
         now = self.facts.package_texts()
-        if before.commit == self.taken.base:
-            then = {name: kept.oid for name, kept in self.taken.facts.items()}
+        if before.commit == self.environment.base:
+            then = {name: kept.oid for name, kept in self.environment.facts.items()}
         else:
             with CatFile(self.context.repository.git) as reader:
                 then = fact_ids(reader, before.commit)
         return all(then.get(name, oid) == oid for name, oid in now.items())
 
-    def leave(self) -> CaptureResult:
+    def finish_unpublished(self) -> CaptureResult:
         """Publish nothing, but update the stat cache."""
-        self.taking.remember_unpublished(self.taken)
+        self.capture.remember_unpublished(self.environment)
         seconds = time.monotonic() - self.started
-        return CaptureResult(None, self.taken.files, 0, 0, 0, seconds, warnings=tuple(self.warnings))
+        return CaptureResult(
+            snapshot=None,
+            files=self.environment.files,
+            new_files=0,
+            new_bytes=0,
+            stored_bytes=0,
+            seconds=seconds,
+            warnings=tuple(self.warnings),
+        )
 
     @step("publish the snapshot")
     def publish(self, request: CaptureOptions) -> CaptureResult:
@@ -411,17 +430,17 @@ class CapturedTree:
         finished = self.finish(request.attach)
         draft = self._draft(request, timeline, finished.attachments)
         commit = CommitDraft(
-            finished.tree,
-            signature(draft.actor, at),
-            lambda parent: self._describe(draft, parent, finished.tree),
-            lambda commit: (*_records(request, draft, at), *self._known_verdict(commit, finished)),
-            self.key,
-            at,
+            tree=finished.tree,
+            signature=signature(draft.actor, at),
+            describe=lambda parent: self._describe(draft, parent, finished.tree),
+            records=lambda commit: (*_records(request, draft, at), *self._known_verdict(commit, finished)),
+            key=self.key,
+            at=at,
         )
-        done = publish(repository, self.staging, timeline, finished.packs, commit, self.taking.known)
+        done = publish(repository, self.staging, timeline, finished.packs, commit, self.capture.known)
         self._warn_of_names(request.trigger)
-        self.taken.facts = self.facts.kept
-        self.taking.remember(self.taken, done.commit)
+        self.environment.facts = self.facts.kept
+        self.capture.remember(self.environment, done.commit)
         return self._captured(done)
 
     def _warn_of_names(self, trigger: Trigger) -> None:
@@ -456,14 +475,14 @@ class CapturedTree:
 
         intent, source = _intent(request, self.view)
         return MessageFields(
-            mask_secrets(intent),
-            source,
-            timeline,
-            request.trigger,
-            request.actor or current_actor(self.context.settings, self.context.environ),
+            intent=mask_secrets(intent),
+            intent_source=source,
+            timeline=timeline,
+            trigger=request.trigger,
+            actor=request.actor or current_actor(self.context.settings, self.context.environ),
             head=self.view.head,
             branch=self.view.branch,
-            missing_count=len(self.taken.gathered.missing),
+            missing_count=len(self.environment.scan_result.missing),
             content=self.content,
             changed=ChangeCount(),
             external_id=mask(request.external_id) if request.external_id else None,
@@ -477,13 +496,13 @@ class CapturedTree:
 
     def _describe(self, draft: MessageFields, parent: str | None, tree: str) -> MessageFields:
         if parent is None:
-            changed = self.taken.first_count()
+            changed = self.environment.first_count()
             # Empty directories count as changes but are not files, so the summary uses the number of files.
-            summary = describe_counts(ChangeCount(added=self.taken.files), first=True)
+            summary = describe_counts(ChangeCount(added=self.environment.files), first=True)
             return replace(draft, changed=changed, story=summary)
         git = self.context.repository.git.with_objects(self.staging.path)
         try:
-            known = self.taken.changed if parent == self.taken.base else None
+            known = self.environment.changed if parent == self.environment.base else None
             changed = count(compare(git, parent, tree, brief=True)) if known is None else known
             facts = self._changed_facts(git, parent, tree)
         except EnvhistError as error:
@@ -494,40 +513,41 @@ class CapturedTree:
 
     def _changed_facts(self, git: Git, parent: str, tree: str) -> tuple[FactChange, ...]:
         """Return the facts that differ from the parent."""
-        if parent == self.taken.base and self.taken.facts == self.facts.kept:
+        if parent == self.environment.base and self.environment.facts == self.facts.kept:
             return ()
         with CatFile(git) as reader:
             return brief_facts(reader, parent, tree, self.context.keys.get)
 
     def _captured(self, done: PublishedSnapshot) -> CaptureResult:
-        taken = self.taken
+        environment = self.environment
         snapshot = read_snapshot(done.commit, done.data)
-        new_files, new_bytes = taken.merged.fresh()
-        if taken.base is None and done.parent is not None:
+        new_files, new_bytes = environment.merged.fresh()
+        if environment.base is None and done.parent is not None:
             # Without a stat cache everything was read again, so only the comparison of trees shows how much
             # is new.
             counted = snapshot.changed.added + snapshot.changed.modified
             new_files, new_bytes = min(new_files, counted), new_bytes if counted >= new_files else 0
         return CaptureResult(
             snapshot,
-            files=taken.files,
+            files=environment.files,
             new_files=new_files,
             new_bytes=new_bytes,
             stored_bytes=done.stored_bytes,
             seconds=time.monotonic() - self.started,
-            missing=tuple(taken.gathered.missing),
+            missing=tuple(environment.scan_result.missing),
             warnings=(*self.warnings, *done.warnings),
-            directories=taken.largest() if done.parent is None else (),
+            directories=environment.largest() if done.parent is None else (),
             first=done.parent is None,
             services=self._kept_services(),
-            sealed_first=taken.seals_now() and self.context.keys.first_use(),
+            sealed_first=environment.seals_now() and self.context.keys.first_use(),
         )
 
     def _kept_services(self) -> tuple[KeptService, ...]:
         """Return the service states stored in the snapshot."""
-        taken = self.dumps.taken if self.key is not None else ()
+        dumps = self.dumps.taken if self.key is not None else ()
         return tuple(
-            KeptService(dump.name, os.fstat(dump.file.fileno()).st_size, dump.told.summary) for dump in taken
+            KeptService(dump.name, os.fstat(dump.file.fileno()).st_size, dump.contents.summary)
+            for dump in dumps
         )
 
 

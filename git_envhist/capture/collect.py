@@ -15,7 +15,7 @@ from typing import Any, cast
 
 from git_envhist.capture.scope import CaptureScope, is_inside_git_directory
 from git_envhist.capture.twin_sources import find_twins
-from git_envhist.capture.worker import CaptureWorker, Names, Wanted
+from git_envhist.capture.worker import CaptureWorker, Names, ScanTargets
 from git_envhist.errors import WorkingTreeGone
 from git_envhist.lazy import dataclass, field
 from git_envhist.model import CaptureProgress, ChangeCount, EnvPath, MissingPath, MissingReason
@@ -80,14 +80,14 @@ class FailedDirectories:
 
 WORKER_MODULE = "git_envhist.capture.worker"
 MAX_WORKERS = 4
-DIRECTORIES_A_CHUNK = 24
-WALKS_EACH = 32
+DIRECTORIES_PER_CHUNK = 24
+SUBTREES_PER_WORKER = 32
 """Subtrees per worker; enough to keep all workers busy until the end."""
 LARGE = 1 << 20
 """Files of at least this size (bytes) are read by any free worker, not by the one that found them."""
 UNLIMITED = 1 << 62
 
-Tick = Callable[[CaptureProgress], None]
+ProgressCallback = Callable[[CaptureProgress], None]
 
 
 @dataclass(slots=True)
@@ -120,10 +120,10 @@ class ScanDriver:
         job: dict[str, Any],
         workers: int,
         how: str,
-        tick: Tick | None,
+        progress: ProgressCallback | None,
         cache: CacheHeader | None,
         distrust: bool,
-        only: Wanted | None = None,
+        only: ScanTargets | None = None,
     ) -> None:
         """Start the workers; they compare records while the caller does other work.
 
@@ -133,7 +133,7 @@ class ScanDriver:
         self._job = job
         self.cache = cache
         self._how = how
-        self._tick = tick
+        self._progress = progress
         self._workers = workers
         self._totals = (0, 0)
         self._looked_into = 0
@@ -149,9 +149,9 @@ class ScanDriver:
             self.close()
             raise
 
-    def gather(self, *, dry_run: bool = False) -> ScanResult:
+    def run(self, *, dry_run: bool = False) -> ScanResult:
         """Scan and read; return the result. The workers still finish their packs: see `finish_packs`."""
-        self._look()
+        self._find_changes()
         if b"" in self.result.gone:
             raise WorkingTreeGone
         self._add_up()
@@ -202,11 +202,13 @@ class ScanDriver:
         return InlineWorker(CaptureWorker(self._job, shared, number))
 
     def _report(self) -> None:
-        if self._tick is not None:
+        if self._progress is not None:
             files, done, _ = self._pool.shared.totals()
-            self._tick(CaptureProgress(files, done, *self._totals))
+            self._progress(CaptureProgress(files, done, *self._totals))
 
-    def _check(self, cache: CacheHeader, distrust: bool, only: Wanted | None) -> Iterator[tuple[int, Frame]]:
+    def _check(
+        self, cache: CacheHeader, distrust: bool, only: ScanTargets | None
+    ) -> Iterator[tuple[int, Frame]]:
         wanted = None if only is None else {**dict.fromkeys(self._tops()), **only}
         shards = cache.shards if wanted is None else shards_of(cache.shards, wanted)
         size = max(1, -(-len(shards) // MAX_TICKETS))
@@ -214,7 +216,7 @@ class ScanDriver:
         self._pool.shared.offer(len(chunks))
         return self._pool.ask_each("check", chunks, distrust, wanted)
 
-    def _look(self) -> None:
+    def _find_changes(self) -> None:
         new: set[bytes] = set()
         tops = set(self._tops())
         for _, (kind, *words) in self._checks:
@@ -240,7 +242,7 @@ class ScanDriver:
         """Return all directories at and below `tops`, ordered by path."""
         # Workers do this: the current directory of a host program must not change.
         arguments: list[tuple[object, ...]] = [([], 0) for _ in range(self._workers)]
-        arguments[0] = (sorted(tops), WALKS_EACH * self._workers if self._workers > 1 else 1 << 62)
+        arguments[0] = (sorted(tops), SUBTREES_PER_WORKER * self._workers if self._workers > 1 else 1 << 62)
         found: list[bytes] = []
         waiting: list[bytes] = []
         for _, (kind, paths, unlisted) in self._pool.ask_all("spread", arguments):
@@ -253,16 +255,16 @@ class ScanDriver:
         return sorted(found, key=lambda path: path.replace(b"/", b"\0"))
 
     def _share_out(
-        self, method: str, directories: list[bytes], least: int, *more: object
+        self, method: str, directories: list[bytes], min_size: int, *more: object
     ) -> Iterator[tuple[int, Frame]]:
         """Let workers take directories in chunks of at least `least` until none is left."""
-        size = max(least, -(-len(directories) // MAX_TICKETS))
+        size = max(min_size, -(-len(directories) // MAX_TICKETS))
         chunks = [directories[at : at + size] for at in range(0, len(directories), size)]
         self._pool.shared.offer(len(chunks))
         return self._pool.ask_each(method, chunks, *more)
 
     def _scan(self, directories: list[bytes]) -> None:
-        lacking = self._share_out("scan", directories, DIRECTORIES_A_CHUNK, self._failed.unlisted)
+        lacking = self._share_out("scan", directories, DIRECTORIES_PER_CHUNK, self._failed.unlisted)
         for _, (_, path, *reason) in lacking:
             self.result.gone.add(cast(bytes, path))
             self._failed.note(cast(bytes, path), *reason)
@@ -401,35 +403,35 @@ class RecordChanges:
         return files, size
 
 
-def merge(records: DirectoryRecords, gathered: ScanResult) -> RecordChanges:
+def merge(records: DirectoryRecords, scan_result: ScanResult) -> RecordChanges:
     """Apply the scan result to the records and drop directories that no longer exist."""
     merged = RecordChanges()
-    lost = set(gathered.gone)
-    for path, encoded in gathered.directories.items():
+    gone_directories = set(scan_result.gone)
+    for path, encoded in scan_result.directories.items():
         before, after = records.get(path), decode(encoded)
         if before is not None:
             merged.before[path] = before
             vanished = set(before.subdirectories).difference(after.subdirectories)
-            lost.update(join(path, name) for name in vanished)
+            gone_directories.update(join(path, name) for name in vanished)
         _carry_below(after, before)
         merged.changed[path] = after
         records.keep(after)
-    for path in list(lost):
+    for path in list(gone_directories):
         merged.gone.update(records.below(path))
     for path in merged.gone:
         records.drop(path)
-    merged.gone |= lost
+    merged.gone |= gone_directories
     return merged
 
 
 def merge_pieces(
-    before: Mapping[bytes, list[bytes]], gathered: ScanResult, merged: RecordChanges, width: int
+    before: Mapping[bytes, list[bytes]], scan_result: ScanResult, merged: RecordChanges, width: int
 ) -> dict[bytes, list[bytes]]:
     """Return the chunk trees of big files by directory; `width` is the length of an id."""
     # Records store ids padded to 32 bytes.
     return {
         path: [tree[:width] for tree in trees]
-        for path, trees in {**before, **gathered.pieces}.items()
+        for path, trees in {**before, **scan_result.pieces}.items()
         if trees and path not in merged.gone
     }
 

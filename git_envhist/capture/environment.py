@@ -13,10 +13,10 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from git_envhist.capture.collect import (
+    ProgressCallback,
     RecordChanges,
     ScanDriver,
     ScanResult,
-    Tick,
     merge,
     merge_pieces,
     worker_count,
@@ -27,7 +27,7 @@ from git_envhist.capture.tree_builder import BuiltTree, Holds, TreeBuilder, coun
 from git_envhist.capture.twin_sources import TWINS
 from git_envhist.capture.worker import (
     KnownWrites,
-    Wanted,
+    ScanTargets,
     WrittenFile,
     WrittenFiles,
     directories_to_scan,
@@ -75,7 +75,7 @@ from git_envhist.worktree.stat_cache import (
 # anything differs from what the restore left, or is unusual, the workers scan as usual. The next capture
 # reads these files itself, because only captures are trusted.
 
-MANY = 2_000
+MAX_LISTED_ENTRIES = 2_000
 """In a larger directory, listing the changed entries by name is slower than a scan."""
 
 
@@ -93,31 +93,31 @@ class RecordTools(NamedTuple):
 class KnownWritesDriver:
     """Replace a `ScanDriver` when all changes are known without a scan."""
 
-    def __init__(self, cache: CacheHeader, gathered: ScanResult) -> None:
+    def __init__(self, cache: CacheHeader, scan_result: ScanResult) -> None:
         self.cache: CacheHeader | None = cache
         self.lines: list[WorkerHandle] = []
-        self._gathered = gathered
+        self._scan_result = scan_result
 
-    def gather(self, *, dry_run: bool = False) -> ScanResult:
-        return self._gathered
+    def run(self, *, dry_run: bool = False) -> ScanResult:
+        return self._scan_result
 
     def finish_packs(self) -> ScanResult:
-        return self._gathered
+        return self._scan_result
 
     def close(self) -> None:
         """Do nothing: no process was started."""
 
 
 def records_from_writes(
-    told: WrittenFiles, cache: CacheHeader, tools: RecordTools
+    writes: WrittenFiles, cache: CacheHeader, tools: RecordTools
 ) -> KnownWritesDriver | None:
     """Return a driver with the records of directories that a restore wrote to; None if they must be scanned."""
-    gathered = ScanResult()
+    scan_result = ScanResult()
     job = dict(tools.job)
     if job["ignore"] or job["exclude"] or not job["mounts_known"] or not SYSTEM.nofollow:
         return None
     policy = make_policy(job)
-    for path, names in told.items():
+    for path, names in writes.items():
         full = [join(path, name) for name, written in names.items() if written is not None]
         if any(map(policy.secret_name, full)) or (
             policy.fingerprinted and any(map(policy.fingerprinted, full))
@@ -129,9 +129,9 @@ def records_from_writes(
             record = None
         if record is None:
             return None
-        gathered.directories[path] = record.encode()
-        gathered.pieces[path] = list(record.pieces.values())
-    return KnownWritesDriver(cache, gathered)
+        scan_result.directories[path] = record.encode()
+        scan_result.pieces[path] = list(record.pieces.values())
+    return KnownWritesDriver(cache, scan_result)
 
 
 def _record(
@@ -170,15 +170,15 @@ def _checked_record(
     visit = _scanned_directory(old, own_stat, fresh, names)
     if visit is None:
         return None
-    visit.young = not is_settled(own_stat.st_ctime_ns, own_stat.st_mtime_ns, started)
-    like, changed = visit.like, visit.fresh
+    visit.is_young = not is_settled(own_stat.st_ctime_ns, own_stat.st_mtime_ns, started)
+    old_record, changed = visit.old_record, visit.changed_entries
     xattrs, unread = read_xattrs(directory)
     if unread:
         return None
     extras = format_extras(uid=own_stat.st_uid, gid=own_stat.st_gid, xattrs=xattrs)
     record = build_record(visit, started, tools.width, extras)
     record.shard = tools.sink.add(
-        b"blob", shard_of(record, like, changed, lambda oid: tools.read(oid[: tools.width]))
+        b"blob", shard_of(record, old_record, changed, lambda oid: tools.read(oid[: tools.width]))
     )
     record.leaf_modes = leaf_modes(record)
     return record
@@ -236,10 +236,10 @@ def _scanned_directory(
     visit.subdirectories = old.subdirectories
     numbers = {name: number for name in names if (number := _index_of(old, name)) is not None}
     if len(numbers) == len(fresh) == len(names):
-        visit.like = old
-        visit.fresh = {numbers[name]: leaf for name, leaf in fresh.items()}
+        visit.old_record = old
+        visit.changed_entries = {numbers[name]: leaf for name, leaf in fresh.items()}
         return visit
-    if len(old.names) > MANY or not fresh.keys().isdisjoint(old.subdirectories):
+    if len(old.names) > MAX_LISTED_ENTRIES or not fresh.keys().isdisjoint(old.subdirectories):
         return None
     kept = [leaf_of(old, number) for number, name in enumerate(old.names) if name not in names]
     visit.leaves = sorted([*kept, *fresh.values()], key=lambda leaf: leaf.name)
@@ -262,7 +262,7 @@ SEALED = b" as=sealed"
 class CapturedEnvironment:
     """A captured environment whose trees are in the staging directory."""
 
-    gathered: ScanResult
+    scan_result: ScanResult
     assembled: BuiltTree
     records: DirectoryRecords
     scope: CaptureScope
@@ -286,7 +286,7 @@ class CapturedEnvironment:
     def out_of_reach(self) -> list[MissingPath]:
         """Return paths that a restore cannot replace by a rename: missing ones and mount points."""
         crossed = [MissingPath(EnvPath(path), MissingReason.MOUNT) for path in self.scope.crossed]
-        return [*self.gathered.missing, *crossed]
+        return [*self.scan_result.missing, *crossed]
 
     def first_count(self) -> ChangeCount:
         """Return the changes of a first snapshot: every path is added."""
@@ -306,17 +306,17 @@ class CapturedEnvironment:
 
     def seals_now(self) -> bool:
         """Return whether this capture sealed a file."""
-        return any(SEALED in encoded for encoded in self.gathered.directories.values())
+        return any(SEALED in encoded for encoded in self.scan_result.directories.values())
 
 
-KEPT_FREE = 20
+FREE_FRACTION = 20
 """Fraction of the disk that stays free: 1/20."""
-KEPT_FREE_FOR_RESTORE, UNBOUNDED = 200, 1 << 62
+FREE_FRACTION_FOR_RESTORE, UNBOUNDED = 200, 1 << 62
 """For the capture before a restore only 1/200 stays free, because without it the restore cannot run."""
 
 
 @dataclass(frozen=True, slots=True)
-class Tools:
+class CaptureTools:
     repository: Repository
     settings: Settings
     how: str
@@ -331,7 +331,7 @@ class TreeCapture:
     """Capture the environment into one staging directory."""
 
     def __init__(
-        self, tools: Tools, scope: CaptureScope, staging: Staging, key: Key | None, tip: str | None
+        self, tools: CaptureTools, scope: CaptureScope, staging: Staging, key: Key | None, tip: str | None
     ) -> None:
         self._tools = tools
         self.repository = tools.repository
@@ -357,7 +357,7 @@ class TreeCapture:
         return self._tip
 
     def begin(
-        self, progress: Tick | None, since: KnownWrites | None = None
+        self, progress: ProgressCallback | None, since: KnownWrites | None = None
     ) -> ScanDriver | KnownWritesDriver:
         """Start the workers; they run while the caller does other work."""
         if self._driver is None:
@@ -368,16 +368,16 @@ class TreeCapture:
         return self._driver
 
     @step("scan the environment")
-    def look(self, progress: Tick | None) -> ScanResult:
+    def scan(self, progress: ProgressCallback | None) -> ScanResult:
         """Return what a capture would read."""
-        return self.begin(progress).gather(dry_run=True)
+        return self.begin(progress).run(dry_run=True)
 
     @step("scan the environment")
-    def take(self, progress: Tick | None) -> CapturedEnvironment:
+    def capture(self, progress: ProgressCallback | None) -> CapturedEnvironment:
         """Capture the environment."""
         driver = self.begin(progress)
         try:
-            return self._take(driver)
+            return self._capture(driver)
         except (CacheDamaged, Damaged):
             if self._cache_head is None:
                 raise
@@ -386,13 +386,13 @@ class TreeCapture:
             self._cache.forget()
             self._cache_head = None
             self._driver = self._start(False, progress)
-            return self._take(self._driver)
+            return self._capture(self._driver)
 
-    def finish(self, taken: CapturedEnvironment) -> list[StagedPack]:
+    def finish(self, environment: CapturedEnvironment) -> list[StagedPack]:
         """Finish the pack of the trees; return all packs of the snapshot."""
         # A small pack is rewritten by `publish`, so it need not be synced here.
         pack_of_trees = self.writer.finish(durable=self.writer.stored_bytes > JOINED)
-        return [*taken.gathered.packs, *([pack_of_trees] if pack_of_trees else [])]
+        return [*environment.scan_result.packs, *([pack_of_trees] if pack_of_trees else [])]
 
     def close(self) -> None:
         """Close all files and workers; drop unfinished packs."""
@@ -401,27 +401,33 @@ class TreeCapture:
         self.known.close()
         self.writer.abort()
 
-    def remember(self, taken: CapturedEnvironment, base: str | None) -> None:
+    def remember(self, environment: CapturedEnvironment, base: str | None) -> None:
         """Write the stat cache. Errors only cost time in the next capture."""
-        if base is None or (base == taken.base and not taken.gathered.changed):
+        if base is None or (base == environment.base and not environment.scan_result.changed):
             return
-        records, scope = taken.records, self.scope
-        elsewhere = taken.assembled.elsewhere
-        rules, counted = (scope.naming, scope.keeping), (records.files, taken.facts)
-        head = CacheHeader(*rules, base, (), taken.pieces, elsewhere, *counted)
+        records, scope = environment.records, self.scope
+        head = CacheHeader(
+            naming=scope.naming,
+            keeping=scope.keeping,
+            base=base,
+            pieces=environment.pieces,
+            elsewhere=environment.assembled.elsewhere,
+            files=records.files,
+            facts=environment.facts,
+        )
         try:
             self._cache.write(head, records.to_write())
         except OSError as error:
-            taken.warnings.append(
+            environment.warnings.append(
                 f"cannot write the stat cache, the next capture will be slower: {in_words(error)}"
             )
 
-    def remember_unpublished(self, taken: CapturedEnvironment) -> None:
+    def remember_unpublished(self, environment: CapturedEnvironment) -> None:
         """Write the stat cache although no snapshot was published."""
         # A touched file has a new manifest line and the same content. Its shard is deleted with the staging
         # directory, so a record that names the shard would hide the new time from the next snapshot.
-        if taken.assembled.manifest == taken.base_manifest:
-            self.remember(taken, taken.base)
+        if environment.assembled.manifest == environment.base_manifest:
+            self.remember(environment, environment.base)
 
     def _usable_cache(self) -> tuple[CacheHeader | None, bool]:
         """Return the stat cache if it is valid, and whether its names must be matched against the patterns
@@ -430,11 +436,11 @@ class TreeCapture:
         if head is None or head.keeping != self.scope.keeping:
             return None, False
         # The ids in the cache are only valid while its snapshot is stored.
-        if head.base != self._tip and not self._is_whole(head.base):
+        if head.base != self._tip and not self._is_stored_snapshot(head.base):
             return None, False
         return head, head.naming != self.scope.naming
 
-    def _is_whole(self, commit: str) -> bool:
+    def _is_stored_snapshot(self, commit: str) -> bool:
         return (
             bytes.fromhex(commit) in self.known
             and self._tools.repository.git.try_run(
@@ -444,7 +450,7 @@ class TreeCapture:
         )
 
     def _known_writes_driver(
-        self, since: KnownWrites | None, wanted: Wanted | None
+        self, since: KnownWrites | None, wanted: ScanTargets | None
     ) -> KnownWritesDriver | None:
         """Return a driver with the records of everything that changed, if that is known without a scan."""
         if since is None or wanted is None or self._cache_head is None:
@@ -456,23 +462,25 @@ class TreeCapture:
         if since.written is None:
             return None
 
-        tools = RecordTools(self._records, self.writer, self._read, self._width, self._job())
+        tools = RecordTools(
+            records=self._records, sink=self.writer, read=self._read, width=self._width, job=self._job()
+        )
         return records_from_writes(since.written, self._cache_head, tools)
 
-    def _take(self, driver: ScanDriver | KnownWritesDriver) -> CapturedEnvironment:
-        gathered = driver.gather()
+    def _capture(self, driver: ScanDriver | KnownWritesDriver) -> CapturedEnvironment:
+        scan_result = driver.run()
         if self._cache_head is not None:
             # Objects that the cache refers to can only be looked up once the new packs exist.
             self._put(driver.finish_packs())
-        taken = self._assemble(gathered)
+        environment = self._assemble(scan_result)
         self._put(driver.finish_packs())
-        return taken
+        return environment
 
-    def _put(self, gathered: ScanResult) -> None:
-        for oid, entry, checksum in gathered.objects:
+    def _put(self, scan_result: ScanResult) -> None:
+        for oid, entry, checksum in scan_result.objects:
             self.writer.put(oid, entry, checksum)
 
-    def _assemble(self, gathered: ScanResult) -> CapturedEnvironment:
+    def _assemble(self, scan_result: ScanResult) -> CapturedEnvironment:
         cache = self._cache_head
         records, self._records = self._records, None
         if records is None:
@@ -481,7 +489,7 @@ class TreeCapture:
                 if cache
                 else DirectoryRecords(self._cache)
             )
-        merged = merge(records, gathered)
+        merged = merge(records, scan_result)
         base_tree = self._manifest_of(cache.base) if cache else None
         manifest = ManifestTree(self.writer, self._read, base_tree, self._width)
         assembler = TreeBuilder(
@@ -489,22 +497,31 @@ class TreeCapture:
             manifest,
             self.writer,
             self._width,
-            holds=self._object_test(gathered) if cache else None,
+            holds=self._object_test(scan_result) if cache else None,
             read=self._read,
             elsewhere=cache.elsewhere if cache else {},
         )
         assembled = assembler.assemble(merged)
         base, facts = (cache.base, dict(cache.facts)) if cache else (None, {})
-        taken = CapturedEnvironment(gathered, assembled, records, self.scope, self._tip, base, merged, facts)
-        taken.pieces = merge_pieces(cache.pieces if cache else {}, gathered, merged, self._width)
-        taken.changed = merged.count() if cache else None
-        taken.base_manifest = base_tree
-        taken.warnings.extend(self.scope.warnings)
-        return taken
+        environment = CapturedEnvironment(
+            scan_result=scan_result,
+            assembled=assembled,
+            records=records,
+            scope=self.scope,
+            tip=self._tip,
+            base=base,
+            merged=merged,
+            facts=facts,
+        )
+        environment.pieces = merge_pieces(cache.pieces if cache else {}, scan_result, merged, self._width)
+        environment.changed = merged.count() if cache else None
+        environment.base_manifest = base_tree
+        environment.warnings.extend(self.scope.warnings)
+        return environment
 
-    def _object_test(self, gathered: ScanResult) -> Holds:
+    def _object_test(self, scan_result: ScanResult) -> Holds:
         """Return a function that tests whether an object is stored, or will be stored by this capture."""
-        fresh = [PackIndex(pack.index_path, self._width) for pack in gathered.packs]
+        fresh = [PackIndex(pack.index_path, self._width) for pack in scan_result.packs]
 
         def holds(oid: bytes) -> bool:
             return (
@@ -513,10 +530,21 @@ class TreeCapture:
 
         return holds
 
-    def _start(self, distrust: bool, progress: Tick | None, only: Wanted | None = None) -> ScanDriver:
+    def _start(
+        self, distrust: bool, progress: ProgressCallback | None, only: ScanTargets | None = None
+    ) -> ScanDriver:
         tools, head = self._tools, self._cache_head
         workers = worker_count(tools.settings.workers)
-        return ScanDriver(self.scope, self._job(), workers, tools.how, progress, head, distrust, only)
+        return ScanDriver(
+            scope=self.scope,
+            job=self._job(),
+            workers=workers,
+            how=tools.how,
+            progress=progress,
+            cache=head,
+            distrust=distrust,
+            only=only,
+        )
 
     def _job(self) -> dict[str, Any]:
         repository, settings, scope = self._tools.repository, self._tools.settings, self.scope
@@ -553,9 +581,9 @@ class TreeCapture:
     def _budget(self) -> tuple[int, str]:
         """Return how many bytes may be added, and the reason to report for paths that do not fit."""
         bounded = self._tools.settings.budget < UNBOUNDED
-        room = free_bytes(self._staging.path, KEPT_FREE if bounded else KEPT_FREE_FOR_RESTORE)
-        if room is not None and room < self._tools.settings.budget:
-            return max(0, room), MissingReason.DISK.value
+        available = free_bytes(self._staging.path, FREE_FRACTION if bounded else FREE_FRACTION_FOR_RESTORE)
+        if available is not None and available < self._tools.settings.budget:
+            return max(0, available), MissingReason.DISK.value
         return self._tools.settings.budget, MissingReason.BUDGET.value
 
     def _manifest_of(self, commit: str) -> bytes | None:

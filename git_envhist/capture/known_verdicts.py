@@ -144,20 +144,20 @@ def _read(text: bytes) -> LoggedVerdict | None:
     try:
         fields = json.loads(text)
         verdict = Verdict(
-            VerdictStatus(fields["status"]),
-            fields["command"],
-            datetime.fromisoformat(fields["at"]),
-            fields["exit_code"],
-            fields["signal"],
-            fields["duration_ms"],
+            status=VerdictStatus(fields["status"]),
+            command=fields["command"],
+            at=datetime.fromisoformat(fields["at"]),
+            exit_code=fields["exit_code"],
+            signal=fields["signal"],
+            duration_ms=fields["duration_ms"],
         )
         return LoggedVerdict(
-            fields["snapshot"],
-            fields["content"],
-            fields["facts"],
-            fields["typed"],
-            verdict,
-            fields.get("services") or "",
+            snapshot=fields["snapshot"],
+            content=fields["content"],
+            facts=fields["facts"],
+            typed=fields["typed"],
+            verdict=verdict,
+            services=fields.get("services") or "",
         )
     except (ValueError, KeyError, TypeError):
         return None

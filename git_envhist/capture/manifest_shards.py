@@ -1,4 +1,8 @@
-"""Manifest shards of directory records: storage path, shard text, digest of modes."""
+"""Manifest shards of directory records: storage path, shard text, digest of modes.
+
+A shard has one line per entry of a directory and a line for the directory itself. If few entries of a large
+directory changed, their lines are replaced in the old shard instead of formatting all of them.
+"""
 
 from __future__ import annotations
 

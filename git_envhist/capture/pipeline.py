@@ -1,4 +1,11 @@
-"""Run one capture: options, locks, checks before it, scan, publication."""
+"""Run one capture: options, locks, checks before it, scan, publication.
+
+`CapturePipeline.capture` is the only entry point of a capture. Services are dumped first, without a lock.
+Then the lock of the working tree is taken: a second capture or a restore of the same tree waits for it, while
+captures of other working trees of the repository run in parallel and share a lock that keeps packs from being
+removed. An interrupted restore is refused and leftovers of killed captures are removed. `capture_tree` yields
+the captured tree in its staging directory; a restore uses it, too.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +17,7 @@ from typing import TYPE_CHECKING, TypedDict
 
 from git_envhist import text
 from git_envhist.capture.collect import ScanResult
-from git_envhist.capture.environment import Tools, TreeCapture
+from git_envhist.capture.environment import CaptureTools, TreeCapture
 from git_envhist.capture.scope import CaptureScope, bases_of, read_scope
 from git_envhist.capture.worker import KnownWrites
 from git_envhist.config import Settings
@@ -181,13 +188,13 @@ class CapturePipeline:
             yield NONE
             return
         from git_envhist.services import (  # loaded late: few captures have services
-            SECONDS,
+            DUMP_TIMEOUT,
             ServiceCommandContext,
             dump_services,
         )
 
         command_context = ServiceCommandContext(
-            self.repository.root, self.environ, self.repository.common_dir, SECONDS
+            self.repository.root, self.environ, self.repository.common_dir, DUMP_TIMEOUT
         )
         with dump_services(
             self.settings.services, command_context, self.settings, self.repository.state
@@ -204,18 +211,18 @@ class CapturePipeline:
             swept = [*self.settings.warnings, *self._sweep()]
             if request.dry_run:
                 return self._dry(request)
-            with self.capture_tree(request) as held:
-                held.warnings[:0] = swept
-                self._refuse_partial(request, held.taken.gathered)
-                if request.if_changed and self._is_as_before(held):
-                    return held.leave()
-                return held.publish(request)
+            with self.capture_tree(request) as captured_tree:
+                captured_tree.warnings[:0] = swept
+                self._refuse_partial(request, captured_tree.environment.scan_result)
+                if request.if_changed and self._is_unchanged(captured_tree):
+                    return captured_tree.finish_unpublished()
+                return captured_tree.publish(request)
 
     def _dry(self, request: CaptureOptions) -> CaptureResult:
         started = time.monotonic()
         key, _ = self._key()
-        with self._staging(reading=True) as staging, closing(self._taker(staging, key)) as taking:
-            return _dry(taking.look(request.progress), started)
+        with self._staging(reading=True) as staging, closing(self._new_capture(staging, key)) as capture:
+            return _dry(capture.scan(request.progress), started)
 
     @contextmanager
     def locked(self, request: CaptureOptions) -> Iterator[None]:
@@ -288,12 +295,12 @@ class CapturePipeline:
         with staging:
             yield staging
 
-    def _taker(self, staging: Staging, key: Key | None) -> TreeCapture:
+    def _new_capture(self, staging: Staging, key: Key | None) -> TreeCapture:
         extent = self.read_scope(key.id if key else None)
         timeline = current_timeline(self.repository, self.settings)
         tip = self.repository.resolve_ref(TIMELINE_REFS + timeline) if timeline else None
         return TreeCapture(
-            Tools(self.repository, self.settings, worker_mode(self.how)), extent, staging, key, tip
+            CaptureTools(self.repository, self.settings, worker_mode(self.how)), extent, staging, key, tip
         )
 
     @step("determine the scope")
@@ -304,7 +311,7 @@ class CapturePipeline:
         return read_scope(self.repository, self.settings, key_id, keys, history_directories(self.environ))
 
     @step("read git's status")
-    def _view(self, taking: TreeCapture) -> GitStatus:
+    def _view(self, capture: TreeCapture) -> GitStatus:
         from git_envhist.git.status import GitStatus, read_view  # loaded late: while the workers scan
 
         repository = self.repository
@@ -315,26 +322,30 @@ class CapturePipeline:
             repository.root,
             repository.git_dir,
             repository.object_format,
-            closed=taking.scope.mount_points,
+            closed=capture.scope.mount_points,
         )
 
-    def _refuse_partial(self, request: CaptureOptions, gathered: ScanResult) -> None:
-        if request.strict and gathered.missing:
-            first = gathered.missing[0]
+    def _refuse_partial(self, request: CaptureOptions, scan_result: ScanResult) -> None:
+        if request.strict and scan_result.missing:
+            first = scan_result.missing[0]
             raise Refused(
-                f"{len(gathered.missing)} paths cannot be captured, the first is "
+                f"{len(scan_result.missing)} paths cannot be captured, the first is "
                 f"'{os.fsdecode(first.path)}' ({first.why.value})",
                 hint="without --strict the other paths are captured and these are listed",
             )
 
-    def _is_as_before(self, held: CapturedTree) -> bool:
-        tip = held.taken.tip
-        before = self._snapshot(held.taking, tip) if tip else None
-        return before is not None and before.content == held.content and held.has_packages_of(before)
+    def _is_unchanged(self, captured_tree: CapturedTree) -> bool:
+        tip = captured_tree.environment.tip
+        before = self._snapshot(captured_tree.capture, tip) if tip else None
+        return (
+            before is not None
+            and before.content == captured_tree.content
+            and captured_tree.has_packages_of(before)
+        )
 
-    def _snapshot(self, taking: TreeCapture, commit: str) -> Snapshot | None:
+    def _snapshot(self, capture: TreeCapture, commit: str) -> Snapshot | None:
         try:
-            return read_snapshot(commit, taking.known.read(bytes.fromhex(commit))[1])
+            return read_snapshot(commit, capture.known.read(bytes.fromhex(commit))[1])
         except (KeyError, Damaged):
             return next(iter(read_chain(self.repository.git, commit, limit=1, notes=False)), None)
 
@@ -345,9 +356,9 @@ class CapturePipeline:
         # The shared lock keeps packs in place while the tree is read.
         with (
             locked(common, shared=True, reading=True),
-            self.capture_tree(CaptureOptions(dry_run=True)) as held,
+            self.capture_tree(CaptureOptions(dry_run=True)) as captured_tree,
         ):
-            yield held
+            yield captured_tree
 
     @contextmanager
     def capture_tree(
@@ -366,23 +377,32 @@ class CapturePipeline:
         key, warnings = self._key()
         with (
             self._staging(reading=request.dry_run) as staging,
-            closing(self._taker(staging, key)) as taking,
+            closing(self._new_capture(staging, key)) as capture,
         ):
-            taking.begin(request.progress, since)
+            capture.begin(request.progress, since)
             from git_envhist.capture.captured_tree import (  # loaded late: while the workers scan
                 CaptureContext,
                 CapturedTree,
             )
             from git_envhist.capture.probe_runner import start_probes  # loaded late: while the workers scan
 
-            with closing(start_probes(taking, key, self.how, self.environ)) as facts:
-                meanwhile(taking.tip)
-                view = self._view(taking)
-                taken = taking.take(request.progress)
-                warnings += [*view.warnings, *taken.warnings]
+            with closing(start_probes(capture, key, self.how, self.environ)) as facts:
+                meanwhile(capture.tip)
+                view = self._view(capture)
+                environment = capture.capture(request.progress)
+                warnings += [*view.warnings, *environment.warnings]
                 context = CaptureContext(self.repository, self.settings, self.keys, self.environ)
                 yield CapturedTree(
-                    context, staging, taking, taken, view, key, warnings, started, facts, request.dumps
+                    context=context,
+                    staging=staging,
+                    capture=capture,
+                    environment=environment,
+                    view=view,
+                    key=key,
+                    warnings=warnings,
+                    started=started,
+                    facts=facts,
+                    dumps=request.dumps,
                 )
 
 
@@ -394,19 +414,19 @@ def _is_published(repository: Repository, commit: str) -> bool:
     return is_published(repository.git, commit)
 
 
-def _dry(gathered: ScanResult, started: float) -> CaptureResult:
+def _dry(scan_result: ScanResult, started: float) -> CaptureResult:
     return CaptureResult(
         None,
-        files=gathered.files,
-        new_files=gathered.files,
-        new_bytes=gathered.bytes,
+        files=scan_result.files,
+        new_files=scan_result.files,
+        new_bytes=scan_result.bytes,
         stored_bytes=0,
         seconds=time.monotonic() - started,
-        missing=tuple(gathered.missing),
-        directories=_by_directory(gathered),
+        missing=tuple(scan_result.missing),
+        directories=_by_directory(scan_result),
     )
 
 
-def _by_directory(gathered: ScanResult) -> tuple[tuple[EnvPath, int, int], ...]:
-    rows = [(EnvPath(path), files, size) for path, files, size in gathered.listing if files]
+def _by_directory(scan_result: ScanResult) -> tuple[tuple[EnvPath, int, int], ...]:
+    rows = [(EnvPath(path), files, size) for path, files, size in scan_result.listing if files]
     return tuple(sorted(rows, key=lambda row: (-row[2], row[0])))

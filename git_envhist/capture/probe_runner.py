@@ -32,14 +32,14 @@ from git_envhist.platform import SYSTEM
 from git_envhist.probes import (
     PACKAGES,
     PROBES,
-    machine_leaf,
+    capture_module,
+    capture_probes,
+    environment_module,
+    environment_probes,
+    file_module,
+    file_probes,
+    machine_module,
     machine_probes,
-    place_leaf,
-    place_probes,
-    sign_leaf,
-    sign_probes,
-    tree_leaf,
-    tree_probes,
 )
 from git_envhist.probes.base import EnvironmentProbe, FileProbe, MachineProbe, ProbeTarget
 from git_envhist.secrets.keys import Key
@@ -79,12 +79,12 @@ def facts_of_tree(read: Callable[[bytes], bytes], tree: str) -> dict[str, Cached
     kept: dict[str, CachedFacts] = {}
     try:
         oids = _fact_ids(read, tree)
-        for name, probe in tree_probes().items():
+        for name, probe in file_probes().items():
             found = read_fact_text(name, read(bytes.fromhex(oids[name])))
             if found is None or found.version != probe.version:
                 return None
-            held = (one for one in (name, name + SUFFIX) if one in oids)
-            kept.update((one, CachedFacts(probe.version, "", oids[one])) for one in held)
+            names = (one for one in (name, name + SUFFIX) if one in oids)
+            kept.update((one, CachedFacts(probe.version, "", oids[one])) for one in names)
     except (KeyError, EnvhistError):
         return None
     return kept
@@ -182,7 +182,7 @@ class FileProbeRunner:
     def _triggered(
         self, records: Iterable[tuple[bytes, object]]
     ) -> dict[str, dict[bytes, list[TriggeredFile]]]:
-        triggers = compile_file_triggers(tree_probes())
+        triggers = compile_file_triggers(file_probes())
         found: dict[str, dict[bytes, list[TriggeredFile]]] = {}
         for path, record in records:
             if not is_inside_git_directory(path):
@@ -202,11 +202,11 @@ class FileProbeRunner:
             sealed.update(place for place, files in batch if any(map(_is_unsealed, files)))
             # Prepare this batch while the probe reads the one before.
             if pending:
-                self._take_answer(lines, failed)
+                self._receive_answer(lines, failed)
             self._make_process.ask("tree", name, batch)
             pending = True
         if pending:
-            self._take_answer(lines, failed)
+            self._receive_answer(lines, failed)
         masked = mask_tokens(b"\n".join(lines)) if lines else b""
         facts = masked.split(b"\n") if masked else []
         if not sealed:
@@ -216,7 +216,7 @@ class FileProbeRunner:
             [one for one in facts if one in plain], [one for one in facts if one not in plain]
         ), failed
 
-    def _take_answer(self, lines: list[bytes], failed: Failures) -> None:
+    def _receive_answer(self, lines: list[bytes], failed: Failures) -> None:
         answer = self._make_process.answer(SECONDS)
         if not answer.whole:
             raise EnvhistError(answer.failed[0][1])
@@ -226,7 +226,7 @@ class FileProbeRunner:
     def _batches(self, probe: FileProbe, directories: dict[bytes, list[TriggeredFile]]) -> Iterator[Batch]:
         batch: Batch = []
         size = 0
-        wants = tree_leaf(probe).wants if directories else None
+        wants = file_module(probe).wants if directories else None
         for path, triggered in directories.items():
             record = self._records.get(path)
             if record is None or wants is None or not wants(display_path(path)):
@@ -273,7 +273,13 @@ def start_probes(capture: TreeCapture, key: Key | None, how: str, environ: Mappi
     repository = capture.repository
     place = ProbeTarget(environ.get(MACHINE_ROOT) or "/", repository.root, hooks_of(repository))
     context = ProbeContext(
-        capture.writer, capture.known, repository.object_format, how, place, key, driver.lines
+        writer=capture.writer,
+        known=capture.known,
+        object_format=repository.object_format,
+        how=how,
+        place=place,
+        key=key,
+        lines=driver.lines,
     )
     runner = ProbeRunner(context, driver.cache.facts if driver.cache is not None else {})
     if SYSTEM.facts:
@@ -292,14 +298,14 @@ class ProbeRunner:
     texts: dict[str, bytes] = field(default_factory=dict)
     """Texts written by this capture."""
     warnings: list[str] = field(default_factory=list)
-    like: str | None = None
+    same_files_tree: str | None = None
     """Tree of a snapshot with the same files; its facts are reused."""
     _stamps: dict[str, str] = field(default_factory=dict)
     _processes: dict[str, ProbeProcess] = field(default_factory=dict)
 
     def begin(self) -> None:
         """Start the probes of the machine; they run in parallel to the workers."""
-        probes: dict[str, MachineProbe | EnvironmentProbe] = {**machine_probes(), **place_probes()}
+        probes: dict[str, MachineProbe | EnvironmentProbe] = {**machine_probes(), **environment_probes()}
         for name, probe in probes.items():
             try:
                 self._begin(name, probe)
@@ -321,8 +327,8 @@ class ProbeRunner:
     def _stamp(self, probe: MachineProbe | EnvironmentProbe) -> str | None:
         place = self.context.place
         if isinstance(probe, MachineProbe):
-            return machine_leaf(probe).stamp(place.root)
-        return place_leaf(probe).stamp(place)
+            return machine_module(probe).stamp(place.root)
+        return environment_module(probe).stamp(place)
 
     def finish_machine_probes(self) -> None:
         """Store the results of machine probes that answered in time."""
@@ -335,32 +341,34 @@ class ProbeRunner:
             else:
                 self._warn(name, answer.failed[0][1])
 
-    def take(
-        self, gathered: ScanResult, merged: RecordChanges, records: DirectoryRecords, *, cached: bool
+    def collect(
+        self, scan_result: ScanResult, merged: RecordChanges, records: DirectoryRecords, *, cached: bool
     ) -> None:
         """Collect all facts; `cached` is true if the records of the stat cache were used."""
         if not SYSTEM.facts:
             return
         self.finish_machine_probes()
-        self._run_sign_probes(gathered)
-        like = facts_of_tree(self._read, self.like) if self.like is not None else None
-        if like is not None:
-            self.kept.update(like)
+        self._run_sign_probes(scan_result)
+        same_files_tree = (
+            facts_of_tree(self._read, self.same_files_tree) if self.same_files_tree is not None else None
+        )
+        if same_files_tree is not None:
+            self.kept.update(same_files_tree)
             return
         self._warn_of_names()
-        known = {name: self._usable(name, probe, cached) for name, probe in tree_probes().items()}
+        known = {name: self._usable(name, probe, cached) for name, probe in file_probes().items()}
         if merged.changed or merged.gone or None in known.values():
-            self._read_files(gathered, merged, records, known)
+            self._read_files(scan_result, merged, records, known)
         else:
             for name, kept in known.items():
                 if kept is not None:
                     self._keep_as_before(name, kept)
 
-    def _run_sign_probes(self, gathered: ScanResult) -> None:
-        signs = [(one.path, one.detail) for one in gathered.missing]
-        for name, probe in sign_probes().items():
+    def _run_sign_probes(self, scan_result: ScanResult) -> None:
+        signs = [(one.path, one.detail) for one in scan_result.missing]
+        for name, probe in capture_probes().items():
             try:
-                lines = sorted(map(fact_line, sign_leaf(probe).facts_of(signs)))
+                lines = sorted(map(fact_line, capture_module(probe).facts_of(signs)))
             except Exception as wrong:  # a probe may fail in any way; that costs a warning, not the snapshot
                 self._warn(name, f"{type(wrong).__name__}: {wrong}")
                 continue
@@ -381,10 +389,10 @@ class ProbeRunner:
 
         if self.context.key is None:
             return
-        facts = [status_of(dump.name, dump.told.kind) for dump in dumps.taken]
+        facts = [status_of(dump.name, dump.contents.kind) for dump in dumps.taken]
         facts += [status_of(name, FAILED) for name, _ in dumps.failed]
         self._keep(PROBE, "", map(fact_line, facts))
-        self._seal(PROBE, [fact_line(fact) for dump in dumps.taken for fact in dump.told.facts])
+        self._seal(PROBE, [fact_line(fact) for dump in dumps.taken for fact in dump.contents.facts])
 
     def entries(self) -> dict[bytes, TreeEntry]:
         """Return the tree entries of the fact texts."""
@@ -416,7 +424,7 @@ class ProbeRunner:
 
     def _read_files(
         self,
-        gathered: ScanResult,
+        scan_result: ScanResult,
         merged: RecordChanges,
         records: DirectoryRecords,
         known: Mapping[str, CachedFacts | None],
@@ -425,12 +433,12 @@ class ProbeRunner:
 
         context = self.context
         files = CapturedFiles(
-            gathered.objects, gathered.packs, context.object_format, self._read, context.key
+            scan_result.objects, scan_result.packs, context.object_format, self._read, context.key
         )
         width = 20 if context.object_format == "sha1" else 32
         reader = FileProbeRunner(self._make_process(), files, merged, records, width)
         try:
-            for name, probe in tree_probes().items():
+            for name, probe in file_probes().items():
                 self._read_probe(reader, name, probe, known[name])
         finally:
             reader.close()

@@ -25,7 +25,7 @@ from git_envhist.objects.pack_writer import StagedPack
 from git_envhist.objects.trees import decode_tree
 from git_envhist.paths import display_path, join
 from git_envhist.platform import worker_mode
-from git_envhist.probes import PROBES, machine_leaf, parts_leaf, place_leaf, tree_leaf
+from git_envhist.probes import PROBES, environment_module, file_module, large_file_module, machine_module
 from git_envhist.probes.base import (
     EnvironmentProbe,
     File,
@@ -61,7 +61,7 @@ from git_envhist.worktree.stat_cache import SIZE, WIDTH, DirectoryRecord
 # Of a chunked file only the needed chunks are read. SQLite databases have chunks of 16 KiB; other files have
 # chunks of variable size and are read from the beginning.
 
-REMEMBERED = 512
+CACHED_CHUNKS = 512
 """Cached chunks; the pages of a table are usually close together."""
 MAX_PARTS = 128 << 20
 
@@ -88,7 +88,7 @@ class ChunkedFile:
             for _, _, run in decode_tree(read_blob(tree), len(tree))
             for _, _, piece in decode_tree(read_blob(run), len(tree))
         ]
-        self._blob = lru_cache(REMEMBERED)(read_blob)
+        self._blob = lru_cache(CACHED_CHUNKS)(read_blob)
         self._has_fixed_chunks = bool(self._pieces) and self._blob(self._pieces[0]).startswith(SQLITE_HEADER)
 
     def read(self, offset: int, length: int) -> bytes:
@@ -298,7 +298,7 @@ class CapturedFiles:
         if not any(record.pieces.get(number) for number, _, _ in triggered):
             return {}
         sources = {name: self._source(record, number, name, oid) for number, name, oid in triggered}
-        return wanted_parts(parts_leaf(probe), sources)
+        return wanted_parts(large_file_module(probe), sources)
 
     def _source(self, record: DirectoryRecord, number: int, name: bytes, oid: bytes) -> RandomAccessFile:
         size, tree = record.cells[number * WIDTH + SIZE], record.pieces.get(number)
@@ -425,7 +425,7 @@ class ProbeWorker:
         probe = PROBES[name]
         assert isinstance(probe, MachineProbe)
         try:
-            yield ("lines", _lines(machine_leaf(probe).facts_of(self._place.root)))
+            yield ("lines", _lines(machine_module(probe).facts_of(self._place.root)))
         except Exception as error:
             yield ("failed", b"", _why(error))
 
@@ -434,7 +434,7 @@ class ProbeWorker:
         probe = PROBES[name]
         assert isinstance(probe, EnvironmentProbe)
         try:
-            yield ("lines", _lines(place_leaf(probe).facts_of(self._place, self._keyed)))
+            yield ("lines", _lines(environment_module(probe).facts_of(self._place, self._keyed)))
         except Exception as error:
             yield ("failed", b"", _why(error))
 
@@ -442,7 +442,7 @@ class ProbeWorker:
         """Yield ("lines", facts) per directory, and ("failed", directory, reason) where a probe failed."""
         probe = PROBES[name]
         assert isinstance(probe, FileProbe)
-        leaf = tree_leaf(probe)
+        leaf = file_module(probe)
         for directory, files in directories:
             given = {name: File(*fields) for name, *fields in files}
             try:

@@ -143,7 +143,7 @@ def read_scope(
     bases, warnings = bases_of(repository, settings)
     mounts = read_mounts()
     pruned = _prune(repository, bases, mounts or (), private)
-    crossed = _crossed(pruned) if settings.cross_mounts else ()
+    crossed = _take_mounts(pruned) if settings.cross_mounts else ()
     # A bad pattern raises here: a capture must not store a secret unsealed because its pattern was ignored.
     path_matcher(list(settings.secret))
     lines, unread = ((), []) if settings.named_only else _read_ignore_file(repository.root)
@@ -155,18 +155,18 @@ def read_scope(
     naming = (ignore, exclude, settings.cross_mounts, sorted(bases.items()), sorted(pruned.items()))
     keeping = (RULES_VERSION, settings.secret, fingerprint, settings.big_file, key_id, encrypted)
     return CaptureScope(
-        bases,
-        pruned,
-        _know(repository, private),
-        mounts is not None,
-        ignore,
-        exclude,
-        fingerprint,
-        encrypted,
-        _digest(naming),
-        _digest((repository.object_format, keeping)),
-        tuple(warnings),
-        crossed,
+        bases=bases,
+        pruned=pruned,
+        known=_identities_not_entered(repository, private),
+        mounts_known=mounts is not None,
+        ignore=ignore,
+        exclude=exclude,
+        fingerprint=fingerprint,
+        encrypted=encrypted,
+        naming=_digest(naming),
+        keeping=_digest((repository.object_format, keeping)),
+        warnings=tuple(warnings),
+        crossed=crossed,
     )
 
 
@@ -204,7 +204,7 @@ def _prune(
     return pruned
 
 
-def _crossed(pruned: dict[bytes, str | None]) -> tuple[bytes, ...]:
+def _take_mounts(pruned: dict[bytes, str | None]) -> tuple[bytes, ...]:
     """Remove mount points from the pruned paths, so that they are entered, and return them."""
     found = [path for path, why in pruned.items() if why == MissingReason.MOUNT.value]
     for path in found:
@@ -212,7 +212,9 @@ def _crossed(pruned: dict[bytes, str | None]) -> tuple[bytes, ...]:
     return tuple(map(display_path, found))
 
 
-def _know(repository: Repository, private: Collection[str]) -> dict[tuple[int, int], str | None]:
+def _identities_not_entered(
+    repository: Repository, private: Collection[str]
+) -> dict[tuple[int, int], str | None]:
     """Return our directories and other working trees by (device, inode), in case a bind mount or another case
     of letters leads to them."""
     known: dict[tuple[int, int], str | None] = {}
@@ -220,13 +222,13 @@ def _know(repository: Repository, private: Collection[str]) -> dict[tuple[int, i
     for tree in _other_working_trees(repository):
         # Working trees elsewhere are not examined: their disk may not respond.
         if tree.lower().startswith(root):
-            _note_number(known, tree, BOUNDARY)
+            _add_identity(known, tree, BOUNDARY)
     for own in _our_directories(repository, private):
-        _note_number(known, own, None)
+        _add_identity(known, own, None)
     return known
 
 
-def _note_number(known: dict[tuple[int, int], str | None], directory: bytes, why: str | None) -> None:
+def _add_identity(known: dict[tuple[int, int], str | None], directory: bytes, why: str | None) -> None:
     with suppress(OSError):
         seen = os.stat(directory)
         known[seen.st_dev, seen.st_ino] = why
@@ -283,7 +285,7 @@ def encrypted_paths(repository: Repository, settings: Settings) -> tuple[bytes, 
     if not wanted:
         return ()
     git = repository.git
-    # Use no index: a damaged index must not make an encrypted file look unencrypted.
+    # Without the index every file is listed, and a damaged index cannot hide an encrypted file.
     paths = git.run("ls-files", "-z", "--others", environment=git.no_index)
     asked = git.try_run("check-attr", "-z", "--stdin", "filter", stdin=paths)
     found = asked.out

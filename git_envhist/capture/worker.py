@@ -167,7 +167,7 @@ def make_policy(job: dict[str, Any]) -> ContentPolicy:
 # A restore records the snapshot it produced. Only the files it wrote, all of them verified, need a scan;
 # changes by other processes meanwhile are found by the next capture, as after any scan.
 
-Wanted = Mapping[bytes, frozenset[bytes] | None]
+ScanTargets = Mapping[bytes, frozenset[bytes] | None]
 """Directory -> names that may have changed; None if any name may have."""
 
 
@@ -189,7 +189,7 @@ class KnownWrites:
 
     commit: str
     """The snapshot of that capture."""
-    directories: Wanted
+    directories: ScanTargets
     """Names that may have changed since; nothing else is scanned."""
     written: WrittenFiles | None = None
     """Files written there, if all of them are known."""
@@ -197,7 +197,7 @@ class KnownWrites:
     """The records of that capture."""
 
 
-def directories_to_scan(since: KnownWrites | None, head: CacheHeader | None) -> Wanted | None:
+def directories_to_scan(since: KnownWrites | None, head: CacheHeader | None) -> ScanTargets | None:
     """Return the directories to scan; None for all if the records are not those of that capture."""
     if since is None or head is None or head.base != since.commit:
         return None
@@ -223,7 +223,7 @@ class ScanWorker:
         """Directories with a failed stat."""
 
     def do_check(
-        self, chunks: list[list[CacheShard]], distrust: bool, only: Wanted | None
+        self, chunks: list[list[CacheShard]], distrust: bool, only: ScanTargets | None
     ) -> Iterator[Frame]:
         """Compare recorded directories with the file system and scan those that differ, while there are
         tickets.
@@ -244,7 +244,7 @@ class ScanWorker:
                     except (struct.error, ValueError):
                         yield ("damaged",)
 
-    def _check(self, records: bytes, distrust: bool, only: Wanted | None) -> Iterator[Frame]:
+    def _check(self, records: bytes, distrust: bool, only: ScanTargets | None) -> Iterator[Frame]:
         for top in root_directories_in(records):
             yield ("top", top)
         if only is not None:
@@ -324,7 +324,14 @@ class ScanWorker:
             for leaf in visit.unread:
                 if self._is_large(leaf):
                     self._deferring.add(path)
-                    yield ("deferred", path, leaf.name, leaf.row[SIZE], visit.own.st_dev, leaf.row[INODE])
+                    yield (
+                        "deferred",
+                        path,
+                        leaf.name,
+                        leaf.row[SIZE],
+                        visit.own_stat.st_dev,
+                        leaf.row[INODE],
+                    )
 
     def _without_deferred(self, visit: ScannedDirectory) -> tuple[list[ScannedEntry], list[ScannedEntry]]:
         """Return the files of a directory to read now, and the deferred ones."""
@@ -363,20 +370,20 @@ class ScanWorker:
         parent, _, name = path.rpartition(b"/")
         try:
             if is_root_top(path):
-                own = self._descent.base(root_name_of(path))
+                own_stat = self._descent.base(root_name_of(path))
             else:
                 self._descent.enter(parent)
-                own = os.lstat(name)
+                own_stat = os.lstat(name)
         except OSError as failed:
             # An unreadable ancestor is reported itself.
             if not is_gone(failed) and not isinstance(failed, PermissionError):
                 self._failed[path] = unreadable(failed)
             return None
-        if isinstance(error, ExcludedPath) or not stat.S_ISDIR(own.st_mode):
+        if isinstance(error, ExcludedPath) or not stat.S_ISDIR(own_stat.st_mode):
             return None
-        visit = ScannedDirectory(path, own, young=True)
+        visit = ScannedDirectory(path, own_stat, is_young=True)
         reason = unreadable(error)
-        visit.miss(b"", reason.why, reason.detail)
+        visit.report_missing(b"", reason.why, reason.detail)
         return visit
 
 
@@ -441,7 +448,7 @@ class CaptureWorker(ScanWorker):
         """
         while files is not None and (ticket := self._shared.take()) is not None:
             for directory, name in files[ticket]:
-                yield ("large", directory, name, *self._take_alone(directory, name))
+                yield ("large", directory, name, *self._store_deferred(directory, name))
 
     def do_settle(self, results: list[tuple[Any, ...]]) -> Iterator[Frame]:
         """Finish directories after their deferred files have been read."""
@@ -466,7 +473,7 @@ class CaptureWorker(ScanWorker):
     def _read(self, path: bytes) -> bool:
         """Read the files of a directory; return whether it is complete, with no deferred files left."""
         visit = self._visits[path]
-        if not visit.unread and not visit.units:
+        if not visit.unread and not visit.databases:
             return True
         try:
             self._descent.enter(path)
@@ -474,72 +481,76 @@ class CaptureWorker(ScanWorker):
             self._mark_unreadable(visit, error)
             return True
         now, later = self._without_deferred(visit)
-        lost = [leaf for leaf in now if not self._take(visit, leaf)]
+        lost = [leaf for leaf in now if not self._store(visit, leaf)]
         visit.unread = later
-        for database, sidecars in visit.units:
-            lost += self._take_unit(visit, database, sidecars)
+        for database, sidecars in visit.databases:
+            lost += self._store_database(visit, database, sidecars)
         visit.drop(lost)
         return not later
 
-    def _take_unit(
+    def _store_database(
         self, visit: ScannedDirectory, database: ScannedEntry, sidecars: list[ScannedEntry]
     ) -> list[ScannedEntry]:
         try:
             descriptor = open_file(database.name)
         except (FileVanished, Unreadable, KindChanged):
-            members = [leaf for leaf in (database, *sidecars) if leaf.waits]
-            return [leaf for leaf in members if not self._take(visit, leaf)]
+            members = [leaf for leaf in (database, *sidecars) if leaf.is_pending]
+            return [leaf for leaf in members if not self._store(visit, leaf)]
         try:
-            return self._saver.take_unit(visit, database, sidecars, descriptor)
+            return self._saver.store_database(visit, database, sidecars, descriptor)
         except BudgetExceeded:
-            visit.miss(
+            visit.report_missing(
                 database.name, MissingReason(self._job["budget_reason"]), f"{database.row[SIZE]} bytes"
             )
             return [database, *sidecars]
         finally:
             os.close(descriptor)
 
-    def _take(self, visit: ScannedDirectory, leaf: ScannedEntry) -> bool:
+    def _store(self, visit: ScannedDirectory, leaf: ScannedEntry) -> bool:
         try:
-            return self._saver.take(visit, leaf)
+            return self._saver.store(visit, leaf)
         except BudgetExceeded:
-            visit.miss(leaf.name, MissingReason(self._job["budget_reason"]), f"{leaf.row[SIZE]} bytes")
+            visit.report_missing(
+                leaf.name, MissingReason(self._job["budget_reason"]), f"{leaf.row[SIZE]} bytes"
+            )
             return False
 
-    def _take_alone(self, directory: bytes, name: bytes) -> tuple[Any, ...]:
+    def _store_deferred(self, directory: bytes, name: bytes) -> tuple[Any, ...]:
         try:
-            own = self._descent.enter(directory)
+            own_stat = self._descent.enter(directory)
             seen = os.lstat(name)
         except FileNotFoundError:
             return (None, b"", b"", b"", [])
         except OSError as error:
             reason = unreadable(error)
             return (None, b"", b"", b"", [(name, reason.why.value, reason.detail)])
-        visit = ScannedDirectory(directory, own)
+        visit = ScannedDirectory(directory, own_stat)
         leaf = ScannedEntry(name, COLUMNS(seen), True)
-        if not self._take(visit, leaf):
+        if not self._store(visit, leaf):
             return (None, b"", b"", b"", visit.missing)
         return (leaf.row, leaf.oid, leaf.extras, leaf.pieces, visit.missing)
 
     def _mark_unreadable(self, visit: ScannedDirectory, error: OSError) -> None:
         reason = unreadable(error)
         for leaf in visit.pending:
-            visit.miss(leaf.name, reason.why, reason.detail)
+            visit.report_missing(leaf.name, reason.why, reason.detail)
         visit.drop(visit.pending)
-        visit.unread, visit.units = [], []
+        visit.unread, visit.databases = [], []
 
     def _finish(self, path: bytes) -> Frame:
         visit = self._visits.pop(path)
-        own = self._own_extras(visit)
-        like = visit.like
-        record = build_record(visit, self._started_ns, self._width, own)
-        record.shard = self._writer.add(b"blob", shard_of(record, like, visit.fresh, self._read_old))
+        extras = self._directory_extras(visit)
+        old_record = visit.old_record
+        record = build_record(visit, self._started_ns, self._width, extras)
+        record.shard = self._writer.add(
+            b"blob", shard_of(record, old_record, visit.changed_entries, self._read_old)
+        )
         record.leaf_modes = leaf_modes(record)
         missing = [(join(path, name) if name else path, why, detail) for name, why, detail in visit.missing]
         missing = [(display_path(name), why, detail) for name, why, detail in missing]
         return ("directory", path, record.encode(), missing, list(record.pieces.values()))
 
-    def _own_extras(self, visit: ScannedDirectory) -> bytes:
+    def _directory_extras(self, visit: ScannedDirectory) -> bytes:
         """Return the manifest words of the directory itself: owner and, if readable, extended attributes."""
         xattrs: list[tuple[bytes, bytes]] = []
         unread = ""
@@ -549,8 +560,8 @@ class CaptureWorker(ScanWorker):
         except OSError as error:
             unread = "" if is_gone(error) else unreadable(error).detail
         if unread and not any(not name for name, _, _ in visit.missing):
-            visit.miss(b"", MissingReason.ATTRIBUTES, unread)
-        return format_extras(uid=visit.own.st_uid, gid=visit.own.st_gid, xattrs=xattrs)
+            visit.report_missing(b"", MissingReason.ATTRIBUTES, unread)
+        return format_extras(uid=visit.own_stat.st_uid, gid=visit.own_stat.st_gid, xattrs=xattrs)
 
     def _read_old(self, oid: bytes) -> bytes:
         return self._known.read(oid[: self._width])[1]

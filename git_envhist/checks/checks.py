@@ -1,4 +1,4 @@
-"""The verbs of checks, as `EnvHistory` has them."""
+"""Checks: verify the working tree or an older snapshot, and bisect."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from git_envhist.capture.pipeline import CapturePipeline
 from git_envhist.checks.runner import UNDER_CHECK, RunOptions, run
-from git_envhist.checks.sandbox import Going, Sandbox, original_place, sandbox
+from git_envhist.checks.sandbox import Sandbox, SnapshotWriter, original_path, sandbox
 from git_envhist.checks.verdicts import (
     NOT_JUDGED,
     CommandExit,
@@ -35,52 +35,48 @@ if TYPE_CHECKING:
     from git_envhist.restore.restorer import Restorer
 
 
-# Which moment to try next, so that the first bad one is found in the fewest tries (pure).
+# Bisect: choose the snapshot to try next (pure).
 
 
 def next_to_try(good: int, bad: int, skipped: Collection[int]) -> int | None:
-    """The place in the middle between the newest good and the oldest bad one that may still be tried."""
-    open_places = [place for place in range(good + 1, bad) if place not in skipped]
-    return min(open_places, key=lambda place: abs(2 * place - good - bad), default=None)
+    """Return the place nearest to the middle between the newest good and the oldest bad one; None if none is left."""
+    untried = [place for place in range(good + 1, bad) if place not in skipped]
+    return min(untried, key=lambda place: abs(2 * place - good - bad), default=None)
 
 
 def tries_left(good: int, bad: int) -> int:
-    """How many tries that takes at most, if every one of them can tell."""
+    """Return how many tries are needed at most, if every one is conclusive."""
     return max(0, bad - good - 1).bit_length()
 
 
 def candidates(good: int, bad: int, skipped: Collection[int]) -> tuple[int, ...]:
-    """The places of which one is the first bad: more than one where some could not tell."""
+    """Return the places that may be the first bad one: several if tries were inconclusive."""
     return tuple(place for place in range(good + 1, bad + 1) if place == bad or place in skipped)
 
 
-# Finds the first moment where a check fails, each tried in a throw-away environment of it.
+# Bisect: find the first snapshot at which a check fails.
 
 Check = Callable[[Snapshot], CheckResult]
-WHERE_BAD = (
-    "where does it fail? git envlog bisect --bad <rev>; 'git envlog --verdict=fail' lists such moments"
-)
-WHERE_GOOD = (
-    "where did it pass? git envlog bisect --good <rev>; 'git envlog --verdict=pass' lists such moments"
-)
+WHERE_BAD = "name a failing snapshot: git envlog bisect --bad <rev>; 'git envlog --verdict=fail' lists them"
+WHERE_GOOD = "name a passing snapshot: git envlog bisect --good <rev>; 'git envlog --verdict=pass' lists them"
 
 
 class NothingToBisect(EnvhistError):
-    """There is no first bad moment between these two."""
+    """There is no first bad snapshot between the two ends."""
 
     exit_code = 1
     code = "nothing-to-find"
 
 
 class CheckInconclusive(EnvhistError):
-    """A check that had to tell could not."""
+    """A check was inconclusive where a result is required."""
 
     exit_code = NOT_JUDGED
     code = "cannot-tell"
 
 
 class BisectRange(NamedTuple):
-    """Between what is searched, and whether each end is known to be what it is taken for."""
+    """The ends of a search, and whether their results are given by the user."""
 
     good: Snapshot
     bad: Snapshot
@@ -89,27 +85,27 @@ class BisectRange(NamedTuple):
 
 
 def bisect(
-    line: Sequence[Snapshot], ends: BisectRange, command: str, check: Check, watching: CheckListener
+    snapshots: Sequence[Snapshot], ends: BisectRange, command: str, check: Check, listener: CheckListener
 ) -> BisectResult:
-    """The first bad one; `line` holds the moments from the good end to the bad one, oldest first."""
-    search = _Bisection(command, check, watching)
+    """Return the first bad snapshot; `snapshots`: those from the good end to the bad end, oldest first."""
+    search = _Bisection(command, check, listener)
     search.expect(ends.bad, VerdictStatus.FAIL, ends.trust_bad)
     search.expect(ends.good, VerdictStatus.PASS, ends.trust_good)
-    good, bad, skipped = 0, len(line) - 1, set[int]()
+    good, bad, skipped = 0, len(snapshots) - 1, set[int]()
     while (place := next_to_try(good, bad, skipped)) is not None:
-        status = search.status(line[place], bad - good, tries_left(good, bad))
+        status = search.status(snapshots[place], bad - good, tries_left(good, bad))
         if status is VerdictStatus.PASS:
             good = place
         elif status is VerdictStatus.FAIL:
             bad = place
         else:
             skipped.add(place)
-    found = tuple(line[place] for place in candidates(good, bad, skipped))
-    return BisectResult(command, line[good], line[bad], found, tuple(search.tried))
+    found = tuple(snapshots[place] for place in candidates(good, bad, skipped))
+    return BisectResult(command, snapshots[good], snapshots[bad], found, tuple(search.tried))
 
 
 def snapshots_between(newest_first: Sequence[Snapshot], good: Snapshot, bad: Snapshot) -> list[Snapshot]:
-    """The moments from one to another, oldest first."""
+    """Return the snapshots from one to another, oldest first."""
     ids = [snapshot.id for snapshot in newest_first]
     if good.id not in ids or bad.id not in ids:
         raise UsageError(
@@ -117,80 +113,80 @@ def snapshots_between(newest_first: Sequence[Snapshot], good: Snapshot, bad: Sna
         )
     old, new = ids.index(good.id), ids.index(bad.id)
     if old == new:
-        raise UsageError(f"the good moment is the bad one, too: '{good.id[:7]}'", hint=WHERE_BAD)
+        raise UsageError(f"the good and the bad snapshot are the same: '{good.id[:7]}'", hint=WHERE_BAD)
     if old < new:
         raise UsageError(f"'{good.id[:7]}' is not older than '{bad.id[:7]}'", hint="the good one comes first")
     return list(newest_first[new : old + 1])[::-1]
 
 
 class _Bisection:
-    """What is known of moments: said of them before, or tried now; equal environments are tried once."""
+    """Known results of snapshots, stored or new; equal environments are tried once."""
 
-    def __init__(self, command: str, check: Check, watching: CheckListener) -> None:
+    def __init__(self, command: str, check: Check, listener: CheckListener) -> None:
         self._command = command
         self._check = check
-        self._watching = watching
+        self._listener = listener
         self._known: dict[str, VerdictStatus] = {}
         self.tried: list[CheckResult] = []
 
     def expect(self, end: Snapshot, wanted: VerdictStatus, trusted: bool) -> None:
-        """Make sure that an end is what it is taken for."""
+        """Verify the expected result of an end."""
         if trusted:
             self._known[end.content] = wanted
             return
         status = self.status(end, 1, 1)
         if status is VerdictStatus.ERROR:
             raise CheckInconclusive(
-                f"the check cannot tell at '{end.id[:7]}': {self._command}",
+                f"the check is inconclusive at '{end.id[:7]}': {self._command}",
                 hint=f"git envlog show {end.id[:7]}",
             )
         if status is not wanted:
-            what = "passes" if status is VerdictStatus.PASS else "fails already"
+            outcome = "passes" if status is VerdictStatus.PASS else "fails already"
             hint = WHERE_BAD if status is VerdictStatus.PASS else WHERE_GOOD
-            raise NothingToBisect(f"the check {what} at '{end.id[:7]}': {self._command}", hint=hint)
+            raise NothingToBisect(f"the check {outcome} at '{end.id[:7]}': {self._command}", hint=hint)
 
     def status(self, snapshot: Snapshot, left: int, tries: int) -> VerdictStatus:
         if not snapshot.trusted:
             return VerdictStatus.ERROR
-        known = self._known.get(snapshot.content) or self._said(snapshot)
+        known = self._known.get(snapshot.content) or self._stored_status(snapshot)
         if known is None:
             known = self._try(snapshot, left, tries)
         self._known[snapshot.content] = known
         return known
 
-    def _said(self, snapshot: Snapshot) -> VerdictStatus | None:
+    def _stored_status(self, snapshot: Snapshot) -> VerdictStatus | None:
         same = tuple(one for one in snapshot.verdicts if one.command == self._command)
         verdict = own_verdict(replace(snapshot, verdicts=same))
         return None if verdict is None or verdict.status is VerdictStatus.ERROR else verdict.status
 
     def _try(self, snapshot: Snapshot, left: int, tries: int) -> VerdictStatus:
-        if self._watching.trying is not None:
-            self._watching.trying(snapshot, left, tries)
+        if self._listener.trying is not None:
+            self._listener.trying(snapshot, left, tries)
         checked = self._check(snapshot)
         self.tried.append(checked)
-        if self._watching.tried is not None:
-            self._watching.tried(checked)
+        if self._listener.tried is not None:
+            self._listener.tried(checked)
         return checked.verdict.status
 
 
-# One check at a time in a working tree: two would get in each other's way, and spoil each other's verdict.
+# One check at a time per working tree: concurrent checks would disturb each other.
 
 LOCK = "check.lock"
 
 
 class InsideCheck(Refused):
-    """A check that runs a check of its own environment would wait for itself."""
+    """A check tried to run a check of its own environment, which would wait for itself."""
 
     code = "inside-check"
 
     def __init__(self) -> None:
         super().__init__(
-            "this runs inside a check of the same environment", hint="the check itself must not check"
+            "already inside a check of the same environment", hint="a check must not run another check"
         )
 
 
 def is_inside(repository: Repository, environ: Mapping[str, str]) -> bool:
-    """Whether this is run by a check of this working tree."""
+    """Return whether this process runs inside a check of this working tree."""
     return repository.root in environ.get(UNDER_CHECK, "").split(os.pathsep)
 
 
@@ -198,15 +194,15 @@ def is_inside(repository: Repository, environ: Mapping[str, str]) -> bool:
 def check_lock(
     repository: Repository, environ: Mapping[str, str], waiting: Callable[[], None] | None
 ) -> Iterator[None]:
-    """Nobody else checks this working tree."""
+    """Lock the checks of this working tree."""
     if is_inside(repository, environ):
         raise InsideCheck
     with locked(_lock(repository), waiting=waiting):
         yield
 
 
-def somebody_checks(repository: Repository) -> bool:
-    """Whether a check of this working tree is under way."""
+def is_check_running(repository: Repository) -> bool:
+    """Return whether a check of this working tree is running."""
     with locked_now(_lock(repository)) as free:
         return not free
 
@@ -215,87 +211,87 @@ def _lock(repository: Repository) -> str:
     return os.path.join(state_directory(repository.state), LOCK)
 
 
-# Checks the environment that is here, as it is.
+# Check the working tree.
 
 
 def check_live(
     capturing: CapturePipeline,
-    scribe: VerdictWriter,
+    writer: VerdictWriter,
     snapshot: Snapshot,
     command: str,
-    watching: CheckListener,
+    listener: CheckListener,
 ) -> CheckResult:
-    """Run a check on what is here, which is what the snapshot holds, and say what it came to."""
+    """Run a check on the working tree, which equals the snapshot, and record the verdict."""
     repository = capturing.repository
-    with check_lock(repository, capturing.environ, watching.waiting):
+    with check_lock(repository, capturing.environ, listener.waiting):
         limit = capturing.settings.verify_timeout
-        if watching.running is not None:
-            watching.running(command)
-        ended = run(command, RunOptions(repository.root, capturing.environ, limit, watching.through))
+        if listener.running is not None:
+            listener.running(command)
+        result = run(command, RunOptions(repository.root, capturing.environ, limit, listener.through))
         after, warnings = content_now(capturing)
-        verdict = scribe.verdict(command, ended, snapshot.content, after)
-        warnings += scribe.record(snapshot, verdict, command)
+        verdict = writer.verdict(command, result, snapshot.content, after)
+        warnings += writer.record(snapshot, verdict, command)
     return CheckResult(snapshot, verdict, repository.root, tuple(warnings))
 
 
 def content_now(capturing: CapturePipeline) -> tuple[str | None, list[str]]:
-    """What `Env-Content` is of what is here now; None, and why, where that cannot be told."""
+    """Return the `Env-Content` of the environment now; None, with a warning, if it cannot be computed."""
     try:
-        with capturing.current_tree() as held:
-            return held.content, []
+        with capturing.current_tree() as captured:
+            return captured.content, []
     except (EnvhistError, OSError) as error:
-        return None, [f"whether the check changed the environment cannot be told: {in_words(error)}"]
+        return None, [f"unknown whether the check changed the environment: {in_words(error)}"]
 
 
-# Checks an older moment, in a throw-away environment of it.
+# Check an older snapshot in a sandbox.
 
-NOT_WHOLE = "\n(not all of the moment could be brought back: that it fails says nothing)\n"
+INCOMPLETE = "\n(the snapshot could not be restored completely, so this failure proves nothing)\n"
 
 
-def check_older(
+def check_snapshot(
     capturing: CapturePipeline,
-    scribe: VerdictWriter,
-    going: Going,
+    writer: VerdictWriter,
+    restorer: SnapshotWriter,
     snapshot: Snapshot,
     command: str,
-    watching: CheckListener,
+    listener: CheckListener,
 ) -> CheckResult:
-    """Run a check on a moment, and say what it came to."""
+    """Run a check on an older snapshot and record the verdict."""
     if not snapshot.trusted:
         raise Refused(
-            f"no key that is here signed '{snapshot.id[:7]}': to check it is to run somebody else's programs",
-            hint="look at it first: git envlog fork --allow-unsigned <directory> <rev>",
+            f"'{snapshot.id[:7]}' is unsigned: a check would run programs of an unknown author",
+            hint="inspect it first: git envlog fork --allow-unsigned <directory> <rev>",
         )
-    with check_lock(capturing.repository, capturing.environ, watching.waiting):
-        original = original_place(capturing, snapshot)
-        with sandbox(capturing, going, snapshot, original) as made:
-            ended = _run(capturing, made, command, watching)
-            whole, ran = made.is_whole, made.why_not is None
-        verdict = scribe.verdict(command, ended, snapshot.content, None)
-        if verdict.status is VerdictStatus.FAIL and not whole:
-            tail = verdict.output_tail + NOT_WHOLE
+    with check_lock(capturing.repository, capturing.environ, listener.waiting):
+        original = original_path(capturing, snapshot)
+        with sandbox(capturing, restorer, snapshot, original) as box:
+            result = _run(capturing, box, command, listener)
+            is_complete, ran = box.is_complete, box.problem is None
+        verdict = writer.verdict(command, result, snapshot.content, None)
+        if verdict.status is VerdictStatus.FAIL and not is_complete:
+            tail = verdict.output_tail + INCOMPLETE
             verdict = replace(verdict, status=VerdictStatus.ERROR, output_tail=tail)
-        warnings = scribe.record(snapshot, verdict, command)
-    return CheckResult(snapshot, verdict, made.seen_at if ran else None, tuple(warnings))
+        warnings = writer.record(snapshot, verdict, command)
+    return CheckResult(snapshot, verdict, box.visible_at if ran else None, tuple(warnings))
 
 
-def _run(capturing: CapturePipeline, made: Sandbox, command: str, watching: CheckListener) -> CommandExit:
-    if made.why_not is not None:
-        return CommandExit(tail=os.fsencode(f"{made.why_not}\n"))
-    if watching.running is not None:
-        watching.running(command)
+def _run(capturing: CapturePipeline, box: Sandbox, command: str, listener: CheckListener) -> CommandExit:
+    if box.problem is not None:
+        return CommandExit(tail=os.fsencode(f"{box.problem}\n"))
+    if listener.running is not None:
+        listener.running(command)
     limit = capturing.settings.verify_timeout
-    return run(command, RunOptions(made.seen_at, capturing.environ, limit, watching.through, made.words))
+    return run(command, RunOptions(box.visible_at, capturing.environ, limit, listener.through, box.words))
 
 
 class NotApproved(Refused):
-    """A hook or an agent asked for a check that no person ran here before."""
+    """A hook or an agent asked for a check that no user has run here before."""
 
     code = "not-approved"
 
 
 class Checks:
-    """Runs checks, now and on older moments."""
+    """Runs checks of the working tree and of older snapshots."""
 
     def __init__(
         self, history: HistoryContext, capturing: CapturePipeline, restorer: Callable[[], Restorer]
@@ -303,7 +299,7 @@ class Checks:
         self._history = history
         self._restorer = restorer
         self._capturing = capturing
-        self.scribe = VerdictWriter(
+        self.writer = VerdictWriter(
             capturing.repository, capturing.settings, capturing.keys, capturing.environ
         )
 
@@ -314,95 +310,95 @@ class Checks:
     def after_capture(
         self, captured: CaptureResult, request: CaptureOptions, asked: CaptureKeywords
     ) -> CaptureResult:
-        """Check what was captured just now, where that is wanted; whatever goes wrong, the snapshot stands."""
-        given, watching = asked.get("verify"), asked.get("watching", UNWATCHED)
+        """Run the check of a capture, if one is requested or configured; an error becomes a warning."""
+        command_given, listener = asked.get("verify"), asked.get("watching", UNWATCHED)
         trigger = request.trigger
-        command = check_of_capture(given, self._capturing.settings, trigger)
-        is_known = captured.snapshot is None and given is None
+        command = check_of_capture(command_given, self._capturing.settings, trigger)
+        is_known = captured.snapshot is None and command_given is None
         if command is None or request.dry_run or is_known:
             return captured
         snapshot = captured.snapshot or self._history.resolve("@")
-        why_not = self._why_not(trigger)
-        if why_not is not None:
-            return replace(captured, warnings=(*captured.warnings, why_not))
-        if given is None and not self._is_approved(command):
-            why_not = f"the check did not run: {NOT_APPROVED}; run it: git envlog verify"
-            return replace(captured, warnings=(*captured.warnings, why_not))
+        problem = self._check_problem(trigger)
+        if problem is not None:
+            return replace(captured, warnings=(*captured.warnings, problem))
+        if command_given is None and not self._is_approved(command):
+            problem = f"the check did not run: {NOT_APPROVED}; run it: git envlog verify"
+            return replace(captured, warnings=(*captured.warnings, problem))
         try:
-            checked = check_live(self._capturing, self.scribe, snapshot, command, watching)
+            checked = check_live(self._capturing, self.writer, snapshot, command, listener)
         except (EnvhistError, OSError) as error:
-            warning = f"the check did not run, the snapshot is whole: {in_words(error)}"
+            warning = f"the check did not run; the snapshot was captured: {in_words(error)}"
             return replace(captured, warnings=(*captured.warnings, warning))
         finally:
             self._history.refresh()
         return replace(captured, verdict=checked.verdict, warnings=(*captured.warnings, *checked.warnings))
 
-    def now(self, command: str | None = None, watching: CheckListener = UNWATCHED) -> CheckResult:
-        """Check what is here now; it is captured first, where the newest snapshot is another."""
+    def now(self, command: str | None = None, listener: CheckListener = UNWATCHED) -> CheckResult:
+        """Check the working tree; capture it first unless the newest snapshot equals it."""
         command = self._command(command, None)
         captured = self._capture()
         snapshot = captured.snapshot or self._history.resolve("@")
-        checked = self._live(snapshot, command, watching)
+        checked = self._live(snapshot, command, listener)
         return replace(checked, warnings=(*captured.warnings, *checked.warnings))
 
     def run(
         self,
         revision: str | Snapshot = "now",
         command: str | None = None,
-        watching: CheckListener = UNWATCHED,
+        listener: CheckListener = UNWATCHED,
     ) -> CheckResult:
-        """Check what is here now, or an older moment in a throw-away environment of it."""
+        """Check the working tree, or an older snapshot in a sandbox."""
         if revision == "now":
-            return self.now(command, watching)
-        snapshot = self._moment(revision)
-        return self._older(snapshot, self._command(command, snapshot), watching)
+            return self.now(command, listener)
+        snapshot = self._resolved(revision)
+        return self._older(snapshot, self._command(command, snapshot), listener)
 
     def bisect(
         self,
         good: str | Snapshot | None,
         bad: str | Snapshot | None,
         command: str | None = None,
-        watching: CheckListener = UNWATCHED,
+        listener: CheckListener = UNWATCHED,
     ) -> BisectResult:
-        """The first moment between two where the check fails; from `good` to `@`, where they are not said."""
+        """Return the first snapshot between two at which the check fails; default: from `good` to `@`."""
 
-        first, last = self._moment(good or "good"), self._moment(bad or "@")
+        first, last = self._resolved(good or "good"), self._resolved(bad or "@")
         typed = command or self.recorded(first)
-        line = [self._history.judge(one) for one in self._history.log(timeline=last.timeline)]
+        snapshots = [self._history.judge(one) for one in self._history.log(timeline=last.timeline)]
         ends = BisectRange(first, last, good is not None, bad is not None)
         return bisect(
-            snapshots_between(line, first, last),
+            snapshots_between(snapshots, first, last),
             ends,
             mask_text(typed),
-            lambda one: self._older(one, typed, watching),
-            watching,
+            lambda one: self._older(one, typed, listener),
+            listener,
         )
 
     def recorded(self, snapshot: Snapshot) -> str:
-        """The check that a moment was judged by, else the configured one."""
-        return self._approved(recorded_check(snapshot, self.scribe.ledger.typed) or self._command(None, None))
+        """Return the command of a snapshot's verdict, or else the configured one."""
+        return self._approved(recorded_check(snapshot, self.writer.ledger.typed) or self._command(None, None))
 
     def after_restore(
-        self, restored: RestoreResult, command: str, watching: CheckListener = UNWATCHED
+        self, restored: RestoreResult, command: str, listener: CheckListener = UNWATCHED
     ) -> CheckResult:
-        """Check what a restore brought."""
-        return self._live(restored.moment or restored.target, command, watching)
+        """Check the result of a restore."""
+        return self._live(restored.snapshot or restored.target, command, listener)
 
-    def _moment(self, revision: str | Snapshot) -> Snapshot:
+    def _resolved(self, revision: str | Snapshot) -> Snapshot:
         found = self._history.resolve(revision) if isinstance(revision, str) else revision
         return self._history.judge(found)
 
-    def _live(self, snapshot: Snapshot, command: str, watching: CheckListener) -> CheckResult:
+    def _live(self, snapshot: Snapshot, command: str, listener: CheckListener) -> CheckResult:
         try:
-            return check_live(self._capturing, self.scribe, snapshot, command, watching)
+            return check_live(self._capturing, self.writer, snapshot, command, listener)
         finally:
             self._history.refresh()
 
-    def _older(self, snapshot: Snapshot, command: str, watching: CheckListener) -> CheckResult:
+    def _older(self, snapshot: Snapshot, command: str, listener: CheckListener) -> CheckResult:
 
-        going, scribe = self._restorer(), self.scribe
+        restorer, writer = self._restorer(), self.writer
         try:
-            return check_older(self._capturing, scribe, going, snapshot, command, watching)
+            return check_snapshot(self._capturing, writer, restorer, snapshot, command, listener)
         finally:
             self._history.refresh()
 
@@ -413,25 +409,25 @@ class Checks:
         self._history.refresh()
         return captured
 
-    def _command(self, given: str | None, snapshot: Snapshot | None) -> str:
-        found = check_to_run(given, self._capturing.settings, snapshot, self.scribe.ledger.typed)
-        return found if given is not None else self._approved(found)
+    def _command(self, command_given: str | None, snapshot: Snapshot | None) -> str:
+        found = check_to_run(command_given, self._capturing.settings, snapshot, self.writer.ledger.typed)
+        return found if command_given is not None else self._approved(found)
 
     def _approved(self, command: str) -> str:
-        """The command, unless no person is present and none ran it here before."""
+        """Return the command; raise `NotApproved` if an agent or hook asks and no user has run it here."""
         if not self._is_approved(command):
             raise NotApproved(
                 f"the check '{mask_text(command)}' does not run: {NOT_APPROVED}",
-                hint="run it once by hand: git envlog verify",
+                hint="run it once yourself: git envlog verify",
             )
         return command
 
     def _is_approved(self, command: str) -> bool:
         return may_run(self._environ, self._capturing.repository.common_dir, command)
 
-    def _why_not(self, trigger: Trigger) -> str | None:
+    def _check_problem(self, trigger: Trigger) -> str | None:
         if is_inside(self._capturing.repository, self._environ):
-            return "a check of this environment is what runs this: nothing is checked inside it"
-        if trigger.automatic and somebody_checks(self._capturing.repository):
-            return "another check of this environment is under way: this moment was not checked"
+            return "the check did not run: already inside a check of this environment"
+        if trigger.automatic and is_check_running(self._capturing.repository):
+            return "the check did not run: another check of this environment is running"
         return None

@@ -1,9 +1,8 @@
-"""A throw-away environment of an older moment, seen by a check at its original place, where the system allows that.
+"""A sandbox: an older snapshot in a temporary directory, mounted at its original path for a check.
 
-It is laid over that place in a mount namespace of the check's own: whatever names the place by its path names what is
-in there. Where there are no such namespaces it stays where it is, away from every environment, and what names the
-original place is rewritten. It is no linked worktree: git in there has a HEAD and an index of its own, and takes the
-rest from the repository, which hears nothing of it.
+In a mount namespace of the check, the original path leads to the sandbox. Without namespaces, the sandbox stays where
+it is, and references to the original path are rewritten. It is no linked worktree: it has a HEAD and an index of its
+own, and uses the repository for the rest, which is not changed.
 """
 
 from __future__ import annotations
@@ -26,22 +25,22 @@ from git_envhist.git.process import Git
 from git_envhist.git.repository import Repository
 from git_envhist.model import RestoreResult, Snapshot
 from git_envhist.platform import SYSTEM
-from git_envhist.restore.relocate import Relocation, is_text, origins_of, place_of, rewrite
+from git_envhist.restore.relocate import Relocation, is_text, origins_of, rewrite, working_tree_of
 
-# Places for throw-away environments: each is held by a lock that goes with its process, then anybody clears it.
+# Temporary directories for sandboxes: each is locked by its process; unlocked ones are removed by the next one.
 
 LOCK = "lock"
 TREE = "tree"
 
 
 def hidden_base(common_state: str) -> str:
-    """Inside the git directory: on its file system, never captured. The environment is above it, so nothing that looks
-    for things in the directories above may run there by that path."""
+    """Return the base for mounted sandboxes: in the git directory, so on its file system and never captured. It is
+    below the environment, so programs that search parent directories must not run there by that path."""
     return os.path.join(common_state, "aside")
 
 
 def open_base(environ: Mapping[str, str]) -> str:
-    """Away from every environment."""
+    """Return the base for sandboxes that are not mounted: outside of every environment."""
     home = environ.get("HOME") or os.path.expanduser("~")
     configured = environ.get("XDG_CACHE_HOME", "")
     cache = configured if configured.startswith("/") else f"{home}/.cache"
@@ -49,10 +48,10 @@ def open_base(environ: Mapping[str, str]) -> str:
 
 
 @contextmanager
-def area(base: str) -> Iterator[str]:
-    """A private directory; it is gone afterwards, and where that was not to be, with the next one."""
-    with ExitStack() as held:
-        place = _make(base, held)
+def temporary_directory(base: str) -> Iterator[str]:
+    """Create a private directory and remove it afterwards."""
+    with ExitStack() as locks:
+        place = _make(base, locks)
         try:
             yield place
         finally:
@@ -60,22 +59,22 @@ def area(base: str) -> Iterator[str]:
 
 
 def sweep(base: str) -> None:
-    """Clear what runs that were killed have left."""
+    """Remove directories of killed processes."""
     if os.path.isdir(base):
         with locked(base + ".lock"):
             _sweep(base)
 
 
-def _make(base: str, held: ExitStack) -> str:
+def _make(base: str, locks: ExitStack) -> str:
     state_directory(base)
-    # Nobody takes a place for left between its making and its locking.
+    # Locked, so that no other process removes the directory before its own lock is taken.
     with locked(base + ".lock"):
         _sweep(base)
         try:
             place = tempfile.mkdtemp(dir=base)
         except OSError as error:
             raise cannot_write(error, base) from error
-        held.enter_context(locked(os.path.join(place, LOCK)))
+        locks.enter_context(locked(os.path.join(place, LOCK)))
     return place
 
 
@@ -87,47 +86,48 @@ def _sweep(base: str) -> None:
                 clear(place)
 
 
-# What in a throw-away environment names the living one: whoever runs it there would run what is alive.
-#
-# Every file is looked at, since a check may read any. Text is rewritten, whoever's it is: nobody keeps this tree. What
-# cannot be is left, and then nothing may be said of such an environment.
+# References to the living environment: a command in the sandbox would run what is outside of it. Every file is
+# searched.
+# Text is rewritten, because the sandbox is temporary; if anything else remains, the check must not run.
 
 MAX_TEXT = 64 << 20
 BYTECODE = b".pyc"
-"""Its paths are for tracebacks alone."""
+"""Paths in bytecode are used only in tracebacks."""
 CHUNK = 1 << 20
-RUNNABLE = (b"\x7fELF", b"\xcf\xfa\xed\xfe", b"\xca\xfe\xba\xbe", b"MZ", b"PK\3\4", b"#!")
-"""Beginnings of programs, libraries, archives of code, and scripts."""
-LOADED = (b".so", b".node", b".dylib", b".dll", b".jar", b".pyz", b".egg", b".wasm")
-"""Endings of files that programs load."""
+PROGRAM_PREFIXES = (b"\x7fELF", b"\xcf\xfa\xed\xfe", b"\xca\xfe\xba\xbe", b"MZ", b"PK\3\4", b"#!")
+"""First bytes of programs, libraries, code archives and scripts."""
+LIBRARY_SUFFIXES = (b".so", b".node", b".dylib", b".dll", b".jar", b".pyz", b".egg", b".wasm")
+"""Suffixes of files that programs load."""
 CACHE = b"cache"
 WITH_PROGRAMS = frozenset((b".next", b".nuxt", b".svelte-kit", b".angular", b".docusaurus"))
-"""Directories of built sites: what they hold is run, but for the directory `cache` in them."""
+"""Directories of built sites: their contents are executed, except a directory `cache` in them."""
 
 
-def rewrite_live_paths(root: str, moved: Relocation) -> list[bytes]:
-    """Rewrite what names the other place; return what still does, and would be run or loaded."""
+def rewrite_live_paths(root: str, relocation: Relocation) -> list[bytes]:
+    """Rewrite references to the other path; return files that still have one and would be run or loaded."""
     return [
-        path for path in _naming(os.fsencode(root), moved) if not _rewritten(path, moved) and _is_run(path)
+        path
+        for path in _files_naming(os.fsencode(root), relocation)
+        if not _try_rewrite(path, relocation) and _is_run(path)
     ]
 
 
-def live_paths_in(root: str, moved: Relocation) -> list[bytes]:
-    """Return what names the other place, and would be run, loaded or followed."""
+def live_paths_in(root: str, relocation: Relocation) -> list[bytes]:
+    """Return files with references to the other path that would be run, loaded or followed."""
     top = os.fsencode(root)
     return [
         path
-        for path in _naming(top, moved)
+        for path in _files_naming(top, relocation)
         if os.path.islink(path) or _is_run(path) or (_is_small_text(path) and not _is_in_cache(path, top))
     ]
 
 
 def _is_run(path: bytes) -> bool:
-    """Return whether a file is a program, a library or a script: a mere path in other data starts nothing."""
-    if os.lstat(path).st_mode & 0o111 or path.endswith(LOADED):
+    """Return whether a file is a program, a library or a script; a path in other data starts nothing."""
+    if os.lstat(path).st_mode & 0o111 or path.endswith(LIBRARY_SUFFIXES):
         return True
     with open(path, "rb", opener=_opened) as file:
-        return file.read(8).startswith(RUNNABLE)
+        return file.read(8).startswith(PROGRAM_PREFIXES)
 
 
 def _is_small_text(path: bytes) -> bool:
@@ -138,7 +138,7 @@ def _is_small_text(path: bytes) -> bool:
 
 
 def _is_in_cache(path: bytes, top: bytes) -> bool:
-    """Return whether a file lies in a cache, which programs read as data and make again."""
+    """Return whether a file is in a cache, which programs read as data and create again."""
     names = path[len(top) :].strip(b"/").split(b"/")[:-1]
     return any(
         name in CACHE_DIRECTORIES - WITH_PROGRAMS or (name == CACHE and above in CACHE_DIRECTORIES)
@@ -146,25 +146,25 @@ def _is_in_cache(path: bytes, top: bytes) -> bool:
     )
 
 
-def _naming(top: bytes, moved: Relocation) -> Iterator[bytes]:
+def _files_naming(top: bytes, relocation: Relocation) -> Iterator[bytes]:
     for directory, names, files in os.walk(top):
         for name in (*names, *files):
             path = os.path.join(directory, name)
-            seen = os.lstat(path)
-            if stat.S_ISLNK(seen.st_mode):
-                if moved.is_named_in(os.readlink(path)):
+            status = os.lstat(path)
+            if stat.S_ISLNK(status.st_mode):
+                if relocation.occurs_in(os.readlink(path)):
                     yield path
-            elif stat.S_ISREG(seen.st_mode) and not name.endswith(BYTECODE) and _is_named_in(path, moved):
+            elif stat.S_ISREG(status.st_mode) and not name.endswith(BYTECODE) and _contains(path, relocation):
                 yield path
 
 
-def _is_named_in(path: bytes, moved: Relocation) -> bool:
+def _contains(path: bytes, relocation: Relocation) -> bool:
     with open(path, "rb", opener=_opened) as file:
         before = b""
         while chunk := file.read(CHUNK):
-            if moved.is_named_in(before + chunk):
+            if relocation.occurs_in(before + chunk):
                 return True
-            # A name may stand on the edge.
+            # A path may cross the edge of a block.
             before = chunk[-4096:]
     return False
 
@@ -173,7 +173,7 @@ def _opened(path: str, flags: int) -> int:
     try:
         return os.open(path, flags)
     except PermissionError:
-        # It is closed to its owner, and will be again.
+        # Make an unreadable file readable only while it is opened.
         mode = stat.S_IMODE(os.lstat(path).st_mode)
         os.chmod(path, mode | stat.S_IRUSR)
         try:
@@ -182,27 +182,27 @@ def _opened(path: str, flags: int) -> int:
             os.chmod(path, mode)
 
 
-def _rewritten(path: bytes, moved: Relocation) -> bool:
-    seen = os.lstat(path)
-    if stat.S_ISLNK(seen.st_mode):
-        target = moved.rewritten(os.readlink(path))
+def _try_rewrite(path: bytes, relocation: Relocation) -> bool:
+    status = os.lstat(path)
+    if stat.S_ISLNK(status.st_mode):
+        target = relocation.replaced(os.readlink(path))
         os.unlink(path)
         os.symlink(target, path)
         return True
-    if seen.st_size > MAX_TEXT:
+    if status.st_size > MAX_TEXT:
         return False
     with open(path, "rb", opener=_opened) as file:
         data = file.read()
-    new = rewrite(data, moved) if is_text(data) else None
+    new = rewrite(data, relocation) if is_text(data) else None
     if new is None:
         return False
-    _write_through_link(path, new, seen)
+    _write_through_link(path, new, status)
     return True
 
 
-def _write_through_link(path: bytes, data: bytes, seen: os.stat_result) -> None:
-    """In its place, so that its other names say the same; as old as it was."""
-    mode = stat.S_IMODE(seen.st_mode)
+def _write_through_link(path: bytes, data: bytes, status: os.stat_result) -> None:
+    """Rewrite a file in place, keeping its other names, mode and times."""
+    mode = stat.S_IMODE(status.st_mode)
     os.chmod(path, mode | stat.S_IWUSR)
     try:
         with open(path, "r+b") as file:
@@ -211,7 +211,7 @@ def _write_through_link(path: bytes, data: bytes, seen: os.stat_result) -> None:
     finally:
         os.chmod(path, mode)
     with suppress(OSError):
-        os.utime(path, ns=(seen.st_atime_ns, seen.st_mtime_ns))
+        os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
 
 
 PROGRAM = (sys.executable, "-IS", os.path.abspath(sandbox_exec.__file__))
@@ -219,72 +219,78 @@ COMMON = "common"
 FIRST_PATHS = 3
 
 
-class Going(Protocol):
-    """What writes a moment into a directory."""
+class SnapshotWriter(Protocol):
+    """Writes a snapshot into a directory."""
 
     def write_to(self, snapshot: Snapshot, directory: str) -> RestoreResult: ...
 
 
 class Sandbox(NamedTuple):
-    """A throw-away environment."""
+    """A temporary environment of a snapshot."""
 
     tree: str
-    """Where it is."""
-    seen_at: str
-    """Where the check sees it."""
+    """Its path."""
+    visible_at: str
+    """Its path as the check sees it."""
     words: Sequence[str]
-    """What puts a command in there; none where it runs in the tree itself."""
+    """The words that run a command in its namespace; empty if there is none."""
     written: RestoreResult
-    leading: tuple[str, ...]
-    """What in it names a living environment."""
+    live_paths: tuple[str, ...]
+    """Files that refer to the living environment."""
 
     @property
-    def why_not(self) -> str | None:
-        """Why a check in there would say nothing of the moment; None where it would."""
-        if self.leading:
-            first = ", ".join(f"'{path}'" for path in self.leading[:FIRST_PATHS])
-            more = f" and {len(self.leading) - FIRST_PATHS:,} more" if len(self.leading) > FIRST_PATHS else ""
-            return f"it would run what is alive, which is named in {first}{more}"
-        beside = [
-            os.fsdecode(item.path) for item in self.written.plan.left_alone if item.path.endswith(b"://")
+    def problem(self) -> str | None:
+        """Return why a check in it would be meaningless; None if it is not."""
+        if self.live_paths:
+            first = ", ".join(f"'{path}'" for path in self.live_paths[:FIRST_PATHS])
+            more = (
+                f" and {len(self.live_paths) - FIRST_PATHS:,} more"
+                if len(self.live_paths) > FIRST_PATHS
+                else ""
+            )
+            return f"the check would run files of the living environment, named in {first}{more}"
+        other_roots = [
+            os.fsdecode(item.path) for item in self.written.plan.skipped if item.path.endswith(b"://")
         ]
-        if beside:
-            return f"what is here now would be seen in the further root '{beside[0]}'"
+        if other_roots:
+            return f"the check would see the present additional root '{other_roots[0]}'"
         return None
 
     @property
-    def is_whole(self) -> bool:
-        """Whether all of the moment is there: what fails without something may not fail with it."""
+    def is_complete(self) -> bool:
+        """Return whether the snapshot was restored completely; otherwise a failure proves nothing."""
         return self.written.target.complete and self.written.exact
 
 
 @contextmanager
-def sandbox(capturing: CapturePipeline, going: Going, snapshot: Snapshot, original: str) -> Iterator[Sandbox]:
-    """The environment of a moment, for as long as the context is open; `original` is where it stood."""
+def sandbox(
+    capturing: CapturePipeline, writer: SnapshotWriter, snapshot: Snapshot, original: str
+) -> Iterator[Sandbox]:
+    """Create the sandbox of a snapshot for the body; `original`: the path at which it was captured."""
     repository = capturing.repository
     bases = hidden_base(repository.common_state), open_base(capturing.environ)
     for base in bases:
         sweep(base)
-    with area(bases[0]) as probing:
-        can_mount = _can_mount(probing, original)
-    with area(bases[0] if can_mount else bases[1]) as place:
+    with temporary_directory(bases[0]) as probe:
+        can_mount = _can_mount(probe, original)
+    with temporary_directory(bases[0] if can_mount else bases[1]) as place:
         tree = os.path.join(place, TREE)
-        written = going.write_to(snapshot, tree)
-        words = _words(repository, snapshot, tree, original) if can_mount else ()
+        written = writer.write_to(snapshot, tree)
+        words = _wrapper_words(repository, snapshot, tree, original) if can_mount else ()
         if not can_mount and not repository.plain:
             _make_git(repository, snapshot, tree)
-        leading = _leading(capturing, snapshot, tree, original, can_mount)
-        told = tuple(os.fsdecode(path[len(os.fsencode(tree)) + 1 :]) for path in leading)
-        yield Sandbox(tree, original if can_mount else tree, words, written, told)
+        live_paths = _find_live_paths(capturing, snapshot, tree, original, can_mount)
+        names = tuple(os.fsdecode(path[len(os.fsencode(tree)) + 1 :]) for path in live_paths)
+        yield Sandbox(tree, original if can_mount else tree, words, written, names)
 
 
-def original_place(capturing: CapturePipeline, snapshot: Snapshot) -> str:
-    """Where the environment of a moment stood: the working tree of its timeline, where there still is one."""
-    return place_of(capturing, snapshot.timeline) or capturing.repository.root
+def original_path(capturing: CapturePipeline, snapshot: Snapshot) -> str:
+    """Return the path at which a snapshot was captured: its timeline's working tree, if it still exists."""
+    return working_tree_of(capturing, snapshot.timeline) or capturing.repository.root
 
 
 def _can_mount(place: str, original: str) -> bool:
-    """Whether something can be laid over a directory so that nobody else sees it."""
+    """Return whether a directory can be mounted over another in a private namespace."""
     if not SYSTEM.namespaces or not sys.platform.startswith("linux") or not os.path.isdir(original):
         return False
     done = subprocess.run(
@@ -296,27 +302,27 @@ def _can_mount(place: str, original: str) -> bool:
     return done.returncode == 0
 
 
-def _words(repository: Repository, snapshot: Snapshot, tree: str, original: str) -> tuple[str, ...]:
+def _wrapper_words(repository: Repository, snapshot: Snapshot, tree: str, original: str) -> tuple[str, ...]:
     if repository.plain:
         return (*PROGRAM, original, tree, "", "")
     git_dir = _make_git(repository, snapshot, tree)
     if not f"{repository.common_dir}/".startswith(original.rstrip("/") + "/"):
         return (*PROGRAM, original, tree, "", "")
-    # The original's own git directory would be hidden by what is laid over it.
+    # The original's own git directory would be hidden by the mount.
     os.mkdir(os.path.join(git_dir, COMMON))
     _write(os.path.join(git_dir, "commondir"), COMMON)
     return (*PROGRAM, original, tree, repository.common_dir, f".git/{COMMON}")
 
 
 def _make_git(repository: Repository, snapshot: Snapshot, tree: str) -> str:
-    """A git directory for it: the code commit of the moment, its index, and all else as the repository has it."""
+    """Create a git directory: HEAD and index of the snapshot's code commit, the rest from the repository."""
     git_dir = os.path.join(tree, ".git")
     os.mkdir(git_dir, 0o700)
     _write(os.path.join(git_dir, "commondir"), repository.common_dir)
     head = snapshot.head
-    there = head is not None and repository.git.try_run("cat-file", "-e", head + "^{tree}").status == 0
-    _write(os.path.join(git_dir, "HEAD"), f"{head}" if there else "ref: refs/heads/no-code-commit")
-    if there:
+    has_head = head is not None and repository.git.try_run("cat-file", "-e", head + "^{tree}").status == 0
+    _write(os.path.join(git_dir, "HEAD"), f"{head}" if has_head else "ref: refs/heads/no-code-commit")
+    if has_head:
         Git(git_dir, tree).run("read-tree", f"{head}")
     return git_dir
 
@@ -326,10 +332,10 @@ def _write(path: str, text: str) -> None:
         file.write(text + "\n")
 
 
-def _leading(
+def _find_live_paths(
     capturing: CapturePipeline, snapshot: Snapshot, tree: str, original: str, can_mount: bool
 ) -> list[bytes]:
-    """What leads to a living environment, once what can be is rewritten."""
+    """Return files that refer to a living environment, after rewriting."""
     places = origins_of(capturing, snapshot.timeline, capturing.repository)
     if not can_mount:
         return rewrite_live_paths(tree, Relocation.between(places, tree))

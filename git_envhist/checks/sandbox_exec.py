@@ -1,10 +1,10 @@
-"""Runs a command that sees another directory at a place, as nobody else does: a program by itself, without our package.
+"""Run a command that sees another directory at a path, in a mount namespace; a program without the package.
 
-    python -IS inside.py <place> <directory> <what is bound> <where in the directory> <words...>
+    python -IS sandbox_exec.py <path> <directory> <source to bind> <its target in the directory> <words...>
 
-It leaves the mounts of its caller, as root at once, else as the only user of a namespace of its own (the kernel's
-permission for that is asked, not assumed), lays the directory over the place, goes there, and becomes the command. What
-is bound, where it is not empty, is something that the place would hide. The mounts go with the last process in there.
+It unshares mounts (as root, or in a user namespace with one user), binds the directory to the path, and executes the
+command there. The bound source, if not empty, is something that the path would hide. The mounts end with the last
+process of the namespace.
 """
 
 from __future__ import annotations
@@ -20,31 +20,31 @@ DIE_WITH_PARENT = 1
 CANNOT = 125
 
 
-def main(place: str, directory: str, bound: str, where: str, words: list[str]) -> None:
-    """Become the command."""
+def main(file_path: str, directory: str, bound: str, where: str, words: list[str]) -> None:
+    """Set up the mounts and execute the command."""
     parent = os.getppid()
     libc = ctypes.CDLL(None, use_errno=True)
     if hasattr(libc, "prctl"):
         libc.prctl(DIE_WITH_PARENT, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:
-        raise OSError("whoever asked is gone")
-    leave_the_mounts(libc)
+        raise OSError("the calling process has ended")
+    unshare_mounts(libc)
     mount(libc, b"none", b"/", RECURSIVE | PRIVATE)
     if bound:
         mount(libc, os.fsencode(bound), os.fsencode(os.path.join(directory, where)), BIND | RECURSIVE)
-    mount(libc, os.fsencode(directory), os.fsencode(place), BIND | RECURSIVE)
-    os.chdir(place)
+    mount(libc, os.fsencode(directory), os.fsencode(file_path), BIND | RECURSIVE)
+    os.chdir(file_path)
     os.execv(words[0], words)
 
 
-def leave_the_mounts(libc: ctypes.CDLL) -> None:
-    """Have mounts of our own."""
+def unshare_mounts(libc: ctypes.CDLL) -> None:
+    """Unshare the mounts."""
     user, group = os.geteuid(), os.getegid()
     if user == 0 and libc.unshare(NEWNS) == 0:
         return
-    # One user is known in there: root's other users' files would be nobody's.
+    # A user namespace maps one user only, so root must not use one: files of other users would be inaccessible.
     if user == 0 or libc.unshare(NEWUSER | NEWNS) != 0:
-        raise failure("no mounts of our own")
+        raise failure("cannot unshare mounts")
     write("/proc/self/setgroups", "deny")
     write("/proc/self/uid_map", f"{user} {user} 1")
     write("/proc/self/gid_map", f"{group} {group} 1")
@@ -55,8 +55,8 @@ def mount(libc: ctypes.CDLL, source: bytes, target: bytes, flags: int) -> None:
         raise failure(os.fsdecode(target))
 
 
-def write(path: str, text: str) -> None:
-    with open(path, "w", encoding="ascii") as file:
+def write(file_path: str, text: str) -> None:
+    with open(file_path, "w", encoding="ascii") as file:
         file.write(text)
 
 
@@ -70,6 +70,6 @@ if __name__ == "__main__":
         at, laid, what, below, *command = sys.argv[1:]
         main(at, laid, what, below, command)
     except (OSError, AttributeError) as error:
-        told = str(error).encode("unicode_escape").decode("ascii")
-        print(f"git-envhist: the check cannot be put in its place: {told}", file=sys.stderr)
+        message = str(error).encode("unicode_escape").decode("ascii")
+        print(f"git-envhist: cannot set up the sandbox: {message}", file=sys.stderr)
         sys.exit(CANNOT)

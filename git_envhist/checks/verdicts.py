@@ -1,4 +1,8 @@
-"""Says of a moment what a check came to: masked, its output sealed, signed, in the notes and in the private list."""
+"""Verdicts: choose the command of a check, judge its exit, and record the result.
+
+A verdict is masked, its output sealed, signed, and written to the snapshot's notes and to a private list of this
+machine.
+"""
 
 from __future__ import annotations
 
@@ -23,15 +27,15 @@ from git_envhist.snapshots.publish import add_note_records
 from git_envhist.snapshots.records import verdict_record
 from git_envhist.worktree.timeline_name import ensure_timeline
 
-# Which command checks an environment (pure): one that was typed, configured, or recorded here by this user.
+# The command of a check (pure): typed, configured, or recorded here by this user.
 
 Typed = Callable[[str], str | None]
-"""The words in which a note tells a command -> the command as it was typed here."""
+"""Return the command as it was typed here, given the text in a note; None if it was not."""
 HINT = "git envlog verify -- <command>; for good: git config envhist.verify '<command>'"
 
 
 class NoCheck(UsageError):
-    """Nobody said what is to be run."""
+    """No check is given or configured."""
 
     code = "no-check"
 
@@ -44,61 +48,63 @@ def check_of_capture(given: str | None, settings: Settings, trigger: Trigger) ->
 
 
 def check_to_run(given: str | None, settings: Settings, snapshot: Snapshot | None, typed: Typed) -> str:
-    """The check of a moment that somebody wants to be checked."""
+    """Return the command to check a snapshot with."""
     found = given or settings.verify or (recorded_check(snapshot, typed) if snapshot else None)
     if found is None:
-        raise NoCheck("which check is to be run?", hint=HINT)
+        raise NoCheck("no check given", hint=HINT)
     return found
 
 
 def recorded_check(snapshot: Snapshot, typed: Typed) -> str | None:
-    """The check that a moment was judged by, as it was typed; None where that was not here."""
+    """Return the command of a snapshot's verdict as it was typed; None if that was not here."""
     verdict = own_verdict(snapshot) or snapshot.verdict
-    # Words in a note are somebody's, signed or not: only what was typed or configured here is ever run again.
+    # A note may be written by anyone: only commands that were typed or configured here are run again.
     if verdict is None or verdict.claimed_by is not None:
         return None
     return typed(verdict.command)
 
 
-# What the end of a command says of the environment it ran in (pure): by its status alone, never by its words.
+# The verdict of a command (pure): by its exit status alone, never by its output.
 
-CANNOT_SAY = range(125, 128)
-"""125 is how a test says that it cannot tell, as in `git bisect run`; 126 and 127 are a shell's: it could not run."""
+INCONCLUSIVE = range(125, 128)
+"""A test exits with 125 if it is inconclusive, as in `git bisect run`; a shell with 126 or 127 if it cannot run the
+command.
+"""
 BY_SIGNAL = range(129, 193)
-"""How a shell tells of a program that a signal ended."""
+"""The exit statuses of a shell for programs killed by a signal."""
 NOT_JUDGED, NOT_RUN = 125, 127
 
 
 class CommandExit(NamedTuple):
-    """How a command ended."""
+    """The exit of a command."""
 
     exit_code: int | None = None
     signal: int | None = None
     duration_ms: int | None = None
     tail: bytes = b""
-    too_long: bool = False
-    """It was ended because it took longer than it may."""
+    timed_out: bool = False
+    """It was killed because it exceeded the time limit."""
 
 
-def status_of(ended: CommandExit) -> VerdictStatus:
-    """Pass is 0; an error is whatever says nothing about the environment; all else is a failure."""
-    code = ended.exit_code
-    if code is None or ended.too_long or ended.signal is not None:
+def status_of(result: CommandExit) -> VerdictStatus:
+    """Return pass for 0, error if the exit is no statement about the environment, otherwise fail."""
+    code = result.exit_code
+    if code is None or result.timed_out or result.signal is not None:
         return VerdictStatus.ERROR
-    if code in CANNOT_SAY or code in BY_SIGNAL:
+    if code in INCONCLUSIVE or code in BY_SIGNAL:
         return VerdictStatus.ERROR
     return VerdictStatus.FAIL if code else VerdictStatus.PASS
 
 
-def signal_of(ended: CommandExit) -> int | None:
-    """The signal that ended it, also where a shell tells of that."""
-    if ended.signal is None and ended.exit_code in BY_SIGNAL:
-        return (ended.exit_code or 0) - 128
-    return ended.signal
+def signal_of(result: CommandExit) -> int | None:
+    """Return the signal that ended the command, also if a shell reports it."""
+    if result.signal is None and result.exit_code in BY_SIGNAL:
+        return (result.exit_code or 0) - 128
+    return result.signal
 
 
 def exit_status(verdict: Verdict) -> int:
-    """The status of the check itself, as a shell would have it."""
+    """Return the exit status of the check itself, as a shell would."""
     if verdict.exit_code is not None:
         return verdict.exit_code
     if verdict.signal is not None:
@@ -107,19 +113,19 @@ def exit_status(verdict: Verdict) -> int:
 
 
 def answer_status(verdict: Verdict) -> int:
-    """The status of a question about it: 0 it passes, 1 it fails, 125 it cannot be judged."""
+    """Return the exit status of a query: 0 passes, 1 fails, 125 inconclusive."""
     known = {VerdictStatus.PASS: 0, VerdictStatus.FAIL: 1}
     return known.get(verdict.status, NOT_JUDGED)
 
 
-# The end of what a check wrote: kept in the notes, sealed, and opened for whoever has the key.
+# The end of a check's output is sealed in the notes.
 
 OUTPUT = b"output"
-CLOSED = "(sealed with a key that is not here)"
+CLOSED = "(sealed with a key that you do not have)"
 
 
 def seal_output(verdict: Verdict, snapshot: SnapshotId, key: SealingKey) -> str:
-    """The end of the output as a note may hold it: it opens for this moment only."""
+    """Return the sealed end of the output; it can be opened for this snapshot only."""
     if not verdict.output_tail:
         return ""
     plain = verdict.output_tail.encode("utf-8", "surrogateescape")
@@ -127,7 +133,7 @@ def seal_output(verdict: Verdict, snapshot: SnapshotId, key: SealingKey) -> str:
 
 
 def with_output(snapshot: Snapshot, find_key: Callable[[str], SealingKey | None]) -> Snapshot:
-    """The snapshot, with the output of its checks opened as far as the keys are here."""
+    """Return the snapshot with the output of its checks, as far as the keys are available."""
     if not any(verdict.sealed_output for verdict in snapshot.verdicts):
         return snapshot
     return replace(
@@ -148,7 +154,7 @@ def _opened(verdict: Verdict, snapshot: Snapshot, find_key: Callable[[str], Seal
 
 @dataclass(frozen=True, slots=True)
 class VerdictWriter:
-    """Whose notes they are."""
+    """Writes verdicts to the notes of one repository."""
 
     repository: Repository
     settings: Settings
@@ -159,23 +165,23 @@ class VerdictWriter:
     def ledger(self) -> VerdictLog:
         return VerdictLog(self.repository.common_state)
 
-    def verdict(self, command: str, ended: CommandExit, before: str, after: str | None) -> Verdict:
-        """What a command came to, in words that may be kept."""
+    def verdict(self, command: str, result: CommandExit, before: str, after: str | None) -> Verdict:
+        """Return the verdict of a command, masked."""
         return Verdict(
-            status_of(ended),
+            status_of(result),
             mask_text(command),
             current_time(self.repository.git, self.environ),
-            ended.exit_code,
-            signal_of(ended),
-            ended.duration_ms,
-            mask_text(ended.tail.decode("utf-8", "replace")),
+            result.exit_code,
+            signal_of(result),
+            result.duration_ms,
+            mask_text(result.tail.decode("utf-8", "replace")),
             before,
             after,
-            timed_out=ended.too_long,
+            timed_out=result.timed_out,
         )
 
     def record(self, snapshot: Snapshot, verdict: Verdict, typed: str) -> list[str]:
-        """Say it of a moment; what could not be kept, in words."""
+        """Write a verdict; return warnings."""
         warnings: list[str] = []
         key = self._key(warnings)
         sealed = seal_output(verdict, snapshot.id, key) if key is not None else ""
@@ -184,11 +190,14 @@ class VerdictWriter:
         note = NoteRecord(note.kind, note.at, {**note.fields, AUTHOR: mask_text(actor.name)})
         if key is not None:
             note = signed(note, snapshot.id, key)
-        line = signature(actor, verdict.at)
+        author_line = signature(actor, verdict.at)
         try:
-            add_note_records(self.repository, self._own_timeline, snapshot, (note,), line)
+            add_note_records(self.repository, self._own_timeline, snapshot, (note,), author_line)
         except (EnvhistError, OSError) as error:
-            return [*warnings, f"the verdict could not be noted, the snapshot is whole: {in_words(error)}"]
+            return [
+                *warnings,
+                f"the verdict could not be stored; the snapshot is not affected: {in_words(error)}",
+            ]
         return [*warnings, *self._remember(snapshot, verdict, typed)]
 
     def _own_timeline(self) -> str:
@@ -198,7 +207,7 @@ class VerdictWriter:
         try:
             return self.keys.current()
         except SealingError as error:
-            warnings.append(f"the verdict is not signed, and its output not kept: {in_words(error)}")
+            warnings.append(f"the verdict is not signed, and its output is not stored: {in_words(error)}")
             return None
 
     def _remember(self, snapshot: Snapshot, verdict: Verdict, typed: str) -> list[str]:
@@ -209,5 +218,5 @@ class VerdictWriter:
                 LoggedVerdict(snapshot.id, verdict.tree_before or "", facts, typed, verdict, services)
             )
         except (EnvhistError, OSError) as error:
-            return [f"an equal environment will not be recognised: {in_words(error)}"]
+            return [f"the verdict could not be added to the private list: {in_words(error)}"]
         return []

@@ -35,7 +35,7 @@ AGAIN = "type it again: it goes on where it stood"
 
 LOOK_AFTER_THE_DISK = "see whether the disk or the server that holds it fails, then run the command again"
 MAKE_ROOM = "make room there (or raise the quota), then run the command again"
-MOVED = "it was moved or removed meanwhile: run the command again where it is now"
+MOVED = "it was moved or removed: run the command again in its new place"
 ALLOW = "a sandbox, another owner or a read-only file system closes it: allow it, then run the command again"
 REFUSALS = {
     **dict.fromkeys(
@@ -175,7 +175,7 @@ def as_defect(failure: Exception, program: str) -> EnvhistError:
     """An unexpected exception as one line; where it came from is kept in a file for a report."""
     said = f"{type(failure).__name__}: {failure}".splitlines()[0]
     if isinstance(failure, NotADirectoryError) and failure.filename:
-        message = f"the system refused '{os.fsdecode(failure.filename)}': not a directory"
+        message = f"cannot access '{os.fsdecode(failure.filename)}': not a directory"
         return EnvhistError(message, hint="something stands in the place of a directory: move it away")
     if isinstance(failure, FileNotFoundError) and isinstance(failure.filename, str | bytes):
         above = os.path.dirname(os.fsdecode(failure.filename))
@@ -353,7 +353,7 @@ def warn_if_half_way(history: EnvHistory) -> None:
 
     if has_unfinished_restore(history.repository.state):
         warn(
-            "a restore was broken off here: git envrestore --continue finishes it, git envrestore --abort takes it back"
+            "a restore was interrupted: git envrestore --continue finishes it, git envrestore --abort undoes it"
         )
 
 

@@ -134,7 +134,7 @@ def observed_json(observed: ObservedCheckpoint) -> Json:
         "comment": escape_invalid(observed.comment),
         "source": escape_invalid(observed.source),
         "intent": None,
-        "snapshot": observed.stands_on,
+        "snapshot": observed.snapshot_id,
     }
 
 
@@ -146,7 +146,7 @@ def effect_json(effect: Effect) -> Json:
         "irreversible": effect.irreversible,
         "command": effect.command and escape_invalid(effect.command),
         "exit_code": effect.exit_code,
-        "snapshot": effect.stands_on,
+        "snapshot": effect.snapshot_id,
         "refused": effect.refused,
     }
 
@@ -334,9 +334,9 @@ def restored_json(restored: RestoreResult, back: str, *, dry_run: bool) -> Json:
         "target": restored.target.id,
         "plan": plan_json(restored.plan),
         "plan_id": plan_id(restored),
-        "changed": not dry_run and restored.moment is not None,
+        "changed": not dry_run and restored.snapshot is not None,
         "safety": restored.safety and restored.safety.id,
-        "id": restored.moment and restored.moment.id,
+        "id": restored.snapshot and restored.snapshot.id,
         "verified": restored.verified,
         "duration_ms": round(restored.seconds * 1000),
         "kept": [_left(item) for item in restored.kept],
@@ -381,7 +381,7 @@ def plan_json(plan: RestorePlan) -> Json:
     return {
         "counts": {action.value: number for action, number in plan.counts.items()},
         "steps": [_step(step) for step in plan.steps],
-        "left_alone": [_left(item) for item in plan.left_alone if item.why],
+        "left_alone": [_left(item) for item in plan.skipped if item.why],
     }
 
 

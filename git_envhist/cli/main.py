@@ -139,7 +139,7 @@ def run_program(program: str, words: list[str]) -> int:
         return _tell(as_defect(failure, program), output, words)
     finally:
         _leave_pager(output)
-        trace.tell(f"{program} ends", began)
+        trace.trace(f"{program} ends", began)
 
 
 def _run(program: str, words: list[str], output: Output) -> int:

@@ -13,7 +13,7 @@ from git_envhist.diff.config_files import is_binary, unified_hunks
 from git_envhist.diff.patches import read_line_counts, read_patches
 from git_envhist.diff.summary import is_stored
 from git_envhist.errors import EnvhistError
-from git_envhist.git.diff import empty_tree
+from git_envhist.git.cat_file import empty_tree
 from git_envhist.git.process import Git
 from git_envhist.lazy import dataclass
 from git_envhist.model import Change, ChangeKind, EntryKind, EnvPath, Snapshot, StoredAs

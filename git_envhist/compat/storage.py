@@ -199,9 +199,9 @@ def _open_kept(repository: Repository, rules: LibraryRules) -> EnvHistory:
         user_name=rules.user_name or history.settings.user_name,
         user_email=rules.user_email or history.settings.user_email,
     )
-    if history.restorer.broken_off:
+    if history.restorer.is_interrupted:
         # A killed process left an interrupted restore; finish it.
-        history.restorer.finish()
+        history.restorer.continue_restore()
     return history
 
 

@@ -1,38 +1,23 @@
-"""What differs by nature between two machines (pure): nobody looks for the reason of a failure there first.
+"""Classify changed paths (pure): packages, variables, databases, dumps, programs, and differences between machines.
 
-Whose files they are, what a umask left of their mode, caches, logs, what an installer or a running program writes of
-the place it stands in; and in directories that package managers fill whatever differs while the packages say why.
+`class_of` and `generated_in` classify a path by its name. `split_machine_differences` sets changes apart that any two
+machines have: owners and umasks, caches, logs, and files that name their own directory. `programs` finds executables
+that were added or removed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import cache
 
 from git_envhist.lazy import dataclass, pattern
 from git_envhist.model import Change, ChangeKind, ChangeSide, EntryKind, EnvPath, FactChange
 from git_envhist.model.entries import database_of_sidecar
 
-# The classes of things an environment holds, told by their paths (pure): what `--only` chooses from.
+# The classes that `--only` selects from.
 
 PACKAGES, ENV, DATABASES, FILES = CLASSES = ("packages", "env", "databases", "files")
 
-INSTALLED = frozenset(
-    (
-        *(b"node_modules", b"bower_components", b"jspm_packages", b".yarn", b".pnpm-store"),
-        *(
-            b".venv",
-            b"venv",
-            b"site-packages",
-            b"dist-packages",
-            b"__pypackages__",
-            b".tox",
-            b".nox",
-            b"conda-meta",
-        ),
-        *(b".bundle", b"gems"),
-    )
-)
-"""Directories that package managers fill."""
 CACHE, BUILT = "cache", "built"
 CACHE_DIRECTORIES = frozenset(
     (
@@ -48,21 +33,29 @@ CACHE_DIRECTORIES = frozenset(
         *(b".next", b".nuxt", b".svelte-kit", b".angular", b".vite", b".docusaurus", b".dart_tool"),
     )
 )
-"""Directories whose content is made anew whenever it is missing: no file in them is worth a word."""
+"""Directories of generated files: changes in them are not listed by name."""
 BUILDS = frozenset(
     (b"target", b"dist", b"build", b"out", b"_build", b"htmlcov", b"coverage", b"cmake-build-debug")
 )
-"""Directories that most often hold what was built; they may as well hold what somebody wrote."""
+"""Directories that mostly contain build results, but may contain source files."""
 DATABASE_ENDINGS = (b".db", b".db3", b".sqlite", b".sqlite3", b".s3db", b".sl3")
 
 
+@cache
+def _package_directories() -> frozenset[bytes]:
+    from git_envhist.probes import package_directories  # loaded late: only changed files need it
+
+    return package_directories()
+
+
 def class_of(path: bytes) -> str:
-    """The class of what stands at a path."""
+    """Return the class of a path."""
     from git_envhist.probes.variables import is_variables  # loaded late: only changed files need it
 
     directories = path.split(b"/")
     name = directories.pop()
-    if not INSTALLED.isdisjoint(directories) or name in INSTALLED:
+    installed = _package_directories()
+    if not installed.isdisjoint(directories) or name in installed:
         return PACKAGES
     if is_variables(path):
         return ENV
@@ -70,13 +63,14 @@ def class_of(path: bytes) -> str:
 
 
 def generated_in(directory: bytes) -> tuple[str, bytes]:
-    """What sort of generated directory this is or lies in, `cache` or `built`, and the path of that one.
+    """Return the kind, `cache` or `built`, and the path of the outermost generated directory that contains a path.
 
-    The outermost counts. What package managers fill is none of them: it is told as packages.
+    Directories of package managers are not generated directories; their changes are packages.
     """
     names = directory.split(b"/")
+    installed = _package_directories()
     for depth, name in enumerate(names):
-        if name in INSTALLED:
+        if name in installed:
             break
         if name in CACHE_DIRECTORIES or name in BUILDS:
             return (CACHE if name in CACHE_DIRECTORIES else BUILT), b"/".join(names[: depth + 1])
@@ -84,13 +78,13 @@ def generated_in(directory: bytes) -> tuple[str, bytes]:
 
 
 def database_of(name: bytes) -> bytes | None:
-    """The database that a name says it belongs to: itself, or the one that it lies beside."""
+    """Return the database that a file of this name is or belongs to; None for other names."""
     main = database_of_sidecar(name) or name
     return main if main.lower().endswith(DATABASE_ENDINGS) else None
 
 
 def has_other_bytes(change: Change) -> bool:
-    """Whether the content differs, not only what is said of it."""
+    """Return whether the content differs, not only its metadata."""
     before, after = change.before, change.after
     if before is None or after is None:
         return True
@@ -98,12 +92,12 @@ def has_other_bytes(change: Change) -> bool:
 
 
 def is_nested_repository(change: Change) -> bool:
-    """Whether this is the `.git` of a nested repository."""
+    """Return whether the change is the `.git` of a nested repository."""
     side = change.after or change.before
     return side is not None and side.kind is EntryKind.DIRECTORY and side.oid is not None
 
 
-# Tell dumps of databases and of memory from other files (pure): by their names, and by how they begin.
+# Dumps of databases and of memory, by name and by first bytes.
 
 NAMES = pattern(
     rb".*\.(?:sql|dump|pgdump|bson|rdb|mdb|accdb|bak)(?:\.(?:gz|bz2|xz|zst|zip))|.*\.(?:dump|pgdump|bson|rdb|hprof|mdmp|dmp|core)"
@@ -118,7 +112,7 @@ BEGINNINGS = (
 
 
 def is_dump(path: bytes, beginning: bytes) -> bool:
-    """Whether a file is a dump, by its path and its first bytes."""
+    """Return whether a file is a dump, by its path and its first bytes."""
     name = path.rpartition(b"/")[2].lower()
     return beginning.startswith(BEGINNINGS) or NAMES.fullmatch(name) is not None
 
@@ -131,7 +125,7 @@ OWNER, CACHES, LOGS, PLACES, REPOSITORIES = (
     "nested repositories",
 )
 UMASK = 0o066
-"""What two umasks leave differently; that something can be run is no matter of them."""
+"""The mode bits in which two umasks may differ; the executable bits are not among them."""
 ONLY_OWNER = frozenset(("owner", "mode"))
 COMPILED = (b".pyc", b".pyo")
 LOG_ENDINGS = (b".log", b".pid", b".lock", b".tsbuildinfo", b".eslintcache", b".coverage", b".DS_Store")
@@ -142,36 +136,39 @@ WRITTEN_BY_INSTALLERS = frozenset(
     )
 )
 SCRIPTS = frozenset((b"bin", b".bin", b"Scripts"))
-"""Scripts that an installer writes name the interpreter of their own place."""
+"""Directories of scripts in which an installer writes the path of the interpreter."""
 
 
 @dataclass(frozen=True, slots=True)
 class MachineDifferences:
-    """The changes of a comparison, what is by nature set apart."""
+    """The changes of a comparison, with those that any two machines have set apart."""
 
-    told: tuple[Change, ...]
+    remaining: tuple[Change, ...]
     by_nature: tuple[tuple[str, tuple[Change, ...]], ...]
-    """By what makes them so, in a fixed order; what packages explain goes by their directory, ending in a slash."""
+    """By reason, in a fixed order; changes that packages explain are listed by their directory, ending in a slash."""
 
 
 def split_machine_differences(
     changes: Iterable[Change], explained: Callable[[bytes], bool]
 ) -> MachineDifferences:
-    """`explained`: whether packages of a directory that package managers fill are told to differ."""
-    told: list[Change] = []
+    """Set apart the changes that any two machines have.
+
+    `explained` returns whether changes of packages are listed for a directory of a package manager.
+    """
+    remaining: list[Change] = []
     found: dict[str, list[Change]] = {}
     for change in changes:
-        why = _why(change, explained)
-        if why is None:
-            told.append(change)
+        reason = _reason(change, explained)
+        if reason is None:
+            remaining.append(change)
         else:
-            found.setdefault(why, []).append(change)
+            found.setdefault(reason, []).append(change)
     order = (OWNER, CACHES, LOGS, PLACES, REPOSITORIES)
     named = [why for why in order if why in found] + sorted(why for why in found if why not in order)
-    return MachineDifferences(tuple(told), tuple((why, tuple(found[why])) for why in named))
+    return MachineDifferences(tuple(remaining), tuple((why, tuple(found[why])) for why in named))
 
 
-def _why(change: Change, explained: Callable[[bytes], bool]) -> str | None:
+def _reason(change: Change, explained: Callable[[bytes], bool]) -> str | None:
     if not has_other_bytes(change):
         return OWNER if _is_owner_alone(change) else None
     if is_nested_repository(change):
@@ -184,7 +181,7 @@ def _why(change: Change, explained: Callable[[bytes], bool]) -> str | None:
         if name in WRITTEN_BY_INSTALLERS or directory.rpartition(b"/")[2] in SCRIPTS:
             return PLACES
         return installed.decode("utf-8", "surrogateescape") + "/" if explained(installed) else None
-    if name.endswith(LOG_ENDINGS) or _is_of_the_moment(change):
+    if name.endswith(LOG_ENDINGS) or _is_socket_or_pipe(change):
         return LOGS
     return None
 
@@ -196,38 +193,37 @@ def _is_owner_alone(change: Change) -> bool:
     return ONLY_OWNER.issuperset(change.attributes) and same_but_umask
 
 
-def _is_of_the_moment(change: Change) -> bool:
-    """Sockets and the like: they are made anew by whoever runs."""
+def _is_socket_or_pipe(change: Change) -> bool:
+    """Return whether it is a socket or pipe, which a running program creates."""
     side = change.after or change.before
     return side is not None and side.kind in (EntryKind.SOCKET, EntryKind.FIFO)
 
 
 def _installed_in(path: bytes) -> bytes | None:
-    """The outermost directory above a path that package managers fill."""
+    """Return the outermost package manager's directory above a path."""
     names = path.split(b"/")
+    installed = _package_directories()
     for depth, name in enumerate(names[:-1]):
-        if name in INSTALLED:
+        if name in installed:
             return b"/".join(names[: depth + 1])
     return None
 
 
-# Which changes are programs that came or went, as one would say of tools (pure).
-#
-# Those in directories that package managers fill are told as the packages that brought them.
+# Programs that were added or removed. Those in directories of package managers are listed as packages.
 
 PROBE, LINK = "program", "link"
 BINARIES = frozenset((b"bin", b"sbin", b".bin", b"Scripts"))
 LIBRARY = pattern(rb"\.(?:so|dylib|dll|pyd)(?:\.[0-9.]+)?\Z")
-"""Names of what is loaded and not run, though its mode often says otherwise."""
+"""Names of libraries, which are loaded and not run, though their mode often allows it."""
 EXECUTABLE = 0o111
 MAX_ELSEWHERE = 20
-"""So many at once outside of these directories are no tools: on some file systems every file may be executed."""
+"""Above this number, executables outside of these directories are ignored: on some file systems every file is one."""
 
 
 def programs(changes: Iterable[Change]) -> tuple[FactChange, ...]:
-    """The executables that only one of two moments has; values are their modes."""
-    found = [told for change in changes if (told := _program(change)) is not None]
-    usual = [told for told in found if _is_for_programs(told.at)]
+    """Return the executables that only one of two snapshots contains; the values are their modes."""
+    found = [program for change in changes if (program := _program(change)) is not None]
+    usual = [program for program in found if _is_for_programs(program.at)]
     return tuple(usual if len(found) - len(usual) > MAX_ELSEWHERE else found)
 
 
@@ -238,13 +234,13 @@ def _program(change: Change) -> FactChange | None:
         return None
     if class_of(change.path) == PACKAGES or (LINK in (before, after) and not _is_for_programs(directory)):
         return None
-    if not _is_for_programs(directory) and _is_made(change.path):
+    if not _is_for_programs(directory) and _is_no_tool(change.path):
         return None
     return FactChange(PROBE, change.path.decode("utf-8", "surrogateescape"), before, after, directory)
 
 
-def _is_made(path: bytes) -> bool:
-    """Whether it is a library, or some tool's own: what was built, what stands in a hidden directory."""
+def _is_no_tool(path: bytes) -> bool:
+    """Return whether it is a library, a build result, or in a hidden directory."""
     directory = path.rpartition(b"/")[0]
     is_hidden = directory.startswith(b".") or b"/." in directory
     return is_hidden or LIBRARY.search(path) is not None or bool(generated_in(directory)[0])
@@ -255,7 +251,7 @@ def _is_for_programs(directory: EnvPath) -> bool:
 
 
 def _mode(side: ChangeSide | None) -> str | None:
-    """The permission bits of something that can be run; a link is told as what it leads to may be."""
+    """Return the permission bits of an executable, or `link` for a link."""
     if side is None or not (side.kind is EntryKind.LINK or side.mode & EXECUTABLE):
         return None
     if side.kind not in (EntryKind.FILE, EntryKind.LINK):

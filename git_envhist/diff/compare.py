@@ -1,4 +1,14 @@
-"""Joins what git's rows and the manifest's lines say of the same paths into changes (pure)."""
+"""The differences between two snapshots as changes: rows of git's diff, joined with lines of the manifest.
+
+One `git diff-tree` returns all that differs in the environment; meanwhile the differing manifest shards are found in
+our packs. Equal subtrees are skipped. Paths are true names, and two kinds of paths are additional:
+
+- `<name>://<path>`: a path of the additional root `<name>` (no path of the environment has an empty component);
+- `<path>/.git`: the `.git` of a nested repository, as one directory whose `oid` is its tree.
+
+`commits_changing_paths`, `commits_changing_content` and `changes_of` compare a series of snapshots by one git, which
+saves 4,000 processes for 2,000 snapshots.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +20,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
 from git_envhist.diff.manifest import MetadataPair
-from git_envhist.errors import Damaged, EnvhistError, GitFailed
-from git_envhist.git.cat_file import CatFile
-from git_envhist.git.diff import (
+from git_envhist.diff.tree_diff import (
     NESTED,
     NOT_PIECES,
     NOT_RESERVED,
@@ -23,15 +31,15 @@ from git_envhist.git.diff import (
     RenameRow,
     TreeDiffProcess,
     compare_many,
-    empty_tree,
     is_modified,
-    matching,
     parse_row,
     parse_rows,
     read_renames,
     sort_rows,
-    with_positive,
 )
+from git_envhist.errors import Damaged, EnvhistError, GitFailed
+from git_envhist.git.cat_file import CatFile, empty_tree
+from git_envhist.git.pathspecs import matching, with_positive
 from git_envhist.git.process import Git
 from git_envhist.lazy import once, pattern, replace
 from git_envhist.model import (
@@ -52,18 +60,16 @@ from git_envhist.snapshots.names import RESERVED, stored_name, stored_path, true
 
 if TYPE_CHECKING:
     from git_envhist.diff.manifest import PathMetadata, ShardDiff
-    from git_envhist.objects.reader import OwnFirst
+    from git_envhist.objects.reader import PackFirstReader
     from git_envhist.snapshots.reader import TreeReader
 
 
-# Secret files that are what they were, and are sealed with another key now.
-#
-# The same bytes sealed with two keys have nothing in common. A restore would write such a file anew, and once more the
-# next time, since what is here is always sealed with the key that is in use.
+# Secret files with equal content that are sealed with different keys. The sealed bytes differ, so a restore would
+# write such a file, and again the next time, because the working tree's files are always sealed with the current key.
 
 
 def as_sealed_then(pairs: Sequence[DirectoryPair], contents: ObjectReader) -> list[DirectoryPair]:
-    """The pairs, with what holds the same under two keys called, on the side before, what it is called after."""
+    """Return the pairs with equal sealed files marked as equal: `before` gets the blob of `after`."""
     return [_as_then(pair, contents) for pair in pairs]
 
 
@@ -88,11 +94,11 @@ def _is_same(shown: EnvPath, one: Entry, other: Entry, contents: ObjectReader) -
     try:
         blobs = contents.blob(one.oid), contents.blob(other.oid)
         if len(blobs[0]) != len(blobs[1]) or sealed_key_id(blobs[0]) == sealed_key_id(blobs[1]):
-            # Under one key what differs differs.
+            # With one key, equal content has equal blobs.
             return False
         return contents.open_sealed(shown, blobs[0]) == contents.open_sealed(shown, blobs[1])
     except EnvhistError:
-        # What cannot be opened, or read, is told of by whoever has to write it.
+        # Errors of reading or opening are reported when the file is written.
         return False
 
 
@@ -103,17 +109,17 @@ IMPLIED = {
     0o040000: (EntryKind.DIRECTORY, 0o755),
     0o160000: (EntryKind.BOUNDARY, 0o755),
 }
-"""By git's mode: what it says, and the permission bits that it stands for."""
+"""The kind and the permission bits of each mode of git's."""
 DIRECTORY_MODE = 0o755
 NOTHING = MetadataPair(None, None)
 _FLAT_ESCAPE = pattern(rb"%([0-9a-f]{2})")
 
 LookUp = Callable[[bytes], "ObjectId | None"]
-"""Stored path -> the object that stands there in the later tree."""
+"""Stored path -> the object at that path in the later tree."""
 
 
 class PathSides(NamedTuple):
-    """One path, with both sides and what the manifest says of each."""
+    """Both sides of a path, with the manifest's metadata of each."""
 
     before: ChangeSide | None
     after: ChangeSide | None
@@ -126,7 +132,7 @@ def join_changes(
     known: Mapping[bytes, MetadataPair],
     look_up: LookUp,
 ) -> dict[EnvPath, Change]:
-    """Everything that differs, as changes by their paths."""
+    """Return all differences as changes by path."""
     found: dict[EnvPath, PathSides] = {}
     modified: dict[EnvPath, Change] = {}
     for stored, row in contents.items():
@@ -134,7 +140,7 @@ def join_changes(
         modes = _modes_of_modified(old_mode, new_mode)
         path = environment_path(stored) if stored[:1] == b"." or b"%" in stored else EnvPath(stored)
         if modes is not None and stored not in known:
-            # By far the most, where all that is wanted is a list of paths.
+            # The most frequent case, if only a list of paths is wanted.
             kind, mode, later_mode, attributes = modes
             before = ChangeSide(path, kind, mode, ObjectId(unhexlify(old_oid)))
             after = ChangeSide(path, kind, later_mode, ObjectId(unhexlify(new_oid)))
@@ -151,18 +157,18 @@ def join_changes(
 
 
 def environment_path(stored: bytes) -> EnvPath:
-    """The true path of a stored one, as `compare` spells it."""
+    """Return the true path of a stored one, as `compare` spells it."""
     if stored.startswith(ROOTS):
         name, _, below = stored[len(ROOTS) :].partition(b"/")
         return EnvPath(_unflat(name) + b"://" + b"/".join(map(true_name, below.split(b"/") if below else ())))
     if stored.startswith(NESTED):
-        # A path too long for one name stands there as its digest, which is all that can be shown of it.
+        # A path too long for a name is stored as its digest, which is displayed instead.
         return EnvPath(_unflat(stored[len(NESTED) :].partition(b"/")[0]) + b"/.git")
     return true_path(stored) if b"%" in stored else EnvPath(stored)
 
 
 def stored_side(side: ChangeSide) -> bytes:
-    """Where the tree holds one side of a change: undoes `environment_path`."""
+    """Return the stored path of one side of a change, the inverse of `environment_path`."""
     name, separator, below = side.path.partition(b"://")
     is_link = side.kind is EntryKind.LINK
     if separator:
@@ -177,7 +183,7 @@ def _unflat(name: bytes) -> bytes:
 
 
 def _put(found: dict[EnvPath, PathSides], path: EnvPath, new: PathSides) -> None:
-    # A link and a file of one name may be stored under two names: then each of two rows has one side.
+    # A link and a file of one name may be stored under two names; then each of two rows has one side.
     old = found.get(path)
     if old is not None:
         traits = MetadataPair(new.traits.before or old.traits.before, new.traits.after or old.traits.after)
@@ -193,7 +199,7 @@ def _from_row(path: EnvPath, row: DiffRow, both: MetadataPair) -> PathSides:
 
 @lru_cache(64)
 def _modes_of_modified(old: int, new: int) -> tuple[EntryKind, int, int, tuple[str, ...]] | None:
-    """What git's two modes say of a path that stays what it is: its kind, its permissions before and after."""
+    """Return the kind and both permissions of a path whose type is the same in both modes of git's; else None."""
     if not is_modified(old, new):
         return None
     (kind, mode), (_, later_mode) = _implied(old), _implied(new)
@@ -206,7 +212,7 @@ def _implied(git_mode: int) -> tuple[EntryKind, int]:
 
 def _side(path: EnvPath, git_mode: int, oid: bytes, traits: PathMetadata | None) -> ChangeSide | None:
     if not git_mode:
-        # Not in the tree, and yet it was there: its bytes could not be had, or it has none.
+        # It existed but is not in the tree: its bytes are missing, or it has none.
         return None if traits is None else ChangeSide(path, traits.kind, traits.mode, None, traits.stored)
     kind, mode = _implied(git_mode)
     raw = ObjectId(unhexlify(oid))
@@ -242,22 +248,22 @@ def _nested_repositories(
 def _without_full_directories(
     found: Mapping[EnvPath, PathSides], modified: Iterable[EnvPath]
 ) -> dict[EnvPath, Change]:
-    # Asked for by what came or went alone: most that differs was modified.
+    # Evaluated only if something was added or removed, because most changes are modifications.
     full_before = _Parents(chain(modified, (path for path, pair in found.items() if pair.before is not None)))
     full_after = _Parents(chain(modified, (path for path, pair in found.items() if pair.after is not None)))
     changes = {}
     for path, (before, after, traits) in found.items():
         if before is None or after is None or before.kind is not after.kind:
-            # It came or went as a directory: told by what came or went in it, if there is anything.
-            before = None if before is not None and _stands_for_more(before, full_before) else before
-            after = None if after is not None and _stands_for_more(after, full_after) else after
+            # It was added or removed as a directory; the paths in it represent it, if there are any.
+            before = None if before is not None and _has_listed_content(before, full_before) else before
+            after = None if after is not None and _has_listed_content(after, full_after) else after
         if before is not None or after is not None:
             changes[path] = Change(before, after, None, _attributes(before, after, traits))
     return changes
 
 
 class _Parents:
-    """The directories that some paths stand in, found when one is asked for."""
+    """The parent directories of some paths, computed at first use."""
 
     def __init__(self, paths: Iterable[bytes]) -> None:
         self._paths = paths
@@ -270,7 +276,7 @@ class _Parents:
         return path in self._found
 
 
-def _stands_for_more(side: ChangeSide, full: _Parents) -> bool:
+def _has_listed_content(side: ChangeSide, full: _Parents) -> bool:
     is_plain_directory = side.kind is EntryKind.DIRECTORY and side.oid is None
     return is_plain_directory and (side.path == TOP or side.path in full)
 
@@ -301,14 +307,7 @@ def _attributes(before: ChangeSide | None, after: ChangeSide | None, traits: Met
     return tuple(words)
 
 
-# Two snapshots side by side: what git sees differ in their trees, and what only the manifest knows.
-#
-# One `git diff-tree` gives all that differs in the environment; meanwhile the shards of the manifest are found in packs
-# of captures. Equal subtrees are skipped. What counts as a change is told in `history/diff.py`. Paths are true names;
-# two kinds stand beside the environment's own:
-#
-# - `<name>://<path>`: a path of the further root `<name>` (no path of the environment has an empty component);
-# - `<path>/.git`: the `.git` of a nested repository, whatever differs in it, as one directory whose `oid` is its tree.
+# Two snapshots.
 
 
 def compare(
@@ -321,18 +320,18 @@ def compare(
     metadata: bool = True,
     brief: bool = False,
 ) -> tuple[Change, ...]:
-    """The changes between two tree-ishes in the order of their paths; `before` None: everything is added.
+    """Return the changes between two tree-ishes, sorted by path; `before` None: everything is added.
 
-    `pathspecs` are spelled as from the top (`pathspecs.anchored`); `renames` is the least similarity, in percent;
-    without `metadata` the manifest is not read, and only what git's tree shows is seen; with `brief` no more is read
-    of a file whose bytes differ: its modes are those that git's imply, and it is not known how it is stored.
+    `pathspecs` are given as from the top (`pathspecs.anchored`). `renames` is the minimum similarity in percent.
+    Without `metadata` the manifest is not read, and only differences of git's tree are found. With `brief`, nothing
+    else is read about a file whose bytes differ: its modes are git's, and its storage is not known.
     """
     old = before if before is not None else empty_tree(git, after)
     try:
         with _compare_trees(git, old, after, metadata=metadata, brief=brief) as (rows, reader):
             changes = find_changes(reader, rows, after, metadata=metadata, brief=brief)
     except (Damaged, GitFailed) as error:
-        from git_envhist.snapshots.reader import with_damaged_path  # loaded late: only damage needs it
+        from git_envhist.snapshots.reader import with_damaged_path  # loaded late: for errors only
 
         raise with_damaged_path(git, (old, after), error) from error
     if pathspecs:
@@ -343,14 +342,14 @@ def compare(
 
 
 def find_changes(
-    reader: CatFile | OwnFirst,
+    reader: CatFile | PackFirstReader,
     rows: DiffRows,
     after: str,
     *,
     metadata: bool = True,
     brief: bool = False,
 ) -> dict[EnvPath, Change]:
-    """The changes that rows of git's diff and the shards among them tell, by their paths; `after`: the later side."""
+    """Return the changes of diff rows and of the manifest shards among them, by path; `after` is the later tree."""
     from git_envhist.snapshots.reader import (
         TreeReader,  # loaded late: only directories without entries need it
     )
@@ -363,42 +362,29 @@ def find_changes(
     return changes
 
 
-def _refuse_too_large(git: Git, trees: Sequence[str]) -> None:
-    from git_envhist.snapshots.tree_size import (
-        refuse_too_large,  # loaded late: few comparisons exceed a limit
-    )
-
-    refuse_too_large(git, trees)
-
-
 @contextmanager
 def _compare_trees(
     git: Git, before: str, after: str, *, metadata: bool, brief: bool
-) -> Iterator[tuple[DiffRows, CatFile | OwnFirst]]:
-    """All rows; and who reads what they name."""
-    with (
-        CatFile(git) as others,
-        closing(TreeDiffProcess(git, before, after, shards=False, check_sizes=_refuse_too_large)) as running,
-    ):
+) -> Iterator[tuple[DiffRows, CatFile | PackFirstReader]]:
+    """Yield all rows, and a reader for the objects they name."""
+    with CatFile(git) as others, closing(TreeDiffProcess(git, before, after, shards=False)) as running:
         from git_envhist.diff.manifest import differing_manifest_lines, differing_shards
-        from git_envhist.objects.reader import OwnFirst  # loaded late: while git compares
+        from git_envhist.objects.reader import PackFirstReader  # loaded late: while git compares
 
-        with closing(OwnFirst(git, others, after)) as own:
+        with closing(PackFirstReader(git, others, after)) as own:
             shards = differing_shards(own, before, after) if metadata else []
             lines = differing_manifest_lines(own, shards) if shards and brief else []
             rows = parse_rows(running.finish())
             if shards is not None:
-                yield _without_settled(rows._replace(shards=shards), lines), own
+                yield _without_settled_shards(rows._replace(shards=shards), lines), own
                 return
         others.start()
-        with closing(
-            TreeDiffProcess(git, before, after, shards=True, check_sizes=_refuse_too_large)
-        ) as running:
+        with closing(TreeDiffProcess(git, before, after, shards=True)) as running:
             shards = parse_rows(running.finish()).shards
         yield rows._replace(shards=shards), others
 
 
-def _without_settled(rows: DiffRows, lines: Sequence[ShardDiff]) -> DiffRows:
+def _without_settled_shards(rows: DiffRows, lines: Sequence[ShardDiff]) -> DiffRows:
     from git_envhist.diff.manifest import settled_shards  # loaded late: only differing shards need it
 
     settled = settled_shards(lines, *_certain(rows)) if lines else set()
@@ -406,7 +392,7 @@ def _without_settled(rows: DiffRows, lines: Sequence[ShardDiff]) -> DiffRows:
 
 
 def _certain(rows: DiffRows) -> tuple[set[bytes], list[bytes]]:
-    """The stored paths that were modified, whatever the manifest says, and all others that differ."""
+    """Return the stored paths that are modified whatever the manifest contains, and all others that differ."""
     certain: set[bytes] = set()
     others: list[bytes] = []
     for path, (old_mode, new_mode, _, _) in rows.contents.items():
@@ -415,7 +401,7 @@ def _certain(rows: DiffRows) -> tuple[set[bytes], list[bytes]]:
 
 
 def _read_metadata(
-    reader: CatFile | OwnFirst, rows: DiffRows, after: str, brief: bool
+    reader: CatFile | PackFirstReader, rows: DiffRows, after: str, brief: bool
 ) -> Mapping[bytes, MetadataPair]:
     from git_envhist.diff.manifest import read_differences  # loaded late: only differing shards need it
 
@@ -426,10 +412,10 @@ def _read_metadata(
     return read_differences(reader, shards, others, after, certain)
 
 
-def _read_missing(reader: CatFile | OwnFirst, tree: TreeReader) -> frozenset[bytes]:
-    """The paths that are not in the later snapshot because they could not be captured."""
-    from git_envhist.model import MissingReason  # loaded late: mostly nothing went
-    from git_envhist.snapshots.records import read_missing  # loaded late: likewise
+def _read_missing(reader: CatFile | PackFirstReader, tree: TreeReader) -> frozenset[bytes]:
+    """Return the paths that are missing in the later snapshot because they could not be captured."""
+    from git_envhist.model import MissingReason  # loaded late: most snapshots remove nothing
+    from git_envhist.snapshots.records import read_missing  # loaded late: most snapshots remove nothing
 
     oid = tree.look_up(RESERVED + b"/" + MISSING)
     answer = reader.read(oid.hex()) if oid is not None else None
@@ -438,7 +424,7 @@ def _read_missing(reader: CatFile | OwnFirst, tree: TreeReader) -> frozenset[byt
 
 
 def _without_unseen(changes: dict[EnvPath, Change], missing: frozenset[bytes]) -> dict[EnvPath, Change]:
-    # What could not be looked at is not gone: nothing is known of it.
+    # A path that could not be read was not removed.
     if not missing:
         return changes
     return {path: change for path, change in changes.items() if change.after or not _lies_in(path, missing)}
@@ -461,7 +447,7 @@ def _limit(git: Git, changes: Mapping[EnvPath, Change], pathspecs: Sequence[byte
 
 
 def is_directory(change: Change) -> bool:
-    """Whether either side is one: so a pattern with a slash at its end means it."""
+    """Return whether either side is a directory, so that a pattern with a slash at its end can match it."""
     return any(
         side is not None and side.kind is EntryKind.DIRECTORY for side in (change.before, change.after)
     )
@@ -471,33 +457,30 @@ def _pair_renames(changes: Mapping[EnvPath, Change], renames: Iterable[RenameRow
     paired = dict(changes)
     for rename in renames:
         old, new = environment_path(rename.before), environment_path(rename.after)
-        gone, come = paired.get(old), paired.get(new)
-        # git compares stored names with the pathspecs, and knows no file without bytes: only what we have is paired.
-        if gone is None or come is None or gone.before is None or come.after is None:
+        removed, added = paired.get(old), paired.get(new)
+        # git matches stored names and knows no file without bytes, so only renames of known changes are used.
+        if removed is None or added is None or removed.before is None or added.after is None:
             continue
-        if gone.after is None and come.before is None:
-            mode = ("mode",) if gone.before.mode != come.after.mode else ()
+        if removed.after is None and added.before is None:
+            mode = ("mode",) if removed.before.mode != added.after.mode else ()
             del paired[old]
-            paired[new] = Change(gone.before, come.after, rename.similarity, mode)
+            paired[new] = Change(removed.before, added.after, rename.similarity, mode)
     return paired
 
 
-# Which of many snapshots changed some paths: told of all of them together, as exactly as of each alone.
-#
-# One git compares them all, one reads the shards that differ, and one is asked which paths are meant: on 2,000
-# snapshots that is 4,000 processes less than comparing each.
+# A series of snapshots.
 
-HINT = "'git envlog fsck' says what is missing"
+HINT = "'git envlog fsck' lists what is missing"
 PLAIN_DIFF = ("--no-textconv", "--no-ext-diff")
 AT_ONCE = 64
-"""So many snapshots are compared by one git: what it says of them is held in memory."""
+"""The number of snapshots compared by one git, whose output is held in memory."""
 
 Step = tuple[str, str | None]
-"""A snapshot's commit and the one before it."""
+"""A snapshot's commit and the previous one."""
 
 
 class ChangedPaths(NamedTuple):
-    """What one snapshot changed."""
+    """The paths that one snapshot changed."""
 
     files: tuple[bytes, ...]
     directories: tuple[bytes, ...]
@@ -512,18 +495,18 @@ class ContentSearch(NamedTuple):
 
     @property
     def options(self) -> tuple[str, ...]:
-        """The options of git's diff commands."""
+        """The options for git's diff commands."""
         searched = f"-S{self.text}" if self.text is not None else f"-G{self.pattern}"
         return (searched, "-i") if self.ignore_case else (searched,)
 
 
 def commits_changing_paths(git: Git, steps: Sequence[Step], pathspecs: Sequence[bytes]) -> frozenset[str]:
-    """The commits of those snapshots that changed a path which the pathspecs, spelled as from the top, mean."""
+    """Return the commits of snapshots that changed a path matching the pathspecs, given as from the top."""
     with CatFile(git) as reader:
         changed = {commit: _paths(reader, commit, rows) for commit, rows in _compare_all(git, steps)}
     files = {path for paths in changed.values() for path in paths.files}
     directories = {path for paths in changed.values() for path in paths.directories}
-    # Apart: what is a directory in one snapshot may be a file in another.
+    # Matched separately, because a directory in one snapshot may be a file in another.
     meant = matching(git, files, (), pathspecs) if files else frozenset()
     meant_directories = matching(git, directories, directories, pathspecs) if directories else frozenset()
     return frozenset(
@@ -533,12 +516,12 @@ def commits_changing_paths(git: Git, steps: Sequence[Step], pathspecs: Sequence[
     )
 
 
-def those_with_content(
+def commits_changing_content(
     git: Git, steps: Sequence[Step], search: ContentSearch, pathspecs: Sequence[bytes]
 ) -> frozenset[str]:
     """Return the commits whose files differ from those before by a text or a pattern, as `git log -S` and `-G` do.
 
-    git reads the stored bytes: nothing is found in a sealed file, nor in one that is stored in pieces.
+    git searches the stored bytes, so nothing is found in sealed files and in files stored in chunks.
     """
     limits: tuple[bytes, ...] = (
         (*with_positive(pathspecs), NOT_RESERVED) if pathspecs else (b":(top)", NOT_RESERVED)
@@ -559,16 +542,13 @@ def those_with_content(
         lines = "".join(f"{commit} {before or ''}".rstrip() + "\n" for commit, before in asked)
         trees = [name for step in asked for name in step if name]
         found.update(
-            commit
-            for commit, _ in _by_commit(
-                compare_many(git, words, lines.encode("ascii"), trees, _refuse_too_large)
-            )
+            commit for commit, _ in _by_commit(compare_many(git, words, lines.encode("ascii"), trees))
         )
     return frozenset(found)
 
 
 def changes_of(git: Git, reader: CatFile, steps: Sequence[Step]) -> Iterator[tuple[str, tuple[Change, ...]]]:
-    """Each of those commits, and in what it differs from the one that it stands beside: in the order of the paths."""
+    """Yield each commit with its changes, sorted by path."""
     for commit, rows in _compare_all(git, steps):
         changes = find_changes(reader, rows, commit)
         yield commit, tuple(changes[path] for path in sorted(changes))
@@ -583,20 +563,20 @@ def _paths(reader: CatFile, commit: str, rows: DiffRows) -> ChangedPaths:
 
 
 def _compare_all(git: Git, steps: Sequence[Step]) -> Iterator[tuple[str, DiffRows]]:
-    """Each snapshot, and in what it differs from the one before it."""
+    """Yield each commit with its diff rows."""
     for start in range(0, len(steps), AT_ONCE):
         asked = steps[start : start + AT_ONCE]
         lines = "".join(f"{commit} {before or ''}".rstrip() + "\n" for commit, before in asked)
         words = (*RAW, "--stdin", "--always", "--root", "-t", "--no-renames", "--", b":(top)", NOT_PIECES)
         trees = [name for step in asked for name in step if name]
-        listed = compare_many(git, words, lines.encode("ascii"), trees, _refuse_too_large)
+        listed = compare_many(git, words, lines.encode("ascii"), trees)
         left = {commit for commit, _ in asked}
         for commit, rows in _by_commit(listed):
             left.discard(commit)
             yield commit, sort_rows(rows)
         if left:
-            # A commit that it cannot read git passes over, and ends as if nothing had been.
-            raise GitFailed(f"git does not say what '{min(left)}' changed", hint=HINT)
+            # git skips a commit that it cannot read, and succeeds.
+            raise GitFailed(f"git did not report the changes of '{min(left)}'", hint=HINT)
 
 
 def _by_commit(listed: bytes) -> Iterator[tuple[str, Iterable[tuple[bytes, DiffRow]]]]:

@@ -1,7 +1,10 @@
-"""Files of configuration, told by the keys that differ: JSON, TOML, YAML and INI (pure).
+"""Compare configuration files (JSON, TOML, YAML, INI) by their keys, and texts by unified diffs (pure).
 
-Values are never told: nobody knows which of them are secret. What cannot be read for sure is not told at all; the file
-is among those that changed in any case. A key that came with all that stands below it is one key.
+Values are never shown, because any of them may be secret. A file that cannot be parsed with certainty has no keys; it
+is listed as changed in any case. A new or removed key with everything below it counts as one key.
+
+The YAML reader accepts only block mappings, as in configuration; values are compared as written. It gives up on
+anything ambiguous: tabs, several documents, complex keys, duplicate keys.
 """
 
 from __future__ import annotations
@@ -13,29 +16,29 @@ from collections.abc import Callable, Iterator, Mapping
 from difflib import SequenceMatcher
 from typing import Any
 
-from git_envhist.diff.classes import INSTALLED
+from git_envhist.probes import package_directories
 
-# A unified diff of two texts that must not be given to another program, nor to the disk (pure).
+# A unified diff of two texts that must not be passed to another program or written to disk.
 
 CONTEXT = 3
-LOOKED_AT = 8000
-# Matching lines costs the square of their number at worst; a sealed file of more lines is told as replaced.
+BINARY_CHECK_SIZE = 8000
+# Matching lines takes quadratic time at worst; longer sealed files are shown as replaced.
 MAX_LINES = 20_000
 NO_NEWLINE = b"\n\\ No newline at end of file\n"
 
 
 def is_binary(data: bytes) -> bool:
-    """Whether git would take the bytes for binary."""
-    return b"\0" in data[:LOOKED_AT]
+    """Return whether git would treat the bytes as binary."""
+    return b"\0" in data[:BINARY_CHECK_SIZE]
 
 
 def unified_hunks(before: bytes, after: bytes) -> bytes:
-    """The hunks of a unified diff, as git writes them."""
+    """Return the hunks of a unified diff in git's format."""
     return b"".join(_hunks(_lines(before), _lines(after)))
 
 
 def _lines(text: bytes) -> list[bytes]:
-    # Only a line feed ends a line here: bytes.splitlines() knows others.
+    # Only a line feed ends a line here, unlike in bytes.splitlines().
     *whole, rest = text.split(b"\n")
     return [line + b"\n" for line in whole] + ([rest] if rest else [])
 
@@ -72,10 +75,7 @@ def _line(sign: bytes, line: bytes) -> bytes:
     return sign + line if line.endswith(b"\n") else sign + line + NO_NEWLINE
 
 
-# The keys of a YAML file, as far as it is made of mappings in blocks, which configuration is (pure).
-#
-# This is no reader of YAML: what stands behind a key is kept as it is written, to be compared. Where a line could mean
-# something else (tabs, several documents, keys that are no plain words, one key twice) nothing is said.
+# YAML.
 
 KEY = re.compile(
     r"""(<<|[A-Za-z0-9_./@$-][^:#'"{}\[\],&*!|>%`\n]*?|"[^"\\]*"|'[^']*')[ \t]*:(?:[ \t]+(.*))?\Z"""
@@ -88,21 +88,21 @@ MAX_YAML = 40
 
 
 def read_yaml(text: str) -> dict[str, Any] | None:
-    """The mapping that a file holds; None where it is not certain what it says."""
+    """Return the mapping in a file; None if its meaning is not certain."""
     lines = [line.rstrip() for line in text.split("\n")]
     if lines and lines[0].startswith("%"):
         return None
     if "---" in lines[:1]:
         lines = lines[1:]
-    told = [line for line in lines if line.lstrip() and not line.lstrip().startswith("#")]
-    if any(line.startswith(("---", "...")) or line.lstrip(" ").startswith("\t") for line in told):
+    content = [line for line in lines if line.lstrip() and not line.lstrip().startswith("#")]
+    if any(line.startswith(("---", "...")) or line.lstrip(" ").startswith("\t") for line in content):
         return None
     found = _mapping(lines, 0)
     return None if found is None or found[1] != len(lines) or not found[0] else found[0]
 
 
 def _mapping(lines: list[str], start: int, depth: int = 0) -> tuple[dict[str, Any], int] | None:
-    """The mapping that begins at a line, and where it ends."""
+    """Parse the mapping that begins at a line; return it and the line after it."""
     at = _next(lines, start)
     if at == len(lines):
         return {}, at
@@ -121,7 +121,7 @@ def _mapping(lines: list[str], start: int, depth: int = 0) -> tuple[dict[str, An
 
 
 def _value(lines: list[str], at: int, indent: int, words: str, depth: int) -> tuple[Any, int] | None:
-    """What stands behind a key, and below it."""
+    """Parse the value of a key and the lines below it."""
     rest = _without_comment(words)
     if rest is None:
         return None
@@ -136,14 +136,16 @@ def _value(lines: list[str], at: int, indent: int, words: str, depth: int) -> tu
     if (not rest or ANCHOR.match(rest)) and KEY.match(nested) and not nested.startswith("- "):
         return _mapping(lines, below, depth + 1)
     end = _end(lines, below, indent, is_list)
-    told = [line.strip() for line in lines[below:end] if line.strip() and not line.strip().startswith("#")]
-    if rest and rest[0] not in "'\"[{" and any(": " in line or line.endswith(":") for line in told):
+    nested_lines = [
+        line.strip() for line in lines[below:end] if line.strip() and not line.strip().startswith("#")
+    ]
+    if rest and rest[0] not in "'\"[{" and any(": " in line or line.endswith(":") for line in nested_lines):
         return None
-    return "\n".join([rest, *told]), _next(lines, end)
+    return "\n".join([rest, *nested_lines]), _next(lines, end)
 
 
 def _without_comment(words: str) -> str | None:
-    """What is said, less a remark behind it; None where it is not certain where that begins."""
+    """Return a value without a comment after it; None if the beginning of the comment is not certain."""
     if words.startswith(("'", '"')):
         found = QUOTED.match(words)
         if found is not None:
@@ -155,7 +157,7 @@ def _without_comment(words: str) -> str | None:
 
 
 def _end(lines: list[str], start: int, indent: int, is_list: bool = False) -> int:
-    """Where what is indented more than this ends; items of a list may stand at the indent itself."""
+    """Return the line where deeper indentation ends; items of a list may have the indentation itself."""
     at = start
     while at < len(lines):
         line = lines[at]
@@ -168,7 +170,7 @@ def _end(lines: list[str], start: int, indent: int, is_list: bool = False) -> in
 
 
 def _next(lines: list[str], start: int) -> int:
-    """The next line that says anything."""
+    """Return the next line that is neither empty nor a comment."""
     at = start
     while at < len(lines) and (not lines[at].strip() or lines[at].lstrip().startswith("#")):
         at += 1
@@ -180,10 +182,10 @@ def _indent(line: str) -> int:
 
 
 MAX_SIZE = 256 << 10
-"""Whatever is larger is data."""
+"""Larger files are data."""
 MAX_DEPTH = 12
 MAX_KEYS = 1000
-"""So many keys that differ are no setting that somebody changed."""
+"""With more differing keys, a file is not a configuration changed by hand."""
 LOCKS = frozenset((b"package-lock.json", b"npm-shrinkwrap.json", b"pnpm-lock.yaml", b".package-lock.json"))
 MADE = frozenset(
     (
@@ -210,7 +212,7 @@ MADE = frozenset(
         ),
     )
 )
-"""Directories whose contents a program makes."""
+"""Directories with generated files."""
 SECTION = re.compile(r"[ \t]*\[(.+)\][ \t]*(?:[#;].*)?\Z")
 SETTING = re.compile(r"([^=:#;\[\s][^=:]*?)[ \t]*[=:][ \t]*(.*)\Z")
 
@@ -218,7 +220,7 @@ Tree = Mapping[str, Any]
 
 
 def compare_settings(path: bytes, before: bytes, after: bytes) -> tuple[tuple[str, str], ...]:
-    """(mark, key) of what differs: `("~", "server.port")`; nothing where either side cannot be read."""
+    """Return (mark, key) of the differences, e.g. `("~", "server.port")`; empty if either side cannot be parsed."""
     read = reader_of(path)
     if read is None or max(len(before), len(after)) > MAX_SIZE:
         return ()
@@ -233,9 +235,9 @@ def compare_settings(path: bytes, before: bytes, after: bytes) -> tuple[tuple[st
 
 
 def reader_of(path: bytes) -> Callable[[str], Tree | None] | None:
-    """What reads a file of this name; None where it is no configuration that somebody wrote."""
+    """Return the parser for a file name; None for lock files and generated or installed files."""
     *directories, name = path.split(b"/")
-    if name in LOCKS or not (INSTALLED | MADE).isdisjoint(directories):
+    if name in LOCKS or not (package_directories() | MADE).isdisjoint(directories):
         return None
     return READERS.get(name) or READERS.get(name[name.rfind(b".") :] if b"." in name else b"")
 
@@ -261,17 +263,17 @@ def _differing(old: Tree, new: Tree, above: tuple[str, ...], depth: int) -> Iter
 
 
 def _same(one: object, other: object) -> bool:
-    # True is 1 to Python, and another setting.
+    # In Python True equals 1, but as settings they differ.
     return repr(one) == repr(other)
 
 
 def _read_json(text: str) -> Tree | None:
-    told = json.loads(text)
-    return told if isinstance(told, dict) else None
+    value = json.loads(text)
+    return value if isinstance(value, dict) else None
 
 
 def _read_ini(text: str) -> Tree | None:
-    """Sections of `key = value`; what stands before the first section has none."""
+    """Parse sections of `key = value`; keys before the first section have no section."""
     found: dict[str, Any] = {}
     section, key = found, ""
     for line in text.split("\n"):
@@ -299,4 +301,4 @@ READERS: dict[bytes, Callable[[str], Tree | None]] = {
         (b".ini", b".cfg", b"pip.conf", b".npmrc", b".editorconfig", b".flake8", b".gitconfig"), _read_ini
     ),
 }
-"""By the end of a name, or by a whole one."""
+"""By file name or ending."""

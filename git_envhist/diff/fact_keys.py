@@ -6,7 +6,7 @@ from git_envhist.lazy import pattern
 from git_envhist.model import FactChange
 
 SET_OFF = pattern(r"(?<![:/])//(?=[^/])")
-"""Sets off a name that has slashes itself; in front of a further root's own paths there is a colon."""
+"""Separates a name that contains slashes itself; before the paths of an additional root there is a colon."""
 
 
 def place_of(change: FactChange) -> str:

@@ -1,4 +1,9 @@
-"""The facts of two snapshots side by side; texts with one id are not read."""
+"""The facts of two snapshots, compared, grouped and worded.
+
+`compare_facts` reads the fact texts of both snapshots (texts with equal ids are not read), `pair_facts` pairs them
+into changes without places that could not be read, `fact_rows` groups changes, `fact_words` and `database_words` word
+them: `users 12 → 15 rows`. `outside_words` words changes of the machine, with a command that would make them.
+"""
 
 from __future__ import annotations
 
@@ -23,13 +28,13 @@ if TYPE_CHECKING:
     from git_envhist.snapshots.sealed_facts import FindFactsKey
 
 
-# The words in which changes of databases are told: `users 12 → 15 rows`, `table sessions (4 columns)` (pure).
+# Words for changes of databases.
 
 TABLE_ARROW = " → "
 TABLE_PROBES = ("sqlite", "dump", "parquet", "duckdb", "csv", "notebook")
 SEALED, DIGEST = "sealed:", "#"
 TABLE_OF_A_FILE = "table"
-"""The name of the one table of a file."""
+"""The name of the only table in a file."""
 KINDS = ("index ", "view ", "trigger ", "migration ")
 TABLE = pattern(
     r"(?:(\d{1,19}) (rows|pages|keys|cells|outputs|blocks)|(virtual))?(?:(?:^|(?<=\w) )\((.*)\))?", re.DOTALL
@@ -39,7 +44,7 @@ MAX_COLUMNS = 3
 
 
 def database_words(name: str, before: str | None, after: str | None) -> str:
-    """What changed of one thing in a database."""
+    """Return the words for a change in a database."""
     if (after or before or "").startswith(SEALED):
         return f"{name} (sealed)"
     if (after or before or "").startswith(DIGEST):
@@ -50,8 +55,8 @@ def database_words(name: str, before: str | None, after: str | None) -> str:
         number, unit, columns = _parts(after if before is None else before)
         if not columns and unit not in ("", "rows", "pages"):
             return f"{name} ({_amount(number, unit)})"
-        called = name if name == TABLE_OF_A_FILE else f"table {name}"
-        return f"{called} ({_size(after if before is None else before)})"
+        title = name if name == TABLE_OF_A_FILE else f"table {name}"
+        return f"{title} ({_size(after if before is None else before)})"
     return f"{name} {', '.join(_table_differences(before, after))}"
 
 
@@ -60,8 +65,8 @@ def _size(value: str | None) -> str:
     number, unit, columns = _parts(value)
     listed = COUNT.match(columns)
     amount = int(listed[1]) if listed else len(_list(columns))
-    told = "1 column" if amount == 1 else f"{amount:,} columns"
-    return f"{told}, {_amount(number, unit)}" if number else told
+    text = "1 column" if amount == 1 else f"{amount:,} columns"
+    return f"{text}, {_amount(number, unit)}" if number else text
 
 
 def _table_differences(before: str, after: str) -> Iterator[str]:
@@ -85,17 +90,17 @@ def _numbers(old: int | None, old_unit: str, new: int | None, new_unit: str) -> 
 
 def _column_changes(before: list[str], after: list[str]) -> Iterator[str]:
     old, new = ({one.partition(" ")[0]: one.partition(" ")[2] for one in side} for side in (before, after))
-    told = [f"+ column {name} {new[name]}".rstrip() for name in new if name not in old]
-    told += [
+    words = [f"+ column {name} {new[name]}".rstrip() for name in new if name not in old]
+    words += [
         f"~ column {name} {old[name]}{TABLE_ARROW}{new[name]}"
         for name in new
         if old.get(name, new[name]) != new[name]
     ]
-    told += [f"− column {name}" for name in old if name not in new]
-    yield from told[:MAX_COLUMNS]
-    if len(told) > MAX_COLUMNS:
-        yield f"{len(told) - MAX_COLUMNS} columns more"
-    if not told:
+    words += [f"− column {name}" for name in old if name not in new]
+    yield from words[:MAX_COLUMNS]
+    if len(words) > MAX_COLUMNS:
+        yield f"{len(words) - MAX_COLUMNS} columns more"
+    if not words:
         yield "columns in another order"
 
 
@@ -114,14 +119,13 @@ def _amount(number: int | None, unit: str) -> str:
     return f"{number or 0:,} {unit.removesuffix('s') if number == 1 else unit}"
 
 
-# What a restore cannot bring back, because it is no file of the environment, and by what command somebody else can:
-# packages of the machine, services that ran (pure).
+# Changes that a restore cannot make because they are not in the environment: packages of the machine, services.
 
 WORD = pattern(r"[A-Za-z0-9][A-Za-z0-9+._:@~-]*\Z")
-"""What may stand in a command that somebody will copy: a snapshot may come from anywhere."""
+"""Words allowed in a command that the user may copy, because a snapshot may be untrusted."""
 SERVICE = "service"
 CALLED = pattern(r"[A-Za-z0-9_./:@%+=,-]+\Z")
-"""The same of the words that start a program: what stands for a secret is none of them."""
+"""Words allowed in the command that starts a program; masked secrets do not match."""
 REMOVE = {
     "dpkg": "sudo apt-get remove {name}",
     "apk": "sudo apk del {name}",
@@ -137,21 +141,21 @@ INSTALL = {
 
 
 def order_outside(changes: Iterable[FactChange]) -> tuple[FactChange, ...]:
-    """The changes from what is here to the moment, what was asked for first."""
+    """Return the changes, the most important first."""
     return tuple(by_importance(changes))
 
 
 def outside_words(change: FactChange) -> str:
     """`system postgresql-15 (sudo apt-get remove postgresql-15)`, `service server.js :8000 (node server.js)`."""
-    told = f"{change.probe} {name_of(change)}"
+    text = f"{change.probe} {name_of(change)}"
     if change.probe == SERVICE:
-        told += f" {change.after or ''}"
+        text += f" {change.after or ''}"
     command = command_for(change)
-    return f"{told} ({command})" if command else told
+    return f"{text} ({command})" if command else text
 
 
 def command_for(change: FactChange) -> str:
-    """What takes the machine from what is here to what was; nothing where no manager is known to do it."""
+    """Return the command that makes a change on this machine; empty if none is known."""
     if change.probe == SERVICE:
         return _start(change)
     version = change.after
@@ -162,7 +166,7 @@ def command_for(change: FactChange) -> str:
 
 
 def _start(service: FactChange) -> str:
-    """How a service was started, from the top of the environment."""
+    """Return the command that starts a service, from the top of the environment."""
     place = place_of(service)
     words = [*service.by.split(" "), *([place] if place else [])]
     if service.after is None or not all(map(CALLED.match, words)) or words[0].startswith("-"):
@@ -170,15 +174,15 @@ def _start(service: FactChange) -> str:
     return f"cd {place} && {service.by}" if place else service.by
 
 
-# Facts of two moments, less those of places that could not be read at one of them: these are not known (pure).
+# Places that could not be read in one snapshot are not compared.
 
 DUMP_PROBE, FAILED = "dump", "failed"
 WITH_PLACES = ("sqlite",)
-"""Probes that say it of one file, and go on with the others of its directory."""
+"""Probes that report an unreadable file and continue with the others of its directory."""
 
 
 def without_unread(facts: tuple[list[Fact], list[Fact]]) -> tuple[list[Fact], list[Fact]]:
-    """The same two, each less what the other may have and could not tell."""
+    """Return both lists without facts of places that the other side could not read."""
     facts = _with_known_states(facts)
     everything = [fact for side in facts for fact in side]
     directories = {(fact.probe, fact.at) for fact in everything if is_of_directory(fact)}
@@ -193,15 +197,15 @@ def without_unread(facts: tuple[list[Fact], list[Fact]]) -> tuple[list[Fact], li
 
 
 def _with_known_states(facts: tuple[list[Fact], list[Fact]]) -> tuple[list[Fact], list[Fact]]:
-    """Leave out the dumps of services that one side does not have, or has in another format; say that one failed."""
+    """Leave out dumps that one side does not have or has in another format; report that one failed."""
     if not any(fact.probe == DUMP_PROBE for side in facts for fact in side):
         return facts
     unknown = {_place(fact) for side in facts for fact in side if _is_status(fact)}
     failed = {_place(fact) for fact in facts[1] if _is_status(fact) and fact.value == FAILED}
-    # The digest says more only where the tables and keys say nothing.
+    # The digest is used only if tables and keys are not known.
     counted = {_place(fact) for side in facts for fact in side if fact.probe == DUMP_PROBE and not fact.auto}
 
-    def is_told(fact: Fact) -> bool:
+    def is_known(fact: Fact) -> bool:
         if fact.probe != DUMP_PROBE:
             return True
         place = _place(fact)
@@ -209,7 +213,7 @@ def _with_known_states(facts: tuple[list[Fact], list[Fact]]) -> tuple[list[Fact]
             return place in failed and _is_status(fact)
         return not fact.auto or place not in counted
 
-    return [fact for fact in facts[0] if is_told(fact)], [fact for fact in facts[1] if is_told(fact)]
+    return [fact for fact in facts[0] if is_known(fact)], [fact for fact in facts[1] if is_known(fact)]
 
 
 def _is_status(fact: Fact) -> bool:
@@ -217,9 +221,9 @@ def _is_status(fact: Fact) -> bool:
 
 
 def is_of_directory(fact: Fact) -> bool:
-    """Whether a fact says that nothing is known of its directory."""
+    """Return whether a fact reports that its directory could not be read."""
     place = fact.at.decode("utf-8", "surrogateescape")
-    # What a list asks for names the probe that it is about.
+    # A fact of a list contains the probe that it is about.
     return fact.key == (f"{place}/{UNREAD}" if place else UNREAD) and not fact.by
 
 
@@ -239,23 +243,23 @@ def _place(fact: Fact) -> str:
     return fact.key.rpartition("/")[0]
 
 
-# Pair the facts of two snapshots into changes, group these into rows, and name each in words (pure).
+# Pairs of facts as changes, rows and words.
 
 ARROW = " → "
 NODE_MODULES = "node_modules"
 DUMP = "dump"
-"""The probe of the states of services."""
+"""The probe of service dumps."""
 OF_A_DUMP = {".": "not dumped", "contents": "other contents"}
-"""Names of facts about a dump as a whole."""
+"""Names of facts about a whole dump."""
 MAX_VALUE = 40
 WITH_REVISION = ("dpkg", "rpm", "apk", "conda")
 MASKED = "***"
 SECRET = ("env", "config")
-"""Probes whose values are fingerprints or hidden: that something is another one is all there is to read."""
+"""Probes whose values are fingerprints or hidden, so that only a difference is shown."""
 
 
 NAMED = ("hook", "program")
-"""Probes whose values say only that something is another one."""
+"""Probes whose values only show that something differs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,13 +270,13 @@ class FactRow:
     place: str
     changes: tuple[FactChange, ...]
     nested: tuple[FactChange, ...] = ()
-    """Changes of packages in the `node_modules` of other packages: counted, never named."""
+    """Changes of packages in the `node_modules` of other packages; only their number is shown."""
 
 
-def pair_facts(gone: Iterable[Fact], come: Iterable[Fact]) -> tuple[FactChange, ...]:
-    """Facts that only the earlier moment has, and those that only the later one has, as changes by their keys."""
+def pair_facts(before: Iterable[Fact], after: Iterable[Fact]) -> tuple[FactChange, ...]:
+    """Return changes by key, from facts that only the earlier snapshot has and facts that only the later one has."""
     keys: dict[tuple[str, str], tuple[list[Fact], list[Fact]]] = {}
-    for side, facts in enumerate(without_unread((list(gone), list(come)))):
+    for side, facts in enumerate(without_unread((list(before), list(after)))):
         for fact in facts:
             keys.setdefault((fact.probe, fact.key), ([], []))[side].append(fact)
     return tuple(change for key in sorted(keys) for change in _pair(*keys[key]))
@@ -287,18 +291,18 @@ def _pair(before: list[Fact], after: list[Fact]) -> Iterator[FactChange]:
             yield FactChange(fact.probe, fact.key, *values, fact.at, fact.by, fact.auto, role_of(fact.auto))
 
 
-def role_of(came_along: bool) -> Role:
-    """Return the role of a thing about which no list is known."""
-    return Role.TRANSITIVE if came_along else Role.DIRECT
+def role_of(is_dependency: bool) -> Role:
+    """Return the role of a package about which no list is known."""
+    return Role.TRANSITIVE if is_dependency else Role.DIRECT
 
 
 def _by_value(facts: list[Fact]) -> list[Fact]:
-    # Several directories may say the same of one key.
+    # Several directories may have equal facts for a key.
     return [fact for _, fact in sorted({fact.value: fact for fact in facts}.items())]
 
 
 def without_secrets(changes: Iterable[FactChange]) -> tuple[FactChange, ...]:
-    """The same, with nothing in the place of values that are secret."""
+    """Return the changes with secret values masked."""
     return tuple(
         replace(
             change,
@@ -344,7 +348,7 @@ def counts_of(changes: Iterable[FactChange]) -> str:
 
 
 def fact_words(change: FactChange) -> str:
-    """`flask 3.0.1`, `click 8.1.7 → 8.5.1`; of what is secret the name alone."""
+    """`flask 3.0.1`, `click 8.1.7 → 8.5.1`; only the name if values are secret."""
     if name_of(change) == UNREAD:
         return f"not read: {change.before if change.after is None else change.after}"
     if change.probe in SECRET or change.probe in NAMED:
@@ -354,13 +358,13 @@ def fact_words(change: FactChange) -> str:
     if change.probe in TABLE_PROBES:
         return database_words(name_of(change), change.before, change.after)
     before, after = short_values(change)
-    told = ARROW.join(value for value in (before, after) if value)
-    return f"{name_of(change)} {told}".rstrip()
+    values = ARROW.join(value for value in (before, after) if value)
+    return f"{name_of(change)} {values}".rstrip()
 
 
-def row_cells(row: FactRow, most: int, words: Callable[[FactChange], str] | None = None) -> list[str]:
-    """Return a row in cells: at most `most` changes with their marks, then the numbers of the others."""
-    shown = row.changes if len(row.changes) <= most else row.changes[: most - 1]
+def row_cells(row: FactRow, limit: int, words: Callable[[FactChange], str] | None = None) -> list[str]:
+    """Return a row in cells: at most `limit` cells of changes with their marks, then the numbers of the others."""
+    shown = row.changes if len(row.changes) <= limit else row.changes[: limit - 1]
     cells = [f"{mark_of(change)} {(words or fact_words)(change)}" for change in shown]
     rest = row.changes[len(shown) :]
     cells += [f"… {counts_of(rest)}"] if rest else []
@@ -383,7 +387,7 @@ def facts_from_values(values: Iterable[Mapping[str, Any]]) -> tuple[FactChange, 
 
 
 def short_values(change: FactChange) -> tuple[str | None, str | None]:
-    """The values as people name them: a distribution's version without its revision, unless only that differs."""
+    """Return both values as displayed: a distribution's version without its revision, unless only that differs."""
     values = (change.before, change.after)
     if change.by not in WITH_REVISION:
         return _cut(values[0]), _cut(values[1])
@@ -397,16 +401,19 @@ def _cut(value: str | None) -> str | None:
 
 
 OF_FILES = ("sqlite", "redis", "parquet", "duckdb", "csv", "notebook", "env")
-"""Probes whose places are files; whatever others tell of the top itself, a list has its own name there."""
+"""Probes whose places are files.
+
+A fact of another probe about the top itself has the name of a list in its place.
+"""
 BY_FILES = "tools"
-"""The probe that says by which file of a directory each thing is told."""
+"""The probe that names the file in which a tool's version is set."""
 STORY_VARIABLES = frozenset(("env", "dump"))
-"""Probes whose sealed facts a summary counts without a name."""
+"""Probes whose sealed facts a summary counts without names."""
 PLACE = (RESERVED + b"/" + FACTS).decode("ascii")
 
 
 def fact_ids(reader: CatFile, tree: str) -> dict[str, str]:
-    """By probe, the id of what a commit or tree, given by its full id, says; nothing where it has no facts."""
+    """Return the ids of the fact texts, by probe, of a commit or tree given by its full id."""
     from git_envhist.objects.trees import FILE, decode_tree  # loaded late: a list compares nothing
     from git_envhist.snapshots.records import NAME, SUFFIX  # loaded late: a list compares nothing
 
@@ -427,9 +434,8 @@ def compare_facts(
 ) -> tuple[FactChange, ...]:
     """Return the differences between the facts of two commits or trees, by probe, the most important first.
 
-    A probe must have a text in both.
-
-    `find_key`: finds the keys of sealed facts; `opens`: the probes whose sealed facts are compared (all).
+    A probe must have a text in both. `find_key` finds the keys of sealed facts; `opens` are the probes whose sealed
+    facts are compared, by default all.
     """
     from git_envhist.diff.packages import INSTALLED, assign_roles  # loaded late: a list compares nothing
     from git_envhist.diff.packages import PROBE as DECLARED
@@ -449,7 +455,7 @@ def compare_facts(
 
 
 def _failed_dumps(reader: CatFile, oid: str) -> list[FactChange]:
-    """Return the services that could not be dumped, where the snapshot before says nothing of services."""
+    """Return the services that could not be dumped, if the earlier snapshot has no facts about services."""
     from git_envhist.snapshots.records import read_fact_text  # loaded late: a list compares nothing
 
     facts = _facts(DUMP, read_fact_text(DUMP, _text(reader, oid)))
@@ -459,7 +465,7 @@ def _failed_dumps(reader: CatFile, oid: str) -> list[FactChange]:
 def brief_facts(
     reader: CatFile, before: str, after: str, find_key: FindFactsKey | None
 ) -> tuple[FactChange, ...]:
-    """Return the differences for a summary that everybody can read: of sealed facts only the variables."""
+    """Return the differences for a summary, which is stored unsealed: of sealed facts only variables."""
     return compare_facts(reader, before, after, find_key, STORY_VARIABLES)
 
 
@@ -505,11 +511,11 @@ def _whole_text(
 def compare_declared(
     reader: CatFile, before: str, after: str, find_key: FindFactsKey | None = None
 ) -> tuple[FactChange, ...]:
-    """Where what is asked for and what is installed began to disagree, and where they came to agree."""
+    """Return where required and installed packages began to disagree, and where they came to agree."""
     from git_envhist.diff.packages import PROBE as DECLARED  # loaded late: a list compares nothing
     from git_envhist.snapshots.records import SUFFIX  # loaded late: a list compares nothing
 
-    sides = [_texts_held(reader, side) for side in (before, after)]
+    sides = [_package_texts(reader, side) for side in (before, after)]
     if sides[0] == sides[1] or not all(DECLARED in side for side in sides):
         return ()
     opened = [
@@ -517,23 +523,25 @@ def compare_declared(
         for side in sides
     ]
     versions = [{probe: text.version for probe, text in side.items() if text is not None} for side in opened]
-    # What two versions of a probe say is not compared, nor what one side alone says.
+    # Facts of different versions of a probe are not compared, nor facts that only one side has.
     if versions[0] != versions[1] or DECLARED not in versions[0]:
         return ()
     facts = [{probe: _facts(probe, text) for probe, text in side.items()} for side in opened]
-    if any(is_of_directory(fact) for side in facts for told in side.values() for fact in told):
+    if any(is_of_directory(fact) for side in facts for listed in side.values() for fact in listed):
         return ()
-    told = [set(_disagreements(side)) for side in facts]
-    return pair_facts(told[0] - told[1], told[1] - told[0])
+    found = [set(_disagreements(side)) for side in facts]
+    return pair_facts(found[0] - found[1], found[1] - found[0])
 
 
-def _texts_held(reader: CatFile, tree: str) -> dict[str, str]:
+def _package_texts(reader: CatFile, tree: str) -> dict[str, str]:
     from git_envhist.diff.packages import INSTALLED  # loaded late: a list compares nothing
     from git_envhist.diff.packages import PROBE as DECLARED
     from git_envhist.snapshots.records import SUFFIX  # loaded late: a list compares nothing
 
-    held = (DECLARED, *INSTALLED)
-    return {probe: oid for probe, oid in fact_ids(reader, tree).items() if probe.removesuffix(SUFFIX) in held}
+    wanted = (DECLARED, *INSTALLED)
+    return {
+        probe: oid for probe, oid in fact_ids(reader, tree).items() if probe.removesuffix(SUFFIX) in wanted
+    }
 
 
 def _opened(
@@ -560,7 +568,7 @@ def _facts(probe: str, text: FactText | None) -> list[Fact]:
     return [fact for line in lines if (fact := read_fact(probe, line)) is not None]
 
 
-def compare_moments(
+def compare_snapshots(
     git: Git,
     before: str | None,
     after: str,
@@ -568,7 +576,7 @@ def compare_moments(
     renames: int | None = None,
     find_key: FindFactsKey | None = None,
 ) -> tuple[tuple[Change, ...], tuple[FactChange, ...]]:
-    """What differs between two trees: the files, and what is told beside them."""
+    """Return the changed paths and the changed facts between two trees."""
     from git_envhist.diff.compare import compare  # loaded late: a list compares nothing
 
     changes = compare(git, before, after, pathspecs=pathspecs, renames=renames)
@@ -582,7 +590,7 @@ def changed_facts(
     pathspecs: Sequence[bytes] = (),
     find_key: FindFactsKey | None = None,
 ) -> tuple[FactChange, ...]:
-    """What the facts of two trees differ in; with pathspecs, spelled as from the top, of what they mean."""
+    """Return the changed facts between two trees, with pathspecs (as from the top) only those about matching paths."""
     from git_envhist.git.cat_file import CatFile  # loaded late: a list compares nothing
 
     if before is None:
@@ -591,7 +599,7 @@ def changed_facts(
         changes = facts_between(reader, before, after, find_key)
     if not pathspecs or not changes:
         return changes
-    from git_envhist.git.diff import matching  # loaded late: few ask for paths
+    from git_envhist.git.pathspecs import matching  # loaded late: few ask for paths
 
     directories = {change.at for change in changes} - {b""}
     places = sorted({*directories, *map(path_of_fact_change, changes)} - {b""})
@@ -602,14 +610,14 @@ def changed_facts(
 def facts_between(
     reader: CatFile, before: str | None, after: str, find_key: FindFactsKey | None = None
 ) -> tuple[FactChange, ...]:
-    """What the facts of two trees differ in; nothing for the first moment."""
+    """Return the changed facts between two trees; none for the first snapshot."""
     if before is None:
         return ()
-    told = (
+    changes = (
         *compare_facts(reader, before, after, find_key),
         *compare_declared(reader, before, after, find_key),
     )
-    return by_probe(told)
+    return by_probe(changes)
 
 
 def by_probe(changes: Iterable[FactChange]) -> tuple[FactChange, ...]:
@@ -621,7 +629,7 @@ def by_probe(changes: Iterable[FactChange]) -> tuple[FactChange, ...]:
 
 
 def path_of_fact_change(change: FactChange) -> bytes:
-    """The path that a change is about: its directory, or the file that it is told of."""
+    """Return the path that a change is about: its directory, or its file."""
     if change.probe == BY_FILES:
         return join(change.at, change.by.encode("utf-8", "surrogateescape"))
     if change.at and change.probe not in OF_FILES:

@@ -1,6 +1,6 @@
 """Order fact changes by importance: the one order of the list, the diff, the page, the browser and JSON (pure).
 
-Packages that a list or the user names come before those that came along; changed versions before additions before
+Packages that a list or the user names come before their dependencies; changed versions before additions before
 removals; a major version before a minor one. Of a database, lost rows come before migrations, and these before the
 rest, in which tables with more changed rows come first. Tables in which a framework keeps its own records come last.
 """
@@ -23,7 +23,7 @@ FRAMEWORK_TABLES = pattern(
     r"|ar_internal_metadata|alembic_version|_prisma_migrations|knex_migrations(?:_lock)?|__drizzle_migrations"
     r"|SequelizeMeta|goose_db_version|flyway_schema_history|migrations|sqlite_sequence|sqlite_stat[1-4])\Z"
 )
-"""Tables that a migration or a login fills, and not the person."""
+"""Tables that a framework fills, not the user."""
 AMOUNT = pattern(r"(?:^|\s)(\d{1,19}) (?:rows|keys|cells|outputs)\b|\A(\d{1,19})\Z")
 WITH_DATA = frozenset(("sqlite", "redis", "dump", "parquet", "duckdb", "csv", "notebook"))
 """Probes whose values hold numbers of rows, keys or cells."""

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 from git_envhist.lazy import replace
 from git_envhist.model import FactChange, Role
+from git_envhist.probes import runtimes
 
 LISTS = (
     *("Aptfile", "apt.txt", "packages.txt", "apt-packages.txt", "apk.txt", "Brewfile"),
@@ -15,19 +16,7 @@ LISTS = (
 )
 """Files at the top of an environment that name packages of a machine."""
 WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9+.@_-]*")
-RUNTIMES = {
-    "pip": r"python|libpython|pypy",
-    "npm": r"nodejs|node|npm|yarn|yarnpkg",
-    "gem": r"ruby|libruby",
-    "composer": r"php|libphp",
-    "go": r"golang|go",
-    "cargo": r"rustc|cargo|rust",
-    "sqlite": r"sqlite|libsqlite",
-    "postgres": r"postgresql|postgres|libpq",
-    "mysql": r"mysql|mariadb|libmysqlclient|libmariadb",
-    "redis": r"redis|valkey",
-}
-"""Packages of the machine that run what a probe found, by its name."""
+RUNTIMES = runtimes()
 CLIENTS = {
     r"psycopg|asyncpg|pg\Z|pg-|postgres|pgvector|sqlalchemy-redshift": RUNTIMES["postgres"],
     r"mysql|mariadb|pymysql|aiomysql": RUNTIMES["mysql"],

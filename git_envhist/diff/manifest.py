@@ -1,8 +1,8 @@
-"""What a tree cannot say of two snapshots: modes, owners, attributes, empty directories, pipes.
+"""Compare manifest shards: modes, owners, attributes, empty directories, pipes, which git's trees do not contain.
 
-Only the manifest shards that differ are read, and of these only the lines that differ: a directory of 20,000 files in
-which one was touched costs two comparisons of text and two parsed lines. Times are no change: a build touches files
-that stay the same.
+Only differing shards are read, and of these only differing lines: for a directory of 20,000 files of which one was
+touched, two texts are compared and two lines parsed. Times are not compared, because a build touches files without
+changing them.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from itertools import compress
 from operator import ne
 from typing import NamedTuple
 
+from git_envhist.diff.tree_diff import ABSENT, MANIFEST_PREFIX, DiffRow
 from git_envhist.errors import Damaged
 from git_envhist.git.cat_file import CatFile, GitObject
-from git_envhist.git.diff import ABSENT, MANIFEST_PREFIX, DiffRow
 from git_envhist.model import Entry, EntryKind, StoredAs
-from git_envhist.objects.reader import OwnFirst
+from git_envhist.objects.reader import PackFirstReader
 from git_envhist.objects.trees import DIRECTORY, FILE, decode_by_name
 from git_envhist.snapshots.layout import MANIFEST
 from git_envhist.snapshots.names import RESERVED, stored_name, suspicious, true_name
@@ -29,7 +29,7 @@ LINE_FEED = 0x0A
 
 
 class PathMetadata(NamedTuple):
-    """What the manifest says of one path, less its times."""
+    """The manifest's metadata of a path, without times."""
 
     kind: EntryKind
     mode: int
@@ -41,40 +41,40 @@ class PathMetadata(NamedTuple):
 
 
 class MetadataPair(NamedTuple):
-    """One path on both sides; None where the manifest does not name it."""
+    """The metadata of a path on both sides; None if the manifest does not name it."""
 
     before: PathMetadata | None
     after: PathMetadata | None
 
 
 Texts = dict[bytes, tuple[bytes | None, bytes | None]]
-"""Stored directory -> its shard before and after; the same object twice where they are equal."""
+"""Stored directory -> its shard before and after; the same object twice if they are equal."""
 
 
 def read_differences(
-    reader: CatFile | OwnFirst,
+    reader: CatFile | PackFirstReader,
     shards: Iterable[tuple[bytes | None, bytes | None]],
     contents: Iterable[bytes],
     after: str,
     certain: Iterable[bytes] = (),
 ) -> dict[bytes, MetadataPair]:
-    """Stored path -> what is known of it: the paths whose lines differ, and those in `contents`, whose bytes do.
+    """Return the metadata, by stored path, of paths with differing lines, and of the paths in `contents`.
 
-    `shards` are the ids, in hex, of the shards that differ; of the paths in `certain` nothing needs to be known.
+    `shards` are the ids, in hex, of differing shards. Nothing is returned for paths in `certain`.
     """
-    wanted, passed_over = by_directory(contents), by_directory(certain)
+    wanted, skipped = by_directory(contents), by_directory(certain)
     texts = _read_pairs(reader, shards)
     texts.update(_read_unchanged(reader, [name for name in wanted if name not in texts], after))
     found: dict[bytes, MetadataPair] = {}
     for directory, (old, new) in texts.items():
-        names, less = wanted.get(directory, ()), passed_over.get(directory, ())
-        for path, both in _compare_shards(directory, old, new, names, less):
+        names, excluded = wanted.get(directory, ()), skipped.get(directory, ())
+        for path, both in _compare_shards(directory, old, new, names, excluded):
             found[path] = _merge(found.get(path), both)
     return found
 
 
 def by_directory(paths: Iterable[bytes]) -> dict[bytes, list[bytes]]:
-    """The names of stored paths, by their directories."""
+    """Return the names of stored paths by their directories."""
     found: dict[bytes, list[bytes]] = {}
     for path in paths:
         directory, _, name = path.rpartition(b"/")
@@ -83,11 +83,13 @@ def by_directory(paths: Iterable[bytes]) -> dict[bytes, list[bytes]]:
 
 
 def _merge(known: MetadataPair | None, more: MetadataPair) -> MetadataPair:
-    # A file in whose place a directory came is in its parent's shard, the directory in one of its own.
+    # If a directory replaces a file, the file is in its parent's shard and the directory in its own.
     return more if known is None else MetadataPair(more.before or known.before, more.after or known.after)
 
 
-def _read_pairs(reader: CatFile | OwnFirst, shards: Iterable[tuple[bytes | None, bytes | None]]) -> Texts:
+def _read_pairs(
+    reader: CatFile | PackFirstReader, shards: Iterable[tuple[bytes | None, bytes | None]]
+) -> Texts:
     pairs = list(shards)
     blobs = reader.read_many([oid for pair in pairs for oid in pair if oid is not None])
     texts: Texts = {}
@@ -97,11 +99,11 @@ def _read_pairs(reader: CatFile | OwnFirst, shards: Iterable[tuple[bytes | None,
     return texts
 
 
-def _read_unchanged(reader: CatFile | OwnFirst, directories: list[bytes], after: str) -> Texts:
-    # Bytes that changed under the same time leave the shard as it was; how they are stored stands in it all the same.
+def _read_unchanged(reader: CatFile | PackFirstReader, directories: list[bytes], after: str) -> Texts:
+    # A change of bytes with the same time leaves the shard unchanged; it contains the storage of the file.
     if not directories:
         return {}
-    from git_envhist.snapshots.layout import shard_path  # loaded late: see `_read`
+    from git_envhist.snapshots.layout import shard_path  # loaded late: most lists of paths need no line
 
     places = [shard_path(directory) for directory in directories]
     answers = reader.read_many(f"{after}:{MANIFEST_PREFIX.decode()}{first}/{rest}" for first, rest in places)
@@ -116,11 +118,11 @@ def _text(answer: GitObject | None) -> bytes:
 
 
 def shard_directory(text: bytes | None) -> bytes:
-    """The stored directory that a shard speaks of."""
+    """Return the stored directory of a shard."""
     assert text is not None
     head = text.partition(b"\n")[0].split(b" ")
     if len(head) != 3:
-        raise Damaged("a shard of the manifest does not begin as one")
+        raise Damaged("a shard of the manifest has an invalid first line")
     return unquote_path(head[2])
 
 
@@ -144,27 +146,27 @@ def _compare_shards(
 def _without_equal_lines(
     old: bytes, new: bytes, names: Iterable[bytes], certain: Iterable[bytes] = ()
 ) -> tuple[bytes, bytes]:
-    """Both texts without the lines in which they do not differ, but for those of `names`; none of `certain`."""
+    """Return both texts without equal lines, except for lines of `names`, and without lines of `certain`."""
     old_head, old_own, old_body = _split(old)
     new_head, new_own, new_body = _split(new)
     if old_head != new_head or _owner(old_own) != _owner(new_own):
-        # Lines that name no owner mean the directory's.
+        # A line without an owner means the directory's owner.
         return old, new
     start, old_end, new_end = _where_they_differ(old_body, new_body)
     old_lines, new_lines = _without_pairs(_lines(old_body[start:old_end]), _lines(new_body[start:new_end]))
-    kept = set(old_lines) ^ set(new_lines)
+    remaining = set(old_lines) ^ set(new_lines)
     if certain:
-        less = quoted_names(certain)
-        kept = {line for line in kept if _name(line) not in less}
-    sought = quoted_names(names).difference(map(_name, kept))
+        excluded = quoted_names(certain)
+        remaining = {line for line in remaining if _name(line) not in excluded}
+    required = quoted_names(names).difference(map(_name, remaining))
     return (
-        _joined(old_head, old_own, old_body, old_lines, kept, sought),
-        _joined(new_head, new_own, new_body, new_lines, kept, sought),
+        _joined(old_head, old_own, old_body, old_lines, remaining, required),
+        _joined(new_head, new_own, new_body, new_lines, remaining, required),
     )
 
 
 def _without_pairs(old: list[bytes], new: list[bytes]) -> tuple[list[bytes], list[bytes]]:
-    """Both lists without what stands at the same place in either: in most shards nothing came and nothing went."""
+    """Return both lists without lines that are equal at the same position: most shards gain and lose no names."""
     if len(old) != len(new):
         return old, new
     differ = list(map(ne, old, new))
@@ -172,14 +174,14 @@ def _without_pairs(old: list[bytes], new: list[bytes]) -> tuple[list[bytes], lis
 
 
 def _split(text: bytes) -> tuple[bytes, bytes, bytes]:
-    """A shard's first line, its directory's own, and all others, each with a line feed at its end."""
+    """Return a shard's first line, its directory's own line, and the others with a line feed after each."""
     head, _, rest = text.partition(b"\n")
     own, _, body = rest.partition(b"\n")
     return head, own, body.rstrip(b"\n") + b"\n" if body else b""
 
 
 def _where_they_differ(old: bytes, new: bytes) -> tuple[int, int, int]:
-    """(start of the first line that differs, end of the last one in either text)."""
+    """Return (start of the first differing line, end of the last one in either text)."""
     start = old.rfind(b"\n", 0, _same_at_start(old, new)) + 1
     same = _same_at_end(old, new, min(len(old), len(new)) - start)
     old_end, new_end = len(old) - same, len(new) - same
@@ -194,7 +196,7 @@ def _begins_line(text: bytes, at: int) -> bool:
 
 
 def _same_at_start(one: bytes, other: bytes) -> int:
-    """How many bytes both begin with; found by halves, for comparing bytes is what the processor does fastest."""
+    """Return the length of the common prefix, by bisection, because comparing bytes is fast."""
     low, high = 0, min(len(one), len(other))
     while low < high:
         middle = (low + high + 1) // 2
@@ -205,8 +207,8 @@ def _same_at_start(one: bytes, other: bytes) -> int:
     return low
 
 
-def _same_at_end(one: bytes, other: bytes, most: int) -> int:
-    low, high = 0, most
+def _same_at_end(one: bytes, other: bytes, limit: int) -> int:
+    low, high = 0, limit
     while low < high:
         middle = (low + high + 1) // 2
         if one[len(one) - middle : len(one) - low] == other[len(other) - middle : len(other) - low]:
@@ -217,7 +219,7 @@ def _same_at_end(one: bytes, other: bytes, most: int) -> int:
 
 
 def _without_times(text: bytes) -> list[list[bytes]]:
-    """The words of all lines but the times, which are no difference."""
+    """Return the words of all lines without times."""
     lines = [line.split(b" ") for line in text.split(b"\n")]
     for words in lines[1:]:
         del words[3:4]
@@ -229,7 +231,7 @@ def _lines(body: bytes) -> list[bytes]:
 
 
 def quoted_names(names: Iterable[bytes]) -> set[bytes]:
-    """The words under which a shard lists stored names."""
+    """Return the quoted forms of stored names that a shard contains."""
     listed = list(names)
     joined = b"\0".join(listed)
     if suspicious(joined) or UNSAFE.search(joined.replace(b"\0", b"")) is not None:
@@ -238,11 +240,11 @@ def quoted_names(names: Iterable[bytes]) -> set[bytes]:
 
 
 def _joined(
-    head: bytes, own: bytes, body: bytes, differing: list[bytes], kept: set[bytes], sought: set[bytes]
+    head: bytes, own: bytes, body: bytes, differing: list[bytes], remaining: set[bytes], required: set[bytes]
 ) -> bytes:
-    lines = [line for line in differing if line in kept]
-    if sought:
-        lines = [line for line in _lines(body) if line in kept or _name(line) in sought]
+    lines = [line for line in differing if line in remaining]
+    if required:
+        lines = [line for line in _lines(body) if line in remaining or _name(line) in required]
     return b"\n".join([head, own, *lines]) + b"\n"
 
 
@@ -257,23 +259,23 @@ def _owner(own: bytes) -> list[bytes]:
 def _read(text: bytes | None) -> Mapping[bytes, PathMetadata]:
     if text is None:
         return {}
-    from git_envhist.snapshots.manifest import scan_shard  # loaded late: a list of paths mostly needs no line
+    from git_envhist.snapshots.manifest import scan_shard  # loaded late: most lists of paths need no line
 
     shard = scan_shard(text)
     prefix = shard.directory + b"/" if shard.directory else b""
-    # Named only: a directory's own shard says what it is.
+    # A directory is only named here; its own shard has its metadata.
     rows = [row for row in shard.rows if row.kind is not EntryKind.DIRECTORY]
-    told = suspicious(b"\0".join([row.name for row in rows]))
+    has_escapes = suspicious(b"\0".join([row.name for row in rows]))
     owner = (shard.own.uid, shard.own.gid)
     found = {shard.directory: _traits(shard.own, owner)}
     known: dict[tuple[EntryKind, int, bytes], PathMetadata] = {}
     for row in rows:
-        said = (row.kind, row.mode, row.words)
-        traits = known.get(said)
+        key = (row.kind, row.mode, row.words)
+        traits = known.get(key)
         if traits is None:
-            traits = known[said] = _traits(row.entry(shard.own), owner)
+            traits = known[key] = _traits(row.entry(shard.own), owner)
         name = row.name
-        if told:
+        if has_escapes:
             name = stored_name(name, top=not prefix, link=row.kind is EntryKind.LINK)
         found[prefix + name] = traits
     return found
@@ -288,20 +290,18 @@ def _traits(entry: Entry, owner: tuple[int | None, int | None]) -> PathMetadata:
     )  # fmt: skip
 
 
-# Shards of which a list of paths needs no more than the lines that differ (pure).
-#
-# After most changes a shard differs in the times of its directory and of files whose bytes differ as well, which the
-# trees say already. What tells anything else is compared as ever.
+# Shards that a list of paths does not need. After most changes a shard differs only in the times of its directory and
+# of files whose bytes differ, which the trees show already. Other shards are compared completely.
 
 LONG, STRETCH = 1 << 14, 1 << 11
-"""From so many bytes on it pays to look first, by so many at a time, for the parts of a shard that differ."""
+"""From this size on, it is faster to find the differing parts first, in steps of the second number."""
 
 IdPair = tuple[bytes, bytes]
 Lines = list[tuple[bytes, bytes]]
 
 
 class ShardDiff(NamedTuple):
-    """A shard, by its ids before and after: the directory it speaks of, and the lines that differ, side by side."""
+    """A shard by its ids before and after: its directory, and its differing lines in pairs."""
 
     ids: IdPair
     directory: bytes
@@ -309,7 +309,7 @@ class ShardDiff(NamedTuple):
 
 
 def differing_lines(old: bytes, new: bytes) -> tuple[bytes, Lines] | None:
-    """(directory, the lines that differ) of two shards of one directory; None where lines came or went, or others."""
+    """Return (directory, differing lines) of two shards of a directory; None if lines were added or removed."""
     head = new[: new.find(b"\n") + 1]
     try:
         if not old.startswith(head):
@@ -329,7 +329,7 @@ def differing_lines(old: bytes, new: bytes) -> tuple[bytes, Lines] | None:
 
 
 def _stretches(old: bytes, new: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """The parts that differ of two texts of one length; where another time is all that differs, their lines align."""
+    """Yield the differing parts of two texts of equal length; if only times differ, their lines align."""
     start = 0
     while start < len(old):
         end = old.find(b"\n", start + STRETCH) + 1 or len(old)
@@ -342,22 +342,24 @@ def _stretches(old: bytes, new: bytes) -> Iterator[tuple[bytes, bytes]]:
 def settled_shards(
     differing: Iterable[ShardDiff], certain: Collection[bytes], others: Iterable[bytes]
 ) -> set[IdPair]:
-    """The shards, by their ids, that tell nothing but times beside what is `certain`: that these stored paths were
-    modified. Shards of directories that `others` stand in tell more."""
+    """Return the shards, by their ids, whose differences are only times and the modifications in `certain`.
+
+    Shards of directories that contain one of `others` are not settled.
+    """
     wanted = {path.rpartition(b"/")[0] for path in others}
     return {
         ids
         for ids, directory, lines in differing
-        if directory not in wanted and not _tell_more(lines, directory, certain)
+        if directory not in wanted and not _has_more(lines, directory, certain)
     }
 
 
-def _tell_more(lines: Lines, directory: bytes, certain: Collection[bytes]) -> bool:
-    """Whether lines differ in anything but a time, those aside of what is certain."""
+def _has_more(lines: Lines, directory: bytes, certain: Collection[bytes]) -> bool:
+    """Return whether lines differ in anything but times, apart from lines of paths in `certain`."""
     prefix = directory + b"/" if directory else b""
     for before, after in lines:
         name, space, _ = before.partition(b" ")
-        # Where there is no escape a name is spelled alike in a shard and in a tree.
+        # A name without an escape has the same spelling in a shard and in a tree.
         if prefix + name in certain and b"%" not in name and after.startswith(name + space):
             continue
         old, new = before.split(b" "), after.split(b" ")
@@ -366,16 +368,14 @@ def _tell_more(lines: Lines, directory: bytes, certain: Collection[bytes]) -> bo
     return False
 
 
-# Which shards of the manifest differ between two snapshots, and in which lines: read in the packs of captures.
-#
-# While git compares the environment's trees, which takes it as long.
+# The differing shards of two snapshots, read from our packs while git compares the environment's trees.
 
 TREE_WORD, BLOB_WORD = b"40000", b"100644"
 Ids = tuple[bytes | None, bytes | None]
 
 
-def differing_shards(own: OwnFirst, before: str, after: str) -> list[DiffRow] | None:
-    """Both sides of each, as rows; None where packs of ours do not tell all of it."""
+def differing_shards(own: PackFirstReader, before: str, after: str) -> list[DiffRow] | None:
+    """Return both ids of each differing shard, as rows; None if our packs do not have all of them."""
     try:
         manifests: list[Ids] = [(_manifest(own, before), _manifest(own, after))]
         return [_row(*ids) for ids in _differing(own, _differing(own, manifests, TREE_WORD), BLOB_WORD)]
@@ -383,53 +383,53 @@ def differing_shards(own: OwnFirst, before: str, after: str) -> list[DiffRow] | 
         return None
 
 
-def differing_manifest_lines(own: OwnFirst, shards: Iterable[DiffRow]) -> list[ShardDiff]:
-    """In which lines shards differ, as far as that is quickly told."""
+def differing_manifest_lines(own: PackFirstReader, shards: Iterable[DiffRow]) -> list[ShardDiff]:
+    """Return the differing lines of shards, if they can be found quickly."""
     both = [row for row in shards if row.old_mode and row.new_mode]
-    # One side after the other: what one capture wrote lies in one pack.
+    # All of one side first: the objects of one capture are in one pack.
     try:
-        olds = [own.ours(unhexlify(row.old_oid))[1] for row in both]
-        news = [own.ours(unhexlify(row.new_oid))[1] for row in both]
+        olds = [own.read_own(unhexlify(row.old_oid))[1] for row in both]
+        news = [own.read_own(unhexlify(row.new_oid))[1] for row in both]
     except (KeyError, Damaged):
         return []
-    told = map(differing_lines, olds, news)
+    pairs = map(differing_lines, olds, news)
     return [
         ShardDiff((row.old_oid, row.new_oid), *lines)
-        for row, lines in zip(both, told, strict=True)
+        for row, lines in zip(both, pairs, strict=True)
         if lines is not None
     ]
 
 
-def _manifest(own: OwnFirst, name: str) -> bytes:
+def _manifest(own: PackFirstReader, name: str) -> bytes:
     data = own.root_tree(name)
     mode, reserved = decode_by_name(data, len(name) // 2)[RESERVED]
-    inner, manifest = decode_by_name(own.ours(reserved)[1], len(reserved))[MANIFEST]
+    inner, manifest = decode_by_name(own.read_own(reserved)[1], len(reserved))[MANIFEST]
     if (mode, inner) != (DIRECTORY, DIRECTORY):
-        raise Damaged("a manifest is no directory")
+        raise Damaged("a manifest is not a tree")
     return manifest
 
 
-def _differing(own: OwnFirst, trees: list[Ids], word: bytes) -> list[Ids]:
-    """The ids, before and after, of what differs in pairs of trees that hold entries of one mode."""
+def _differing(own: PackFirstReader, trees: list[Ids], word: bytes) -> list[Ids]:
+    """Return the ids, before and after, of differing entries in pairs of trees with entries of one mode."""
     olds, news = ([_entries(own, pair[side]) for pair in trees] for side in (0, 1))
     found: list[Ids] = []
     for old, new in zip(olds, news, strict=True):
         if len(old) == len(new):
-            # Mostly nothing came and nothing went.
+            # Most trees gain and lose no entries.
             differ = list(map(ne, old, new))
             old, new = list(compress(old, differ)), list(compress(new, differ))
-        before, after = dict(_taken_apart(old, word)), dict(_taken_apart(new, word))
+        before, after = dict(_parsed(old, word)), dict(_parsed(new, word))
         pairs = [(before.get(name), after.get(name)) for name in {**before, **after}]
         found += [pair for pair in pairs if pair[0] != pair[1]]
     return found
 
 
-def _entries(own: OwnFirst, oid: bytes | None) -> list[bytes]:
+def _entries(own: PackFirstReader, oid: bytes | None) -> list[bytes]:
     if oid is None:
         return []
-    kind, data = own.ours(oid)
+    kind, data = own.read_own(oid)
     entries: list[bytes] = _pattern(len(oid)).findall(data)
-    # Matches never overlap, so that their lengths add up to the whole only if nothing stood between them.
+    # Matches do not overlap, so their lengths add up to the whole only if nothing is between them.
     if kind != b"tree" or sum(map(len, entries)) != len(data):
         raise Damaged("a tree of the manifest is damaged")
     return entries
@@ -440,12 +440,12 @@ def _pattern(hash_length: int) -> re.Pattern[bytes]:
     return re.compile(rb"[0-7]+ [^\0]+\0.{%d}" % hash_length, re.DOTALL)
 
 
-def _taken_apart(entries: Iterable[bytes], word: bytes) -> Iterable[tuple[bytes, bytes]]:
+def _parsed(entries: Iterable[bytes], word: bytes) -> Iterable[tuple[bytes, bytes]]:
     for entry in entries:
         head, _, oid = entry.partition(b"\0")
         mode, _, name = head.partition(b" ")
         if mode != word:
-            raise Damaged("a tree of the manifest holds what none does")
+            raise Damaged("a tree of the manifest has an unexpected entry")
         yield name, oid
 
 

@@ -1,8 +1,12 @@
-"""What is asked for, held against what is installed: where the two disagree, as far as both are known (pure).
+"""Compare required packages with installed ones, and decide why a package is installed (pure).
 
-Three things are told: an installed package that no list names and no other package needs; one that a list asks for and
-that is not there; one of another version. Whoever is not sure says nothing: a list that asks for more than can be read
-makes no package a stranger, and a list of which nothing much is installed is about another environment.
+`assign_roles` gives each changed package a role: named by a list or the user, needed by another package, or nested.
+Not all installers record that: pip writes `REQUESTED` for requested packages, uv for every package, npm for none. So
+lists count first, `REQUESTED` second, and the needs of other packages last.
+
+`disagreements` finds installed packages that no list names and no package needs, missing packages, and other versions
+than required. It reports only what is certain: if a list is only partly understood, no package counts as unlisted,
+and a list of which most packages are missing belongs to another environment.
 """
 
 from __future__ import annotations
@@ -15,16 +19,13 @@ from git_envhist.diff.fact_keys import name_of, place_of
 from git_envhist.lazy import dataclass, field, replace
 from git_envhist.model import EnvPath, Fact, FactChange, Role
 
-# Decide the role of each changed package: named by a list or the user, needed by another package, nested (pure).
-#
-# Installers do not all record it. pip writes `REQUESTED` for the packages that it was asked for, uv writes it for every
-# package, npm for none. Therefore lists come first, `REQUESTED` second, and the needs of the other packages last.
+# Roles.
 
 MODULES_DIRECTORY = "node_modules"
 BOOTSTRAP_PACKAGES = frozenset(("pip", "setuptools", "wheel", "uv", "distribute"))
-"""Packages that a virtual environment begins with."""
+"""Packages that a new virtual environment contains."""
 FOR_DEVELOPMENT = re.compile(r"(?:^|[^a-z])(?:dev|develop|development|tests?|lint|docs?|ci)(?:[^a-z]|$)")
-"""Names of requirements files that no program needs when it runs."""
+"""Names of requirements files for development only."""
 
 Package = tuple[str, str, str]
 """(probe, place, name)"""
@@ -32,23 +33,23 @@ Package = tuple[str, str, str]
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """Packages that requirement files of two snapshots name, and the dependencies between installed packages."""
+    """Packages named by the requirements files of two snapshots, and the dependencies of installed packages."""
 
     asked: set[tuple[str, str]] = field(default_factory=set)
-    """(probe, name) of the packages that a program needs when it runs."""
+    """(probe, name) of packages that the program needs."""
     named: set[tuple[str, str]] = field(default_factory=set)
     """(probe, name) of the packages of extras, groups and development."""
     requested: set[Package] = field(default_factory=set)
     needed: set[Package] = field(default_factory=set)
     extras: set[Package] = field(default_factory=set)
-    """Packages that others need for an extra only."""
+    """Packages that others need only for an extra."""
     roots: set[Package] = field(default_factory=set)
     listing: set[tuple[str, str]] = field(default_factory=set)
     """(probe, directory) of the lists."""
 
 
 def assign_roles(changes: Iterable[FactChange], declared: Iterable[Fact]) -> tuple[FactChange, ...]:
-    """Return the same changes, each with its role; `declared`: the facts of lists on both sides."""
+    """Return the changes with their roles; `declared` are the facts of lists on both sides."""
     known = _declared_dependencies(tuple(declared))
     rooted = {(probe, place) for probe, place, _ in known.roots}
     return tuple(_with_role(change, known, rooted) for change in changes)
@@ -75,8 +76,8 @@ def _role(change: FactChange, known: Declared, package: Package, is_needed: bool
         return Role.TRANSITIVE
     if package in known.requested:
         return Role.DIRECT
-    came_along = change.auto or is_needed or _is_left_out(package, known)
-    return Role.TRANSITIVE if came_along else Role.DIRECT
+    is_dependency = change.auto or is_needed or _is_left_out(package, known)
+    return Role.TRANSITIVE if is_dependency else Role.DIRECT
 
 
 def _is_left_out(package: Package, known: Declared) -> bool:
@@ -111,24 +112,24 @@ def _as_change(fact: Fact) -> FactChange:
     return FactChange(fact.by, fact.key, None, None)
 
 
-# Versions of packages, as far as they can be compared without knowing who made them (pure).
+# Versions, as far as they can be compared without knowing their scheme.
 
 NUMBERS = re.compile(r"v?([0-9]{1,12}(?:\.[0-9]{1,12}){0,7})\Z")
 BOUND = re.compile(r"(===|==|~=|!=|<=|>=|<|>)(.+)\Z")
 
 
 def same_version(one: str, other: str) -> bool | None:
-    """Whether two versions are one: `1.0` is `1.0.0`; None where that cannot be told."""
+    """Return whether two versions are equal (`1.0` is `1.0.0`); None if that is not certain."""
     one, other = _plain(one), _plain(other)
     if one == other:
         return True
     order = _compare(one, other)
-    # Of two spellings that are no plain numbers at least one would have to be understood.
+    # A version that is not numeric cannot be compared without knowing its scheme.
     return None if order is None else order == 0
 
 
 def satisfies(version: str, asked: str) -> bool | None:
-    """Whether a version is what was asked for (`>=3,<4`); None where that cannot be told."""
+    """Return whether a version satisfies a requirement (`>=3,<4`); None if that is not certain."""
     answers = [_is_within(_plain(version), bound) for bound in asked.split(",") if bound]
     if False in answers:
         return False
@@ -138,7 +139,7 @@ def satisfies(version: str, asked: str) -> bool | None:
 def _is_within(version: str, bound: str) -> bool | None:
     found = BOUND.match(bound)
     if found is None:
-        # npm names one version by itself.
+        # npm writes an exact version without an operator.
         return same_version(version, bound) if NUMBERS.match(bound) and bound.count(".") == 2 else None
     word, wanted = found[1], found[2]
     if word == "===":
@@ -182,22 +183,22 @@ def _numbers(version: str) -> tuple[int, ...] | None:
 
 
 def _plain(version: str) -> str:
-    """Without what somebody's build added."""
+    """Return a version without a build suffix."""
     return version.strip().lower().partition("+")[0]
 
 
 PROBE = "declared"
 INSTALLED = ("pip", "npm")
-"""The probes that tell what is installed."""
+"""The probes of installed packages."""
 BOOTSTRAP = frozenset(("pip", "setuptools", "wheel", "uv", "distribute"))
-"""What a virtual environment begins with."""
+"""Packages that a new virtual environment contains."""
 EDITABLE = "(editable)"
 NODE_MODULES = "node_modules"
 
 
 @dataclass(frozen=True, slots=True)
 class RequirementsFile:
-    """One file that lists packages."""
+    """A file that lists packages."""
 
     place: str
     """Its directory."""
@@ -211,7 +212,7 @@ class RequirementsFile:
 
 @dataclass(frozen=True, slots=True)
 class DeclaredPackages:
-    """All that the facts of one manager's lists say."""
+    """All facts about the lists of one package manager."""
 
     lists: dict[str, RequirementsFile]
     needs: dict[str, list[str]]
@@ -219,26 +220,26 @@ class DeclaredPackages:
 
     @property
     def named(self) -> set[str]:
-        """Whatever any list of the environment names, as whatever it is named."""
+        """All names in any list of the environment."""
         return {name for one in self.lists.values() for name in (*one.asked, *one.locked, *one.named)}
 
 
 def disagreements(declared: Sequence[Fact], installed: Iterable[Fact]) -> tuple[Fact, ...]:
-    """What is to be told of one moment: `(.venv/flask, 2.9.13, in no list)`."""
+    """Return the disagreements in one snapshot: `(.venv/flask, 2.9.13, in no list)`."""
     by_place: dict[tuple[str, str], dict[str, list[Fact]]] = {}
     for fact in installed:
         if EDITABLE not in fact.value:
             place, name = _split(fact.key)
             by_place.setdefault((fact.probe, place), {}).setdefault(name, []).append(fact)
-    told: list[Fact] = []
+    found_facts: list[Fact] = []
     python, node = (_read(declared, probe) for probe in INSTALLED)
     node_places = {place: found for (probe, place), found in by_place.items() if probe == "npm"}
     for (probe, place), found in sorted(by_place.items()):
         if probe == "pip" and "python" in found and python.lists:
-            told += _of_python(place, found, python)
+            found_facts += _of_python(place, found, python)
         elif probe == "npm" and node.lists and place.rpartition("/")[2] == NODE_MODULES:
-            told += _of_node(place, found, node, node_places)
-    return tuple(told)
+            found_facts += _of_node(place, found, node, node_places)
+    return tuple(found_facts)
 
 
 def _read(facts: Iterable[Fact], probe: str) -> DeclaredPackages:
@@ -248,7 +249,7 @@ def _read(facts: Iterable[Fact], probe: str) -> DeclaredPackages:
             continue
         word, _, value = fact.value.partition("=")
         if word in ("needs", "extra"):
-            # A package that was installed for an extra is named by no list, and is no stranger.
+            # No list names a package that was installed for an extra, but it is not unlisted.
             declared.needs.setdefault(fact.key, []).extend(name for name in value.split(",") if name)
         elif word == "requested":
             continue
@@ -279,15 +280,15 @@ def _note(listed: RequirementsFile, fact: Fact, word: str, value: str) -> None:
 
 
 def _of_python(place: str, found: Mapping[str, list[Fact]], declared: DeclaredPackages) -> Iterator[Fact]:
-    """Of one virtual environment: by the lists beside it, or in `requirements` there."""
-    beside = place.rpartition("/")[0]
-    places = (beside, f"{beside}/requirements".lstrip("/"))
+    """Yield those of a virtual environment: compare it with the lists in the same directory, or in `requirements`."""
+    directory = place.rpartition("/")[0]
+    places = (directory, f"{directory}/requirements".lstrip("/"))
     lists = [one for one in declared.lists.values() if one.place in places]
     packages = {name: facts for name, facts in found.items() if name != "python"}
     if _all_known(lists) and all(_join(place, name) in declared.needs for name in packages):
         needed = {name for key, names in declared.needs.items() if _split(key)[0] == place for name in names}
-        yield from _strangers(packages, declared.named | needed | BOOTSTRAP)
-    yield from _settled(place, packages, [(one, one.asked, one.locked) for one in lists])
+        yield from _unlisted(packages, declared.named | needed | BOOTSTRAP)
+    yield from _missing_or_other(place, packages, [(one, one.asked, one.locked) for one in lists])
 
 
 def _of_node(
@@ -296,16 +297,16 @@ def _of_node(
     declared: DeclaredPackages,
     places: Mapping[str, Mapping[str, object]],
 ) -> Iterator[Fact]:
-    """Of one node_modules: by the lists beside it."""
-    beside = place.rpartition("/")[0]
-    lists = [one for one in declared.lists.values() if one.place == beside]
-    # npm's lock names the paths where packages stand; what stands deeper is its own affair.
+    """Yield those of a node_modules: compare it with the lists in the same directory."""
+    directory = place.rpartition("/")[0]
+    lists = [one for one in declared.lists.values() if one.place == directory]
+    # npm's lock file contains paths; only packages at the top are compared.
     locks = [(one, _reached(one, places), _at_top(one.locked)) for one in lists]
     roots = {name: facts for name, facts in found.items() if _join(place, name) in declared.roots}
     if _all_known(lists):
         locked = {name for _, _, names in locks for name in names}
-        yield from _strangers(roots, {_name_of(name) for name in declared.named} | locked)
-    yield from _settled(place, found, locks)
+        yield from _unlisted(roots, {_name_of(name) for name in declared.named} | locked)
+    yield from _missing_or_other(place, found, locks)
 
 
 def _all_known(lists: Sequence[RequirementsFile]) -> bool:
@@ -313,7 +314,7 @@ def _all_known(lists: Sequence[RequirementsFile]) -> bool:
 
 
 def _reached(listed: RequirementsFile, places: Mapping[str, Mapping[str, object]]) -> dict[str, list[str]]:
-    """What a manifest asks for, less what a program finds in the node_modules of a directory above."""
+    """Return the required packages that are not found in a node_modules of a directory above."""
     above = [listed.place[:end] for end, letter in enumerate(listed.place) if letter == "/"]
     others = [places.get(_join(directory, NODE_MODULES), {}) for directory in {"", *above} - {listed.place}]
     return {name: asked for name, asked in listed.asked.items() if not any(name in other for other in others)}
@@ -332,46 +333,48 @@ def _name_of(path: str) -> str:
     return path.rpartition(f"{NODE_MODULES}/")[2]
 
 
-def _strangers(found: Mapping[str, list[Fact]], known: set[str] | frozenset[str]) -> Iterator[Fact]:
+def _unlisted(found: Mapping[str, list[Fact]], known: set[str] | frozenset[str]) -> Iterator[Fact]:
     for name, facts in found.items():
         if name not in known:
-            yield from (_tell(fact, f"{fact.value}, in no list") for fact in facts)
+            yield from (_disagreement(fact, f"{fact.value}, in no list") for fact in facts)
 
 
-def _settled(
+def _missing_or_other(
     place: str,
     found: Mapping[str, list[Fact]],
     lists: Sequence[tuple[RequirementsFile, Mapping[str, list[str]], Mapping[str, list[str]]]],
 ) -> Iterator[Fact]:
-    """What is missing, and what is of another version than a lock file has, or else a list."""
-    told: set[str] = set()
+    """Yield missing packages, and packages of another version than in a lock file, or else in a list."""
+    reported: set[str] = set()
     for listed, _, locked in lists:
-        for name in locked.keys() & found.keys() - told:
+        for name in locked.keys() & found.keys() - reported:
             for fact in found[name]:
                 if not any(same_version(fact.value, version) is not False for version in locked[name]):
-                    told.add(name)
-                    yield _tell(fact, f"{fact.value}, but {listed.name} has {', '.join(locked[name])}")
+                    reported.add(name)
+                    yield _disagreement(
+                        fact, f"{fact.value}, but {listed.name} has {', '.join(locked[name])}"
+                    )
     for listed, asked, _ in lists:
         missing = asked.keys() - found.keys()
         if 2 * len(missing) > len(asked):
             continue
-        for name in missing - told:
-            told.add(name)
+        for name in missing - reported:
+            reported.add(name)
             yield Fact(PROBE, _join(place, name), f"missing, but in {listed.name}", EnvPath(_raw(place)))
-        for name in asked.keys() & found.keys() - told:
+        for name in asked.keys() & found.keys() - reported:
             for fact in found[name]:
                 wrong = [spec for spec in asked[name] if satisfies(fact.value, spec) is False]
                 if wrong:
-                    told.add(name)
-                    yield _tell(fact, f"{fact.value}, but {listed.name} has {wrong[0]}")
+                    reported.add(name)
+                    yield _disagreement(fact, f"{fact.value}, but {listed.name} has {wrong[0]}")
 
 
-def _tell(fact: Fact, value: str) -> Fact:
+def _disagreement(fact: Fact, value: str) -> Fact:
     return Fact(PROBE, fact.key, value, fact.at)
 
 
 def _split(key: str) -> tuple[str, str]:
-    """Place and name of a key; a name may have a scope."""
+    """Return the place and the name of a key; the name may have a scope."""
     place, _, name = key.rpartition("/")
     scope = place.rpartition("/")[2]
     if scope.startswith("@"):

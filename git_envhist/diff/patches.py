@@ -1,8 +1,8 @@
-"""What git makes of changed contents: patches, counts of lines, sizes. Nothing of the user's runs for it.
+"""git's patches, line counts and sizes for changed contents.
 
-No attribute, no external program and no text conversion has a say: git is given a place without attributes as its
-working tree. Each piece of a patch belongs to the row at its place in git's raw diff, asked for by the same words;
-so no header is ever interpreted.
+No attribute, external program or text conversion of the user applies: git gets a working tree without attributes.
+Each part of a patch is assigned to a row of git's raw diff by its position, with the same options, so no header is
+parsed.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from copy import copy
 from typing import NamedTuple
 
 from git_envhist.diff.compare import environment_path, stored_side
+from git_envhist.diff.tree_diff import NOT_RESERVED, RAW
 from git_envhist.errors import GitFailed
-from git_envhist.git.diff import NOT_RESERVED, RAW
 from git_envhist.git.process import Git, GitStream
 from git_envhist.model import Change, ChangeSide, EnvPath, ObjectId
 
@@ -24,16 +24,16 @@ PATCH = (
 )  # fmt: skip
 COUNTS = ("diff-tree", "-r", "-z", "--numstat", "--no-ext-diff", "--no-textconv")
 PIECE = b"diff --git "
-# Few paths are named one by one; git compares each entry with each pattern, so many are not.
+# Few paths are passed to git by name; it compares each entry with each pattern, so for many paths that is slow.
 MAX_NAMED = 200
 ROOTS = b":(top).envhist/roots"
 
 LineCounts = dict[EnvPath, tuple[int, int] | None]
-"""Path -> lines added and deleted; None where the content is not text."""
+"""Path -> added and deleted lines; None if the content is not text."""
 
 
 class GitPatch(NamedTuple):
-    """What git says of one path; its header holds stored names, which `renamed` tells to be others than the true."""
+    """git's patch for one path. Its header contains stored names; `renamed` if they differ from the true ones."""
 
     path: EnvPath
     text: bytes
@@ -41,7 +41,7 @@ class GitPatch(NamedTuple):
 
 
 class Names(NamedTuple):
-    """The stored paths of one row of a raw diff."""
+    """The stored paths of a row of a raw diff."""
 
     before: bytes
     after: bytes
@@ -58,7 +58,7 @@ def read_patches(
     quote_all: bool,
     whole_ids: bool = False,
 ) -> Iterator[GitPatch]:
-    """git's patches for the contents of these changes, in git's order; others may come along."""
+    """Yield git's patches for the contents of these changes, in git's order; other patches may be among them."""
     inert = without_attributes(git)
     quoting = f"core.quotePath={'true' if quote_all else 'false'}"
     for paths in _selections(changes):
@@ -77,20 +77,20 @@ def read_patches(
 def read_line_counts(
     git: Git, before: str, after: str, changes: Sequence[Change], *, renames: int | None
 ) -> LineCounts:
-    """How many lines were added and deleted in each of the changed files, by git's count."""
+    """Return git's numbers of added and deleted lines for each changed file."""
     inert = without_attributes(git)
     counts: LineCounts = {}
     for paths in _selections(changes):
         words: list[str | bytes] = [*COUNTS, *_similarity(renames), before, after, "--", *paths]
         for path, lines in _parse_counts(inert.run("-c", "core.attributesFile=/dev/null", *words)):
             known = counts.get(path)
-            # A link and a file of one name stand under two stored names.
+            # A link and a file of one name have two stored names.
             counts[path] = (known[0] + lines[0], known[1] + lines[1]) if known and lines else lines
     return counts
 
 
 def read_sizes(git: Git, oids: Iterable[ObjectId]) -> dict[ObjectId, int]:
-    """The size of each blob."""
+    """Return the size of each blob."""
     names = b"".join(oid.hex().encode("ascii") + b"\n" for oid in oids)
     if not names:
         return {}
@@ -103,14 +103,14 @@ def read_sizes(git: Git, oids: Iterable[ObjectId]) -> dict[ObjectId, int]:
 
 
 def without_attributes(git: Git) -> Git:
-    """The same repository as seen from a working tree that holds nothing."""
+    """Return the same repository with an empty working tree."""
     inert = copy(git)
     nowhere = os.fsencode(git.git_dir)
     inert.environment = {
         **git.environment,
         b"GIT_ATTR_NOSYSTEM": b"1",
         b"GIT_WORK_TREE": nowhere,
-        # Attributes that no working tree holds are looked for in the index.
+        # Without a working tree, git would read attributes from the index.
         **git.no_index,
     }
     return inert
@@ -142,26 +142,26 @@ def _read_names(raw: bytes) -> list[Names]:
         status = text.rpartition(b" ")[2]
         before = next(parts)
         after = next(parts) if status.startswith((b"R", b"C")) else before
-        # Of another type: the old one is deleted, the new one added.
+        # A change of type is shown as a deletion and an addition.
         found.append(Names(before, after, 2 if status == b"T" else 1))
     return found
 
 
 def _split(child: GitStream) -> Iterator[bytes]:
-    # In a patch only a header's first line begins so: lines of content have a sign before them, and a line break in
-    # a name is quoted.
-    held = bytearray(b"\n")
+    # Only the first line of a header begins like this: content lines begin with a sign, and line feeds in names are
+    # quoted.
+    buffer = bytearray(b"\n")
     searched = 0
     while chunk := child.read():
-        held += chunk
-        while (end := held.find(b"\n" + PIECE, searched)) >= 0:
+        buffer += chunk
+        while (end := buffer.find(b"\n" + PIECE, searched)) >= 0:
             if end:
-                yield bytes(held[1 : end + 1])
-            del held[:end]
+                yield bytes(buffer[1 : end + 1])
+            del buffer[:end]
             searched = 1
-        searched = max(searched, len(held) - len(PIECE))
-    if len(held) > 1:
-        yield bytes(held[1:])
+        searched = max(searched, len(buffer) - len(PIECE))
+    if len(buffer) > 1:
+        yield bytes(buffer[1:])
 
 
 def _join(rows: Iterable[Names], pieces: Iterator[bytes]) -> Iterator[GitPatch]:

@@ -1,7 +1,7 @@
-"""Measures the moments of a timeline in one go: git compares them all, and is asked for the sizes of what differs.
+"""Measure the snapshots of a timeline in one pass: environment sizes, and areas of change for a picture.
 
-The oldest is measured whole, every later one by what it changed: so that a thousand moments of an environment of
-100,000 files cost what a thousand comparisons do.
+git compares all snapshots in one process and is asked for the sizes of changed files only. The oldest snapshot is
+measured completely, every later one by its changes.
 """
 
 from __future__ import annotations
@@ -19,15 +19,13 @@ from git_envhist.model import TOP, Change, ChangeSide, EntryKind, EnvPath, Snaps
 from git_envhist.snapshots.chunks import read_pointer
 from git_envhist.snapshots.records import read_fact, read_fact_text
 
-# Changes with their sizes -> the few places where they happened, the largest taken apart first (pure).
-#
-# What somebody looks at is a picture of a step: a rectangle a place, as large as what changed there. A directory is
-# opened where it is the largest, until there are as many places as can be told apart.
+# Areas: the places of changes with their sizes. The largest directories are divided first, until there are enough
+# areas.
 
 
 @dataclass(frozen=True, slots=True)
 class SizedChange:
-    """One changed path, and how large it was before and after; None where it was not there."""
+    """A changed path and its sizes before and after; None on a side where it does not exist."""
 
     path: EnvPath
     before: int | None
@@ -36,7 +34,7 @@ class SizedChange:
 
 @dataclass(frozen=True, slots=True)
 class Area:
-    """A place where something changed: a file, or a directory (with a slash at its end) with all that changed in it."""
+    """A place of changes: a file, or a directory (with a slash at its end) with all changes in it."""
 
     path: EnvPath
     added: int
@@ -47,31 +45,31 @@ class Area:
 
     @property
     def weight(self) -> int:
-        """How much room it takes in a picture."""
+        """The size of its rectangle in a picture."""
         return max(self.bytes_before, self.bytes_after)
 
 
 @dataclass(frozen=True, slots=True)
 class EnvironmentSize:
-    """How large an environment was at a moment, and where what changed in the step to it lies."""
+    """The size of an environment in a snapshot, and the areas of its changes."""
 
     files: int
     bytes: int
     packages: dict[str, int]
-    """How many there are, by what installed them."""
+    """The number of packages by probe."""
     areas: tuple[Area, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What a moment changed, and what it came to."""
+    """The changes of a snapshot, and the resulting size."""
 
     changes: tuple[Change, ...]
     extent: EnvironmentSize
 
 
 class _AreaNode:
-    """A name in a directory, and what stands below it."""
+    """A name in a directory, with everything below it."""
 
     __slots__ = ("counts", "inner", "path", "sizes", "touched")
 
@@ -87,7 +85,7 @@ class _AreaNode:
         return Area(EnvPath(self.path + ending), *self.counts, *self.sizes)
 
     def parts(self) -> Iterator[_AreaNode]:
-        """What a directory is taken apart into."""
+        """Yield the parts of a directory."""
         if self.touched is not None:
             alone = _AreaNode(self.path)
             _count(alone, self.touched)
@@ -95,38 +93,38 @@ class _AreaNode:
         yield from self.inner.values()
 
 
-def areas_of(changes: Iterable[SizedChange], most: int) -> tuple[Area, ...]:
-    """At most so many places that tell of all changes, the largest first."""
+def areas_of(changes: Iterable[SizedChange], limit: int) -> tuple[Area, ...]:
+    """Return at most `limit` areas that cover all changes, the largest first."""
     top = _AreaNode(b"")
     for one in changes:
         _put(top, one)
     open_places: list[tuple[int, bytes, _AreaNode]] = []
-    told: list[Area] = []
-    _offer(top, open_places, told)
+    areas: list[Area] = []
+    _offer(top, open_places, areas)
     while open_places:
         _, _, place = heappop(open_places)
-        if place is not top and len(told) + len(open_places) + len(place.inner) > most:
-            told.append(place.area())
+        if place is not top and len(areas) + len(open_places) + len(place.inner) > limit:
+            areas.append(place.area())
             continue
         for part in place.parts():
-            _offer(part, open_places, told)
-    return _cut(sorted(told, key=lambda area: (-area.weight, area.path)), most)
+            _offer(part, open_places, areas)
+    return _cut(sorted(areas, key=lambda area: (-area.weight, area.path)), limit)
 
 
-def _offer(place: _AreaNode, open_places: list[tuple[int, bytes, _AreaNode]], told: list[Area]) -> None:
+def _offer(place: _AreaNode, open_places: list[tuple[int, bytes, _AreaNode]], areas: list[Area]) -> None:
     if place.inner:
         heappush(open_places, (-max(place.sizes), place.path, place))
     elif place.path:
-        told.append(place.area())
+        areas.append(place.area())
 
 
-def _cut(areas: list[Area], most: int) -> tuple[Area, ...]:
-    """The top itself may hold more than can be told apart: what is smallest is one place then, that of the top."""
-    if len(areas) <= most:
+def _cut(areas: list[Area], limit: int) -> tuple[Area, ...]:
+    """Limit the number of areas: the smallest ones are joined to one area of the top."""
+    if len(areas) <= limit:
         return tuple(areas)
-    rest = areas[most - 1 :]
+    rest = areas[limit - 1 :]
     numbers = [(one.added, one.modified, one.removed, one.bytes_before, one.bytes_after) for one in rest]
-    return (*areas[: most - 1], Area(TOP, *map(sum, zip(*numbers, strict=True))))
+    return (*areas[: limit - 1], Area(TOP, *map(sum, zip(*numbers, strict=True))))
 
 
 def _put(top: _AreaNode, one: SizedChange) -> None:
@@ -150,23 +148,23 @@ PACKAGES, DECLARED = "packages", "declared"
 
 
 def steps_of(
-    git: Git, moments: Sequence[Snapshot], kinds: Mapping[str, str], most_areas: int
+    git: Git, snapshots: Sequence[Snapshot], kinds: Mapping[str, str], most_areas: int
 ) -> Iterator[tuple[Snapshot, Step]]:
-    """Each of some moments that follow each other on a timeline, oldest first, with what it changed and is then.
+    """Yield successive snapshots of a timeline, oldest first, with their changes and sizes.
 
-    `kinds`: of which kind each probe is.
+    `kinds` are the kinds of probes.
     """
-    if not moments:
+    if not snapshots:
         return
     with CatFile(git) as reader:
         measure = _Measure(git, reader)
         packages = _Packages(
             reader, [probe for probe, kind in kinds.items() if kind == PACKAGES and probe != DECLARED]
         )
-        oldest = moments[0]
+        oldest = snapshots[0]
         files, size = measure.whole(oldest)
-        asked = [(one.commit, one.parent) for one in moments]
-        for snapshot, (_, changes) in zip(moments, changes_of(git, reader, asked), strict=True):
+        asked = [(one.commit, one.parent) for one in snapshots]
+        for snapshot, (_, changes) in zip(snapshots, changes_of(git, reader, asked), strict=True):
             touched = measure.touched(changes)
             if snapshot is not oldest:
                 files += sum((one.after is not None) - (one.before is not None) for one in touched)
@@ -178,7 +176,7 @@ def steps_of(
 
 
 class _Measure:
-    """Knows how large what stands at a path is."""
+    """Read and remember the sizes of files."""
 
     def __init__(self, git: Git, reader: CatFile) -> None:
         self._git = git
@@ -186,16 +184,16 @@ class _Measure:
         self._known: dict[bytes, int] = {}
 
     def whole(self, snapshot: Snapshot) -> tuple[int, int]:
-        """How many files a moment holds, and how many bytes."""
+        """Return the number of files and bytes in a snapshot."""
         touched = self.touched(compare(self._git, None, snapshot.commit))
         return len(touched), sum(one.after or 0 for one in touched)
 
     def touched(self, changes: Iterable[Change]) -> list[SizedChange]:
-        """The changed files with their sizes; directories have none."""
-        told = [one for one in changes if _is_file(one.before) or _is_file(one.after)]
-        sides = [side for one in told for side in (one.before, one.after) if side is not None]
+        """Return the changed files with their sizes; directories have none."""
+        files = [one for one in changes if _is_file(one.before) or _is_file(one.after)]
+        sides = [side for one in files for side in (one.before, one.after) if side is not None]
         self._learn(sides)
-        return [SizedChange(one.path, self._size(one.before), self._size(one.after)) for one in told]
+        return [SizedChange(one.path, self._size(one.before), self._size(one.after)) for one in files]
 
     def _learn(self, sides: Iterable[ChangeSide]) -> None:
         new = {
@@ -217,12 +215,12 @@ class _Measure:
         try:
             return read_pointer(answer.data).size if answer is not None else 0
         except Damaged:
-            # A picture is no check: what is damaged is told by one.
+            # A picture is no check; fsck reports damage.
             return 0
 
 
 class _Packages:
-    """Counts packages by what installed them; a list that did not change is not read again."""
+    """Count packages by probe; an unchanged fact text is not read again."""
 
     def __init__(self, reader: CatFile, probes: Sequence[str]) -> None:
         self._reader = reader
@@ -230,12 +228,12 @@ class _Packages:
         self._known: dict[str, int] = {}
 
     def count(self, tree: str) -> dict[str, int]:
-        """By probe, how many packages a moment holds."""
-        held = {probe: oid for probe, oid in fact_ids(self._reader, tree).items() if probe in self._probes}
-        for probe, oid in held.items():
+        """Return the number of packages in a snapshot, by probe."""
+        texts = {probe: oid for probe, oid in fact_ids(self._reader, tree).items() if probe in self._probes}
+        for probe, oid in texts.items():
             if oid not in self._known:
                 self._known[oid] = self._read(probe, oid)
-        return {probe: self._known[oid] for probe, oid in sorted(held.items()) if self._known[oid]}
+        return {probe: self._known[oid] for probe, oid in sorted(texts.items()) if self._known[oid]}
 
     def _read(self, probe: str, oid: str) -> int:
         answer = self._reader.read(oid)

@@ -1,4 +1,18 @@
-"""Changes -> the few words that a person wants to read first: counts, and files folded by directory."""
+"""Summarize changes: counts, files folded by directory, and the one-line summary of a snapshot.
+
+`count` is the only definition of the number of changes; a capture that counts during its scan and a comparison of two
+trees agree:
+
+- A path that differs is one change. A path differs if its kind, its twelve mode bits, its bytes, their storage, its
+  owner, its extended attributes or its device number do. Times and hard links are not compared.
+- A path that is not a directory is added, removed or modified; it exists if the manifest names it, even without its
+  bytes. A change of its kind is one modification.
+- A directory is added or removed only if it is empty on the side where it exists; otherwise the paths in it represent
+  it. It is modified if its mode, owner or extended attributes differ. The top is never added or removed.
+- The `.git` of a nested repository is one path.
+- Paths that the later snapshot could not capture, and paths below them, are not removed.
+- Data outside the environment (facts, attachments, the staged tree) has no paths.
+"""
 
 from __future__ import annotations
 
@@ -22,24 +36,9 @@ from git_envhist.model import (
     StoredAs,
 )
 
-# What counts as a change between two moments, and how many there are (pure).
-#
-# This is the one definition; a capture that counts from its scan and a comparison that reads two trees agree on it:
-#
-# - One path that differs is one change. A path differs where its kind, its twelve mode bits, its bytes, the way they
-# are stored, its owner, its extended attributes or its device number do. Times and hard links are no difference.
-# - A path that is not a directory is added, removed or modified; it exists where the manifest names it, also if its
-# bytes could not be had. A change of its kind is one modification.
-# - A directory is added or removed only where it is empty on the side on which it stands alone: any other is told by
-# what is in it. It is modified where its mode, its owner or its extended attributes differ. The top is never added
-# or removed.
-# - The `.git` of a nested repository is one path, whatever differs in it.
-# - What the later side says it could not capture, and all below it, is not removed: nothing is known of it.
-# - What is kept beside the environment (facts, attachments, the staged tree) is no path.
-
 
 def count(changes: Iterable[Change]) -> ChangeCount:
-    """How many paths were added, modified and removed; a rename is one of each of the outer two."""
+    """Return the numbers of added, modified and removed paths; a rename is an addition and a removal."""
     added = modified = removed = 0
     for change in changes:
         kind = change.kind
@@ -50,12 +49,12 @@ def count(changes: Iterable[Change]) -> ChangeCount:
 
 
 def is_stored(change: Change, stored: StoredAs) -> bool:
-    """Whether the bytes of either side are kept that way."""
+    """Return whether either side has this storage."""
     return any(side is not None and side.stored is stored for side in (change.before, change.after))
 
 
 def sides(change: Change) -> tuple[ChangeSide, ...]:
-    """The sides that there are, the earlier one first."""
+    """Return the sides that exist, the earlier one first."""
     return tuple(side for side in (change.before, change.after) if side is not None)
 
 
@@ -72,18 +71,18 @@ MARKS = {
 
 @dataclass(frozen=True, slots=True)
 class SummaryRow:
-    """One line of a folded list: a file with its change, a directory with what changed below it, or the rest."""
+    """A line of a folded list: a file with its change, a directory with the changes below it, or the rest."""
 
     path: EnvPath
     count: ChangeCount
     change: Change | None = None
-    """The one change, where the row names a file."""
+    """The change, if the row is a file."""
     sort: str = ""
-    """`cache` or `built`, where the row is a directory of what was generated."""
+    """`cache` or `built` for a generated directory."""
     places: int = 1
-    """In how many directories of this name, where the row tells of several."""
+    """The number of directories of this name, if the row counts several."""
     more: int = 0
-    """How many files and directories the row stands for, where it is the rest; `path` is what they stand in."""
+    """The number of files and directories in the rest; `path` is their common directory."""
 
 
 def describe_counts(changed: ChangeCount, first: bool = False) -> str:
@@ -96,32 +95,31 @@ def describe_counts(changed: ChangeCount, first: bool = False) -> str:
 
 
 def changes_phrase(snapshot: Snapshot) -> str:
-    """What changed, as the snapshot itself tells it; at least how many files."""
+    """Return the snapshot's own summary, or the number of changed files."""
     return snapshot.story or describe_counts(snapshot.changed, snapshot.parent is None)
 
 
 def with_ascii_signs(text: str) -> str:
-    """Return a summary with `-` in the place of the minus sign, for programs and files."""
+    """Return a summary with `-` instead of the minus sign, for programs and files."""
     return MINUS.sub("-", text) if "−" in text else text
 
 
 def with_minus_signs(text: str) -> str:
-    """Return a summary that a program of ours printed as people read it."""
+    """Return a summary that one of our programs printed, with minus signs."""
     return HYPHEN.sub("−", text)
 
 
 def describe_marks(changed: ChangeCount) -> str:
-    """`+3 ~11 −2`, without what is none."""
+    """`+3 ~11 −2`, without zeros."""
     marks = (("+", changed.added), ("~", changed.modified), ("−", changed.removed))
     return " ".join(f"{mark}{number:,}" for mark, number in marks if number)
 
 
 def fold_by_directory(changes: Sequence[Change], limit: int = 12) -> tuple[SummaryRow, ...]:
-    """At most `limit` rows that tell of all changes: directories first, then the files that stand for themselves.
+    """Return at most `limit` rows that cover all changes: directories first, then single files.
 
-    Folding begins below the directory that all changes have in common. There, what is small is told file by file
-    as long as there is room, the smallest first; what is large is one row, however large it is. Caches are one row
-    for each name, wherever they stand, and are never opened.
+    Folding begins below the common directory of all changes. Small directories there are listed file by file as long
+    as there is room, the smallest first; a large one is one row. Caches are one row per name, wherever they are.
     """
     caches, others = _set_caches_apart(changes)
     if not others:
@@ -141,7 +139,7 @@ def _files(number: int) -> str:
 def _set_caches_apart(
     changes: Sequence[Change],
 ) -> tuple[dict[bytes, dict[bytes, list[Change]]], list[Change]]:
-    """What changed in caches, by the caches' names and then by their paths; and all other changes."""
+    """Return changes in caches, by cache name and path, and all other changes."""
     caches: dict[bytes, dict[bytes, list[Change]]] = {}
     others: list[Change] = []
     known: dict[bytes, tuple[str, bytes]] = {}
@@ -159,7 +157,7 @@ def _set_caches_apart(
 
 
 def _cache_row(places: dict[bytes, list[Change]]) -> SummaryRow:
-    """One row for all caches of a name."""
+    """Return one row for all caches of a name."""
     first = next(iter(places))
     changed = count(change for group in places.values() for change in group)
     path = first if len(places) == 1 else first.rpartition(b"/")[2]
@@ -167,8 +165,8 @@ def _cache_row(places: dict[bytes, list[Change]]) -> SummaryRow:
 
 
 def _common_directory(changes: Sequence[Change]) -> bytes:
-    """The deepest directory that holds all changes, with its slash; nothing where that is the top."""
-    # Whatever stands between the least and the greatest path begins as both of them do.
+    """Return the deepest directory that contains all changes, with a slash; empty for the top."""
+    # All paths between the least and the greatest one have their common prefix.
     least, greatest = min(change.path for change in changes), max(change.path for change in changes)
     length = 0
     for one, other in zip(least, greatest, strict=False):
@@ -177,12 +175,12 @@ def _common_directory(changes: Sequence[Change]) -> bytes:
         length += 1
     common = least[: least.rfind(b"/", 0, length) + 1]
     _, built = generated_in(common[:-1])
-    # What was built is one directory to its reader, wherever in it all of this happened.
+    # A build directory is shown as one, wherever in it the changes are.
     return built[: built.rfind(b"/") + 1] if built else common
 
 
 def _group(changes: Sequence[Change], start: int) -> dict[bytes, list[Change]]:
-    """The changes by the file or directory (told by its slash) that they stand in below the common one."""
+    """Return the changes by the file or directory (with a slash) below the common one."""
     groups: dict[bytes, list[Change]] = {}
     for change in changes:
         slash = change.path.find(b"/", start)
@@ -192,7 +190,7 @@ def _group(changes: Sequence[Change], start: int) -> dict[bytes, list[Change]]:
 
 
 def _choose_opened(groups: dict[bytes, list[Change]], limit: int) -> frozenset[bytes]:
-    """The groups whose files are named one by one: all of one file, and the smallest that there is room for."""
+    """Return the groups that are listed file by file: those of one file, and the smallest for which there is room."""
     opened = set()
     room = limit - len(groups)
     for path, group in sorted(groups.items(), key=lambda item: (len(item[1]), item[0])):
@@ -214,7 +212,7 @@ def _reading_order(row: SummaryRow) -> tuple[bool, bytes]:
 
 
 def _cut(rows: list[SummaryRow], common: bytes, limit: int) -> tuple[SummaryRow, ...]:
-    """The rows that tell most, in their order, and one for the rest of them."""
+    """Return the rows with most changes, in order, and one row for the rest."""
     if len(rows) <= limit:
         return tuple(rows)
     by_weight = sorted(range(len(rows)), key=lambda place: (-rows[place].count.total, place))
@@ -231,14 +229,14 @@ def _sum(counts: Sequence[ChangeCount]) -> ChangeCount:
     )
 
 
-# Summarise the changes of a snapshot in one line: `npm: next 14.2.33 → 15.5.4, … +6 ~11 −32 · 1,204 files` (pure).
+# The summary of a snapshot.
 
 VARIABLES = "env"
-"""The class of the probe of variables."""
+"""The kind of the variables' probe."""
 DECLARED = "declared"
-"""The probe of disagreements between lists and installed packages: too much for one line."""
+"""The probe of disagreements between lists and installed packages, which are too long for a summary."""
 OF_ONE_FILE = ("parquet", "duckdb", "csv", "notebook")
-"""Probes whose places are files: a summary names the file in the place of its one table."""
+"""Probes whose places are files; a summary names the file instead of its only table."""
 MAX_PROBES = 4
 MAX_NAMED = 2
 """The number of changes of a probe, and of variables of a file, that are named."""
@@ -256,12 +254,12 @@ def summarize(
 
     `names`: False counts the variables of sealed files, `.env.local: +1 −1 variables`, as their names are sealed.
     """
-    told = [change for change in changes if change.probe != DECLARED]
-    variables = [change for change in told if kinds.get(change.probe) == VARIABLES]
-    dumps = fact_rows((change for change in told if change.probe == DUMP), tuple(kinds))
+    shown = [change for change in changes if change.probe != DECLARED]
+    variables = [change for change in shown if kinds.get(change.probe) == VARIABLES]
+    dumps = fact_rows((change for change in shown if change.probe == DUMP), tuple(kinds))
     by_probe: dict[str, list[FactChange]] = {}
     rows = fact_rows(
-        (one for one in told if kinds.get(one.probe) != VARIABLES and one.probe != DUMP), tuple(kinds)
+        (one for one in shown if kinds.get(one.probe) != VARIABLES and one.probe != DUMP), tuple(kinds)
     )
     for row in rows:
         by_probe.setdefault(row.probe, []).extend((*row.changes, *row.nested))
@@ -270,7 +268,7 @@ def summarize(
         more = len(by_probe) - MAX_PROBES
         parts.append(f"{more} {'kind' if more == 1 else 'kinds'} more")
     parts += [f"{row.place}: {_cells(row.changes) if names else _amounts(row.changes)}" for row in dumps]
-    if changed.total or not told:
+    if changed.total or not shown:
         parts.append(_count_files(changed, bool(by_probe) or bool(dumps), first))
     parts += _variable_parts(variables, names)
     return " · ".join(parts)
@@ -283,11 +281,11 @@ def _count_files(changed: ChangeCount, has_facts: bool, first: bool) -> str:
 
 
 def _cells(changes: Iterable[FactChange]) -> str:
-    """Name the most important changes and count the rest; packages that came along are named only if no other is."""
+    """Name the most important changes and count the rest; dependencies are named only if there is nothing else."""
     ordered = by_importance(changes)
     listed = [one for one in ordered if one.role in (Role.DIRECT, Role.DEVELOPMENT)]
     others = [one for one in ordered if one.role is not Role.NESTED]
-    # Of packages in no list, those that no other one needs say what was installed.
+    # Without a list, packages that no other one needs are the installed ones.
     named = (listed or [one for one in others if not one.auto] or others)[:MAX_NAMED]
     rest = [one for one in ordered if one not in named]
     if not named:
@@ -302,15 +300,15 @@ def _amounts(changes: Sequence[FactChange]) -> str:
     if not known:
         return fact_words(changes[0])
     lost = sum(max(before - after, 0) for before, after in known)
-    come = sum(max(after - before, 0) for before, after in known)
+    gained = sum(max(after - before, 0) for before, after in known)
     unit = "keys" if any((one.after or one.before or "").endswith(" keys") for one in changes) else "rows"
-    marks = " ".join(f"{mark}{number:,}" for mark, number in (("+", come), ("−", lost)) if number)
+    marks = " ".join(f"{mark}{number:,}" for mark, number in (("+", gained), ("−", lost)) if number)
     where = "" if unit == "keys" else f" in {len(known):,} {'table' if len(known) == 1 else 'tables'}"
     return f"{marks} {unit}{where}" if marks else f"{len(known):,} other tables"
 
 
 def _cell(change: FactChange) -> str:
-    """Return a change with its sign; an arrow is a sign of its own."""
+    """Return a change with its sign, unless an arrow shows it."""
     words = fact_words(change)
     if change.probe in OF_ONE_FILE:
         words = f"{place_of(change).rpartition('/')[2]} {words.removeprefix('table ')}"
@@ -329,6 +327,6 @@ def _variable_parts(changes: Sequence[FactChange], names: bool) -> list[str]:
 def _variables(changes: Sequence[FactChange], names: bool) -> str:
     if not names:
         return f"{counts_of(changes)} {'variable' if len(changes) == 1 else 'variables'}"
-    told = [mark_of(change) + name_of(change) for change in changes[:MAX_NAMED]]
+    named = [mark_of(change) + name_of(change) for change in changes[:MAX_NAMED]]
     rest = changes[MAX_NAMED:]
-    return ", ".join(told) + (f", … {counts_of(rest)}" if rest else "")
+    return ", ".join(named) + (f", … {counts_of(rest)}" if rest else "")

@@ -1,11 +1,11 @@
-"""Two snapshots side by side for a restore: every directory that differs, with what differs in it.
+"""Walk two snapshots in parallel for a restore: every directory that differs, with its entries on both sides.
 
-Trees are walked in lockstep and equal subtrees skipped; the manifest likewise. What is read may come from anywhere,
-and a restore writes what it says: so the tree and the manifest must say the same of every name, each directory must
-hang in the one above it, and whatever a capture would not have written is `Damaged` before anything is touched.
+Trees and manifest are walked in lockstep, and equal subtrees are skipped. A snapshot may be untrusted, and a restore
+writes what it reads: so the tree and the manifest must agree on every name, each directory must be named by its
+parent, and anything that a capture would not write raises Damaged before a file is changed.
 
-An unchanged directory is given too where it holds a hard link of a group that has to do with what differs: which names
-one file has cannot be told from a part of them.
+An unchanged directory is returned as well if it has a hard link of a group with differences, because all names of a
+group are needed. `SnapshotWalker` walks a single snapshot, for a fork.
 """
 
 from __future__ import annotations
@@ -34,25 +34,23 @@ from git_envhist.snapshots.reader import (
     tree_text,
 )
 
-# Two sides of one directory, less the lines that say the same on both (pure).
-#
-# A directory of 20,000 files in which one was touched costs a comparison of text and two parsed lines. Lines of hard
-# links stay: which names are one file is only known from all of them.
+# One directory without the lines that are equal on both sides: for 20,000 files of which one was touched, two texts
+# are compared and two lines parsed. Lines of hard links are remaining, because all names of a group are needed.
 
 HEAD = 2
-"""The header and the directory's own line."""
+"""The first line and the directory's own line."""
 LINK_WORD = b" l="
 
 
 class TrimmedPair(NamedTuple):
-    """The texts of two shards without equal lines, and the two trees that belong to them."""
+    """The texts of two shards without equal lines, and their trees."""
 
     texts: tuple[bytes, bytes]
     trees: tuple[Tree, Tree]
 
 
 def drop_equal_lines(texts: tuple[bytes, bytes], trees: tuple[Tree, Tree], *, top: bool) -> TrimmedPair:
-    """Leave out what is equal; nothing where the directory changed hands, since its lines mean its owner."""
+    """Leave out equal lines; none if the directory's owner changed, because lines may inherit it."""
     whole = TrimmedPair(texts, trees)
     if max(map(len, texts)) > BUDGET.size:
         return whole
@@ -60,30 +58,34 @@ def drop_equal_lines(texts: tuple[bytes, bytes], trees: tuple[Tree, Tree], *, to
     if min(len(old), len(new)) < HEAD or _owner(old[1]) != _owner(new[1]):
         return whole
     moved = {name for name, _ in trees[0].items() ^ trees[1].items()}
-    told = {quote(name) for name in _true_names(moved)}
-    kept = _differing(old[HEAD:], new[HEAD:], told, linked=LINK_WORD in texts[0])
-    wanted = moved.union(_stored_names_of({unquote(_word(line)) for lines in kept for line in lines}, top))
+    changed = {quote(name) for name in _true_names(moved)}
+    remaining = _differing(old[HEAD:], new[HEAD:], changed, linked=LINK_WORD in texts[0])
+    wanted = moved.union(
+        _stored_names_of({unquote(_word(line)) for lines in remaining for line in lines}, top)
+    )
     return TrimmedPair(
-        (_join_lines(old, kept[0]), _join_lines(new, kept[1])),
+        (_join_lines(old, remaining[0]), _join_lines(new, remaining[1])),
         (_choose(trees[0], wanted), _choose(trees[1], wanted)),
     )
 
 
 def _differing(
-    old: list[bytes], new: list[bytes], told: set[bytes], *, linked: bool
+    old: list[bytes], new: list[bytes], changed: set[bytes], *, linked: bool
 ) -> tuple[list[bytes], list[bytes]]:
-    """Return the lines that differ between the two sides, and those of names that are `told`."""
+    """Return the lines that are not on both sides, and those of names in `changed`."""
     if len(old) == len(new) and not linked:
-        # Mostly no name came or went: line beside line is twenty times as fast as looking each of them up.
+        # Mostly no names are added or removed, and comparing by position is twenty times as fast.
         differs = list(map(ne, old, new))
-        mine, theirs = list(compress(old, differs)), list(compress(new, differs))
-        if told.issubset(map(_word, mine)):
-            old, new = mine, theirs
+        only_old, only_new = list(compress(old, differs)), list(compress(new, differs))
+        if changed.issubset(map(_word, only_old)):
+            old, new = only_old, only_new
     common = {line for line in set(old).intersection(new) if LINK_WORD not in line}
-    if told:
-        common = {line for line in common if _word(line) not in told}
-    kept = tuple([line for line in lines if line not in common] if common else lines for lines in (old, new))
-    return kept[0], kept[1]
+    if changed:
+        common = {line for line in common if _word(line) not in changed}
+    remaining = tuple(
+        [line for line in lines if line not in common] if common else lines for lines in (old, new)
+    )
+    return remaining[0], remaining[1]
 
 
 def _true_names(stored: Collection[bytes]) -> Collection[bytes]:
@@ -91,21 +93,21 @@ def _true_names(stored: Collection[bytes]) -> Collection[bytes]:
 
 
 def _stored_names_of(names: Collection[bytes], top: bool) -> set[bytes]:
-    """Whatever the tree may call them."""
+    """Return all stored names that a tree may have for these names."""
     if b"" not in names and not suspicious(b"\0".join(names)):
         return set(names)
     return set().union(*(_stored(name, top) for name in names))
 
 
 def _stored(name: bytes, top: bool) -> tuple[bytes, bytes]:
-    # What no tree can hold is refused where the line is read.
+    # A name that no tree can contain is refused when its line is read.
     if not name or b"/" in name or b"\0" in name or name in (b".", b".."):
         return (name, name)
     return stored_name(name, top=top), stored_name(name, top=top, link=True)
 
 
-def _join_lines(lines: list[bytes], kept: list[bytes]) -> bytes:
-    return b"\n".join([*lines[:HEAD], *kept]) + b"\n"
+def _join_lines(lines: list[bytes], remaining: list[bytes]) -> bytes:
+    return b"\n".join([*lines[:HEAD], *remaining]) + b"\n"
 
 
 def _choose(tree: Tree, wanted: set[bytes]) -> Tree:
@@ -121,20 +123,20 @@ def _word(line: bytes) -> bytes:
 
 
 def differing_directories(objects: Objects, before: bytes | None, after: bytes) -> Iterator[DirectoryPair]:
-    """Every directory that differs between two trees, given by their raw ids; `before` None: nothing is there."""
+    """Yield every directory that differs between two trees, given by raw ids; `before` None: an empty tree."""
     old = SnapshotReader(objects, before)
     new = SnapshotReader(objects, after, old)
     differing = _differing_shards(old, new)
     differing.update(_differing_trees(old, new))
-    met: set[int] = set()
+    groups: set[int] = set()
     for stored in sorted(differing):
         pair = _pair(old, new, stored)
-        met.update(_groups_that_differ(pair))
+        groups.update(_groups_that_differ(pair))
         yield pair
         old.forget(stored)
         new.forget(stored)
-    if met:
-        for stored in sorted(old.directories_with_links(met) | new.directories_with_links(met)):
+    if groups:
+        for stored in sorted(old.directories_with_links(groups) | new.directories_with_links(groups)):
             if stored not in differing:
                 yield _pair(old, new, stored)
 
@@ -142,7 +144,7 @@ def differing_directories(objects: Objects, before: bytes | None, after: bytes) 
 def compare_directories(
     objects: Objects, before: bytes, after: bytes, directories: Iterable[bytes]
 ) -> Iterator[DirectoryPair]:
-    """Some directories, given by their stored paths, whether they differ or not."""
+    """Yield some directories, given by stored paths, whether they differ or not."""
     old = SnapshotReader(objects, before)
     new = SnapshotReader(objects, after, old)
     for stored in directories:
@@ -150,7 +152,7 @@ def compare_directories(
 
 
 def same_environment(objects: Objects, one: bytes, other: bytes) -> bool:
-    """Whether two trees hold the same environment: facts and the like, which each keeps beside it, may differ."""
+    """Return whether two trees have the same environment; facts and other stored data may differ."""
     old = SnapshotReader(objects, one)
     return old.environment == SnapshotReader(objects, other, old).environment
 
@@ -160,63 +162,62 @@ def _pair(old: SnapshotReader, new: SnapshotReader, stored: bytes) -> DirectoryP
     if not _is_directory(old, stored) or not _is_directory(new, stored):
         return DirectoryPair(place.root, place.path, _listing(old, stored), _listing(new, stored))
     if stored and (ids := old.ids(stored)) == new.ids(stored):
-        alike = _alike(old, place, ids[1])
-        if alike is not None:
-            return alike
+        equal = _equal_directory(old, place, ids[1])
+        if equal is not None:
+            return equal
     trimmed = drop_equal_lines(
         (old.text(stored), new.text(stored)), (old.tree(stored), new.tree(stored)), top=not stored
     )
     before, after = (
-        read_listing(half, half.place(stored), text, tree)
-        for half, text, tree in zip((old, new), trimmed.texts, trimmed.trees, strict=True)
+        read_listing(side, side.place(stored), text, tree)
+        for side, text, tree in zip((old, new), trimmed.texts, trimmed.trees, strict=True)
     )
     return DirectoryPair(place.root, place.path, before, after)
 
 
-def _alike(half: SnapshotReader, place: DirectoryPlace, tree: bytes) -> DirectoryPair | None:
-    """A directory that is the same on both sides, its objects read and nothing taken apart; None where that tells too
-    little."""
-    text = half.text(place.stored)
+def _equal_directory(side: SnapshotReader, place: DirectoryPlace, tree: bytes) -> DirectoryPair | None:
+    """Return a directory that is equal on both sides without parsing its lines; None if they must be parsed."""
+    text = side.text(place.stored)
     if LINK_WORD in text or len(text) > BUDGET.size or text.count(b"\n") < HEAD:
         return None
     with damage_context(place.stored):
         if tree:
-            tree_text(half.objects, tree)
+            tree_text(side.objects, tree)
     head = text[: text.index(b"\n", text.index(b"\n") + 1) + 1]
-    own = read_listing(half, place, head, {})
+    own = read_listing(side, place, head, {})
     return DirectoryPair(place.root, place.path, own, own)
 
 
-def _listing(half: SnapshotReader, stored: bytes) -> DirectoryListing | None:
-    """A directory, its tree and its manifest joined; None where it is none on this side."""
-    if not _is_directory(half, stored):
+def _listing(side: SnapshotReader, stored: bytes) -> DirectoryListing | None:
+    """Return a directory with its tree and manifest joined; None if it does not exist on this side."""
+    if not _is_directory(side, stored):
         return None
-    return read_listing(half, half.place(stored), half.text(stored), half.tree(stored))
+    return read_listing(side, side.place(stored), side.text(stored), side.tree(stored))
 
 
-def _is_directory(half: SnapshotReader, stored: bytes) -> bool:
-    """Whether a directory stands there on this side; the manifest, the tree and the directory above must agree."""
-    described, named = half.has(stored), half.is_named(stored)
+def _is_directory(side: SnapshotReader, stored: bytes) -> bool:
+    """Return whether a directory exists on this side; the manifest, the tree and the parent must agree."""
+    described, named = side.has(stored), side.is_named(stored)
     if described and not named:
-        raise damaged("a directory is described that nothing holds:", stored)
-    if not described and (named or half.tree(stored)):
-        raise damaged("no directory is described for what stands in", stored)
+        raise damaged("the manifest has a directory that its parent does not name:", stored)
+    if not described and (named or side.tree(stored)):
+        raise damaged("the manifest has no directory for", stored)
     return described
 
 
-def read_listing(half: SnapshotReader, place: DirectoryPlace, text: bytes, tree: Tree) -> DirectoryListing:
-    """What a directory holds, its shard and its tree joined."""
+def read_listing(side: SnapshotReader, place: DirectoryPlace, text: bytes, tree: Tree) -> DirectoryListing:
+    """Return the entries of a directory, from its shard and its tree."""
     listing = _read_plain(place, text, tree)
     if listing is None:
         listing = _join(read_shard(text, directory=place.stored), place, tree)
     for name, entry in listing.entries.items():
-        if entry.kind is EntryKind.DIRECTORY and not half.has(_below(place, name)):
-            raise damaged("a directory is named that nothing describes:", entry.path)
+        if entry.kind is EntryKind.DIRECTORY and not side.has(_below(place, name)):
+            raise damaged("a directory is named that is not in the manifest:", entry.path)
     return listing
 
 
 def _read_plain(place: DirectoryPlace, text: bytes, tree: Tree) -> DirectoryListing | None:
-    """The same, quickly, where nothing is out of the ordinary; None where anything is."""
+    """Do the same by a fast path for plain shards; None for any other."""
     start = text.find(b"\n", text.find(b"\n") + 1) + 1
     if not start:
         return None
@@ -237,10 +238,10 @@ def _below(place: DirectoryPlace, name: bytes) -> bytes:
 def _groups_that_differ(pair: DirectoryPair) -> Iterator[int]:
     before = pair.before.entries if pair.before is not None else {}
     after = pair.after.entries if pair.after is not None else {}
-    for mine, theirs in ((before, after), (after, before)):
-        for name, entry in mine.items():
+    for one, other_side in ((before, after), (after, before)):
+        for name, entry in one.items():
             if entry.link_group is not None:
-                other = theirs.get(name)
+                other = other_side.get(name)
                 if other != entry:
                     yield entry.link_group
 
@@ -250,9 +251,9 @@ def _differing_shards(old: SnapshotReader, new: SnapshotReader) -> set[bytes]:
     for outer in old.manifest.keys() | new.manifest.keys():
         if old.manifest.get(outer) == new.manifest.get(outer):
             continue
-        mine, theirs = old.shards_below(outer), new.shards_below(outer)
-        for inner in mine.keys() | theirs.keys():
-            if mine.get(inner) != theirs.get(inner):
+        before, after = old.shards_below(outer), new.shards_below(outer)
+        for inner in before.keys() | after.keys():
+            if before.get(inner) != after.get(inner):
                 names = (outer, inner)
                 found.update(
                     side.stored_at(*names) for side in (old, new) if inner in side.shards_below(outer)
@@ -264,15 +265,15 @@ def _differing_trees(old: SnapshotReader, new: SnapshotReader) -> Iterator[bytes
     todo = [b"", *_roots(old, new)]
     while todo:
         stored = todo.pop()
-        mine, theirs = old.tree(stored), new.tree(stored)
-        if mine == theirs:
+        before, after = old.tree(stored), new.tree(stored)
+        if before == after:
             continue
         yield stored
-        for side, entries in ((old, mine), (new, theirs)):
-            # Whoever nests trees without end would have to describe each of them.
+        for side, entries in ((old, before), (new, after)):
+            # Unlimited nesting of trees would need a shard for each, which is checked.
             if entries and not side.has(stored):
-                raise damaged("no directory is described for what stands in", stored)
-        below = {name for name, (mode, _) in mine.items() ^ theirs.items() if mode == DIRECTORY}
+                raise damaged("the manifest has no directory for", stored)
+        below = {name for name, (mode, _) in before.items() ^ after.items() if mode == DIRECTORY}
         todo += [stored + b"/" + name if stored else name for name in below]
         old.forget(stored)
         new.forget(stored)
@@ -285,7 +286,7 @@ def _roots(old: SnapshotReader, new: SnapshotReader) -> Iterator[bytes]:
 
 
 def _join(shard: Shard, place: DirectoryPlace, tree: Tree) -> DirectoryListing:
-    """The entries with the ids that the tree has for them and the owners they inherit; both must name the same."""
+    """Join the entries with the tree's ids and with inherited owners; both must have the same names."""
     own = shard.own
     prefix = place.path + b"/" if place.path else b""
     cut = len(shard.entries[0].path.rpartition(b"/")[0]) if shard.entries else 0
@@ -294,19 +295,21 @@ def _join(shard: Shard, place: DirectoryPlace, tree: Tree) -> DirectoryListing:
     stored = _stored_names(shard, names)
     left = dict(tree)
     entries = {}
-    for name, kept_as, entry in zip(names, stored, shard.entries, strict=True):
-        found = left.pop(kept_as, None)
+    for name, stored_as, entry in zip(names, stored, shard.entries, strict=True):
+        found = left.pop(stored_as, None)
         oid = _checked(entry, found) if found is not None else None
         entries[name] = _whole(entry, EnvPath(prefix + name), own, oid)
     if left:
-        raise damaged("the manifest does not name what the tree holds:", shard.directory + b"/" + min(left))
+        raise damaged(
+            "the tree contains a name that the manifest does not:", shard.directory + b"/" + min(left)
+        )
     return DirectoryListing(_whole(own, place.path, own, None), entries)
 
 
 def _stored_names(shard: Shard, names: list[bytes]) -> list[bytes]:
     top = not shard.directory
     if top and GIT in names:
-        raise damaged("the environment's own repository is no part of a snapshot:", GIT)
+        raise damaged("a snapshot cannot contain the environment's own repository:", GIT)
     if not suspicious(b"\0".join(names)):
         return names
     links = [entry.kind is EntryKind.LINK for entry in shard.entries]
@@ -330,7 +333,7 @@ def _checked(entry: Entry, found: tuple[int, bytes]) -> bytes | None:
 
 
 def _whole(entry: Entry, path: EnvPath, own: Entry, oid: bytes | None) -> Entry:
-    # Spelled out: `replace` takes three times as long, and this is done for every path.
+    # Written out because `replace` takes three times as long, and this runs for every path.
     return Entry(
         path,
         entry.kind,
@@ -347,51 +350,49 @@ def _whole(entry: Entry, path: EnvPath, own: Entry, oid: bytes | None) -> Entry:
     )
 
 
-# One snapshot, directory by directory, for who writes all of it.
-#
-# Which directories there are is told by the trees, and for those that no tree can hold (empty ones, say) by what is
-# left of the manifest then. What stands in one is read with the same suspicion as `pairs` has, in any process: 100,000
-# entries take a second to read, which the processes that write the files share.
+# One snapshot, directory by directory. Trees list the directories; those that no tree can contain (empty ones) are in
+# the rest of the manifest. The entries of a directory are read later with the same checks, in any process: 100,000
+# entries take a second, which the processes that write the files share.
 
 ShardIds = tuple[bytes, bytes]
 NESTED_DEPTH = 2
 OF_DIRECTORIES = b"40000 "
-"""How the entry of a directory begins in a tree."""
+"""The beginning of a directory's entry in a tree."""
 
 
 class FoundDirectory(NamedTuple):
-    """A directory of a snapshot, not looked into yet."""
+    """A directory of a snapshot with unread entries."""
 
     place: DirectoryPlace
     tree: bytes | None
-    """What its tree says; None where no tree can hold what it holds."""
+    """The content of its tree; None if no tree contains it."""
     shard: bytes
     entries: int
-    """About how many its tree has."""
+    """The approximate number of entries in its tree."""
     directories: tuple[bytes, ...]
-    """The true names of those in it that trees hold."""
+    """The true names of its subdirectories that trees contain."""
 
     @property
     def is_nested(self) -> bool:
-        """Whether it is the `.git` of a nested repository: its tree hangs elsewhere."""
+        """Return whether it is the `.git` of a nested repository, whose tree is stored in another place."""
         return self.place.stored.startswith(NESTED + b"/") and self.place.stored.count(b"/") == NESTED_DEPTH
 
 
 class SnapshotWalker:
-    """The working tree of one snapshot; what hangs beside it as further roots is only named."""
+    """The working tree of one snapshot; of additional roots only the names are read."""
 
     def __init__(self, objects: Objects, root: bytes) -> None:
         self._objects = objects
-        self._half = SnapshotReader(objects, root)
-        # Read before processes are made of this one, so that each has them.
-        self._top = self._half.tree(b"")
+        self._reader = SnapshotReader(objects, root)
+        # Read before the process is forked, so that each copy has them.
+        self._top = self._reader.tree(b"")
         self._shards = {
-            (outer, inner) for outer in self._half.manifest for inner in self._half.shards_below(outer)
+            (outer, inner) for outer in self._reader.manifest for inner in self._reader.shards_below(outer)
         }
         self._left: set[ShardIds] = set()
 
     def directories(self) -> Iterator[FoundDirectory]:
-        """Every directory, each behind the one it stands in."""
+        """Yield every directory, each after its parent."""
         self._left = set(self._shards)
         yield from self._walk(b"", None)
         nested = [found for stored in self._tops(NESTED) for found in self._nested(stored)]
@@ -401,22 +402,22 @@ class SnapshotWalker:
         yield from sorted([*nested, *inside], key=lambda found: found.place.path.split(b"/"))
 
     def roots(self) -> list[bytes]:
-        """The names of the further roots that it holds."""
-        return sorted({self._half.place(stored).root for stored in self._tops(ROOT)})
+        """Return the names of the additional roots in the snapshot."""
+        return sorted({self._reader.place(stored).root for stored in self._tops(ROOT)})
 
     def listing(self, found: FoundDirectory, objects: Objects) -> DirectoryListing:
-        """What stands in a directory; `objects`: who reads them in this process."""
+        """Return the entries of a directory, read through the `objects` of this process."""
         kind, text = objects.read(found.shard)
         if kind != b"blob":
-            raise damaged("a shard of the manifest is no file:", found.place.stored)
+            raise damaged("a shard of the manifest is not a blob:", found.place.stored)
         if not found.place.stored:
             tree = self._top
         else:
             tree = {} if found.tree is None else decode_by_name(found.tree, len(found.shard))
-        return read_listing(self._half, found.place, text, tree)
+        return read_listing(self._reader, found.place, text, tree)
 
     def below(self, path: EnvPath) -> Iterator[Entry]:
-        """All entries below a directory, each directory before what it holds."""
+        """Yield all entries below a directory, each directory before its contents."""
         prefix = path + b"/"
         for found in self.directories():
             if found.place.path == path or found.place.path.startswith(prefix):
@@ -438,43 +439,43 @@ class SnapshotWalker:
                 tree = decode_by_name(text, len(oid))
                 below, entries = _directories(tree), len(tree)
             else:
-                # Whoever reads what stands in it looks whether it is one.
+                # The reader of its entries checks that it is a tree.
                 entries = text.count(b"\0")
             names = tuple([true_name(name) for name, _ in below])
-            yield FoundDirectory(self._half.place(stored), text, self._shard(stored), entries, names)
+            yield FoundDirectory(self._reader.place(stored), text, self._shard(stored), entries, names)
             prefix = stored + b"/" if stored else b""
             todo += [(prefix + name, inner) for name, inner in reversed(below)]
 
     def _nested(self, stored: bytes) -> Iterator[FoundDirectory]:
-        if not self._half.is_named(stored):
-            raise damaged("nothing holds the nested repository at", stored)
-        mode, oid = self._half.tree(NESTED)[stored.rpartition(b"/")[2]]
+        if not self._reader.is_named(stored):
+            raise damaged("the manifest does not name the nested repository", stored)
+        mode, oid = self._reader.tree(NESTED)[stored.rpartition(b"/")[2]]
         return self._walk(stored, oid) if mode == DIRECTORY else iter(())
 
     def _tops(self, above: bytes) -> Iterable[bytes]:
-        return [above + b"/" + name for name in sorted(self._half.tree(above))]
+        return [above + b"/" + name for name in sorted(self._reader.tree(above))]
 
     def _rest(self) -> Iterator[bytes]:
-        """Directories of the manifest that no tree holds; those of further roots are nobody's business here."""
+        """Yield directories of the manifest that no tree contains, without those of additional roots."""
         for outer, inner in sorted(self._left):
-            stored = self._half.stored_at(outer, inner)
+            stored = self._reader.stored_at(outer, inner)
             if not split_root(stored)[0].startswith(ROOT + b"/"):
                 yield stored
 
     def _bare(self, stored: bytes) -> FoundDirectory:
-        if not self._half.is_named(stored):
-            raise damaged("a directory is described that nothing holds:", stored)
-        return FoundDirectory(self._half.place(stored), None, self._shard(stored), 0, ())
+        if not self._reader.is_named(stored):
+            raise damaged("the manifest has a directory that its parent does not name:", stored)
+        return FoundDirectory(self._reader.place(stored), None, self._shard(stored), 0, ())
 
     def _shard(self, stored: bytes) -> bytes:
         outer, inner = (name.encode("ascii") for name in shard_path(stored))
-        found = self._half.shards_below(outer).get(inner)
+        found = self._reader.shards_below(outer).get(inner)
         if found is None:
-            raise damaged("no directory is described for what stands in", stored)
+            raise damaged("the manifest has no directory for", stored)
         self._left.discard((outer, inner))
         return found[1]
 
 
 def _directories(tree: Tree) -> list[tuple[bytes, bytes]]:
-    """Stored name and id of each directory that a tree holds."""
+    """Return the stored name and the id of each directory in a tree."""
     return [(name, item[1]) for name, item in tree.items() if item[0] == DIRECTORY]

@@ -1,8 +1,11 @@
-"""Reads objects of the repository through one `git cat-file --batch` that is kept open.
+"""Read objects through one running `git cat-file --batch`.
 
-git's own reader knows packs, alternates and promised objects, and checks every hash; one child costs 2 ms once and
-some 20 µs an object. Names are written ahead of the answers, but never more than a pipe is sure to hold: a child that
-waits for us to read while we wait for it to take another name would wait for ever.
+git's own reader handles packs, alternates and promised objects, and checks every hash. Starting the child takes 2 ms,
+an object about 20 µs. `read_many` writes names ahead of the answers, but at most `WINDOW` bytes: if git waited for us
+to read while we waited for it to read a name, neither would continue.
+
+`HeaderReader` and `known_sizes` return types and sizes only; `blob_blocks` streams blobs that are too large for
+memory.
 """
 
 from __future__ import annotations
@@ -15,26 +18,26 @@ from typing import NamedTuple
 from git_envhist.errors import Damaged, GitFailed, GitKilled
 from git_envhist.git.process import READ_SIZE, Git, GitStream
 
-# What a pipe holds at the very least, also for a user who has many (pipe(7), pipe-user-pages-soft).
+# The smallest capacity of a pipe, also for a user with many pipes (pipe(7), pipe-user-pages-soft).
 WINDOW = 4096
 
-NOT_THERE = (b" missing", b" ambiguous", b" submodule")
+NO_OBJECT = (b" missing", b" ambiguous", b" submodule")
 
 
 class GitObject(NamedTuple):
-    """One object: its type and its bytes."""
+    """The type and content of an object."""
 
     kind: str
     data: bytes
 
 
 class CatFile:
-    """An open reader of objects; names are whatever git takes: hashes, refs, `<commit>:<path>`."""
+    """A reader of objects by any name that git accepts: hashes, refs, `<commit>:<path>`."""
 
-    def __init__(self, git: Git, *, largest: int | None = None) -> None:
-        """`largest`: an object of more bytes is `Damaged`, and is never held in memory."""
+    def __init__(self, git: Git, *, max_size: int | None = None) -> None:
+        """With `max_size`, a larger object raises Damaged and is not read into memory."""
         self._git = git
-        self._largest = largest
+        self._max_size = max_size
         self._child: GitStream | None = None
         self._buffer = bytearray()
         self._ahead: _ReadAhead | None = None
@@ -46,25 +49,25 @@ class CatFile:
         self.close()
 
     def start(self) -> None:
-        """Start the child, which will be asked soon; nothing is lost where it never is."""
+        """Start git now because it will be needed soon."""
         if self._child is None:
             self._child = GitStream(self._git, "cat-file", "--batch", talks=True)
 
     def read(self, name: str | bytes) -> GitObject | None:
-        """The object of that name; None where there is none."""
-        self._settle()
+        """Return an object by name; None if it does not exist."""
+        self._store_answers()
         self._ask([_line(name)])
         return _open(self._receive())
 
     def read_many(self, names: Iterable[str | bytes]) -> Iterator[GitObject | None]:
-        """The objects of these names in turn, asked for ahead; other reads may come in between."""
+        """Yield the objects of these names in order, requested ahead; other reads may come in between."""
         ahead = _ReadAhead()
         waiting = (_line(name) for name in names)
         following = next(waiting, None)
         try:
             while following is not None or ahead.asked or ahead.early:
                 lines: list[bytes] = []
-                # Many at a time: each write wakes git.
+                # Names are written in batches, because each write wakes git.
                 while following is not None and (lines or ahead.is_low) and ahead.has_room(following):
                     lines.append(following)
                     ahead.push(following)
@@ -75,10 +78,10 @@ class CatFile:
                 yield _open(ahead.early.popleft() if ahead.early else self._next(ahead))
         finally:
             if self._ahead is ahead:
-                self._settle()
+                self._store_answers()
 
     def close(self) -> None:
-        """End the child; a later read starts another."""
+        """End git; a later read starts it again."""
         child, self._child, self._ahead = self._child, None, None
         self._buffer.clear()
         if child is not None:
@@ -86,11 +89,11 @@ class CatFile:
 
     def _take_turn(self, ahead: _ReadAhead) -> None:
         if self._ahead is not ahead:
-            self._settle()
+            self._store_answers()
             self._ahead = ahead
 
-    def _settle(self) -> None:
-        # Answers come in the order of the questions, so those that somebody is still to fetch are put by for them.
+    def _store_answers(self) -> None:
+        # git answers in order, so answers that another `read_many` will return are stored in it.
         ahead = self._ahead
         if ahead is not None:
             while ahead.asked:
@@ -99,7 +102,7 @@ class CatFile:
 
     def _next(self, ahead: _ReadAhead) -> GitObject | Damaged | None:
         if self._ahead is not ahead:
-            raise GitFailed("objects cannot be read: the git that was asked for them has ended")
+            raise GitFailed("objects cannot be read: git has ended")
         answer = self._receive()
         ahead.pop()
         return answer
@@ -112,7 +115,7 @@ class CatFile:
         except BrokenPipeError:
             raise self._died() from None
         except BaseException:
-            # Of a question that was not asked no answer comes: to wait for it would be for ever.
+            # The name was not sent completely, so its answer may never arrive.
             self.close()
             raise
 
@@ -120,21 +123,21 @@ class CatFile:
         try:
             return self._receive_one()
         except BaseException:
-            # Stopped within an answer: the rest of it is none.
+            # The rest of this answer would be read as the next one.
             self.close()
             raise
 
     def _receive_one(self) -> GitObject | Damaged | None:
         header = self._read_line()
-        if header.endswith(NOT_THERE):
+        if header.endswith(NO_OBJECT):
             return None
         oid, _, rest = header.partition(b" ")
         kind, _, size = rest.partition(b" ")
         if not size.isdigit():
             raise self._died()
-        if self._largest is not None and int(size) > self._largest:
+        if self._max_size is not None and int(size) > self._max_size:
             self._skip(int(size) + 1)
-            return Damaged(f"object '{oid.decode('ascii')}' has {int(size)} bytes, more than it may")
+            return Damaged(f"object '{oid.decode('ascii')}' has {int(size)} bytes, more than the limit")
         data = self._read_exactly(int(size) + 1)
         return GitObject(kind.decode("ascii"), data)
 
@@ -148,7 +151,7 @@ class CatFile:
         return line
 
     def _read_exactly(self, size: int) -> bytes:
-        """The bytes before the last of `size`, which is the line feed after an object."""
+        """Return the next `size` bytes without the last, the line feed after an object."""
         while len(self._buffer) < size:
             self._fill()
         with memoryview(self._buffer) as view:
@@ -170,20 +173,20 @@ class CatFile:
         self._buffer += chunk
 
     def _died(self) -> GitFailed:
-        # The next read starts a new one: a single damaged object must not hide all the others.
+        # The next read starts git again: one damaged object must not hide the others.
         child, self._child, self._ahead = self._child, None, None
         self._buffer.clear()
         if child is None:
             return GitFailed("objects cannot be read")
         done = child.close()
-        # One that goes on talking while nobody listens any more ends by the last of these, and has failed.
+        # Without a reader git ends by SIGPIPE; that is a failure, not a kill.
         if done.status < 0 and done.status != -signal.SIGPIPE:
             return GitKilled(-done.status, "objects cannot be read: git was")
         return GitFailed(f"objects cannot be read: {done.complaint}")
 
 
 class _ReadAhead:
-    """The questions of one `read_many` that are asked already, and the answers put by for it."""
+    """The requests of one `read_many` that are sent, and the answers stored for it."""
 
     __slots__ = ("asked", "early", "size")
 
@@ -193,7 +196,7 @@ class _ReadAhead:
         self.size = 0
 
     def has_room(self, line: bytes) -> bool:
-        # What is put by must be fetched first, or reads in between would let it grow without end.
+        # Stored answers are returned first, or reads in between would let them grow without limit.
         return not self.early and (not self.asked or self.size + len(line) <= WINDOW)
 
     @property
@@ -211,7 +214,7 @@ class _ReadAhead:
 def _line(name: str | bytes) -> bytes:
     line = name.encode("utf-8", "surrogateescape") if isinstance(name, str) else name
     if b"\n" in line or b"\0" in line:
-        raise Damaged(f"no object has a line break in its name: '{line.decode('utf-8', 'replace')!a}'")
+        raise Damaged(f"the name of an object contains a line break: '{line.decode('utf-8', 'replace')!a}'")
     return line + b"\n"
 
 
@@ -221,20 +224,20 @@ def _open(answer: GitObject | Damaged | None) -> GitObject | None:
     return answer
 
 
-# What objects are and how large, from their headers: asked before anything that somebody else made is inflated.
+# Types and sizes, read before untrusted objects are inflated.
 
 FORMAT = "--batch-check=%(objectname) %(objecttype) %(objectsize)"
 
 
 class ObjectHeader(NamedTuple):
-    """What the header of an object says."""
+    """The type and size of an object."""
 
     kind: str
     size: int
 
 
 class HeaderReader:
-    """Asks git for the headers of objects by their raw ids; to be closed."""
+    """Read the headers of objects by their raw ids; call `close` at the end."""
 
     def __init__(self, git: Git) -> None:
         self._git = git
@@ -242,19 +245,19 @@ class HeaderReader:
         self._known: dict[bytes, ObjectHeader] = {}
 
     def of(self, oid: bytes) -> ObjectHeader:
-        """The header of one object; `Damaged` where there is none."""
+        """Return the header of an object; raise Damaged if it does not exist."""
         if oid not in self._known:
             self._known[oid] = _read_line(oid, self._ask(oid))
         return self._known[oid]
 
     def of_many(self, oids: Iterable[bytes]) -> dict[bytes, ObjectHeader]:
-        """Those of many, for less."""
+        """Return the headers of all objects asked for so far, after reading these in one batch."""
         wanted = sorted(set(oids) - self._known.keys())
         if wanted:
             asked = b"".join(oid.hex().encode("ascii") + b"\n" for oid in wanted)
             lines = self._git.run("cat-file", FORMAT, stdin=asked).splitlines()
             if len(lines) != len(wanted):
-                raise GitFailed("git does not say how large objects are")
+                raise GitFailed("git did not return the sizes of all objects")
             self._known.update((oid, _read_line(oid, line)) for oid, line in zip(wanted, lines, strict=True))
         return self._known
 
@@ -277,51 +280,51 @@ class HeaderReader:
         except BrokenPipeError:
             pass
         except BaseException:
-            # Its answer would be taken for that of the next question.
+            # The answer to this name would be taken for that of the next one.
             self.close()
             raise
         if not line.endswith(b"\n"):
-            self.close()  # a single damaged object must not hide all the others
+            self.close()  # one damaged object must not hide the others
         return line
 
 
 def known_sizes(git: Git, oids: Iterable[bytes]) -> dict[bytes, int]:
-    """How large those objects are that are here; of a fetched moment some may be elsewhere still."""
+    """Return the sizes of those objects that exist here; some objects of a fetched snapshot may not."""
     asked = sorted(set(oids))
     if not asked:
         return {}
     lines = git.run("cat-file", FORMAT, stdin=b"".join(oid.hex().encode("ascii") + b"\n" for oid in asked))
-    told = (line.split() for line in lines.splitlines())
-    return {bytes.fromhex(words[0].decode("ascii")): int(words[2]) for words in told if len(words) == 3}
+    rows = (line.split() for line in lines.splitlines())
+    return {bytes.fromhex(words[0].decode("ascii")): int(words[2]) for words in rows if len(words) == 3}
 
 
 def _read_line(oid: bytes, line: bytes) -> ObjectHeader:
     words = line.split()
     if len(words) != 3 or not words[2].isdigit():
         raise Damaged(
-            f"an object is missing: {oid.hex()}", hint="'git envlog fsck' says what else is missing"
+            f"an object is missing: {oid.hex()}", hint="'git envlog fsck' lists what else is missing"
         )
     return ObjectHeader(words[1].decode("ascii"), int(words[2]))
 
 
-# Blobs of the repository that are too large to be held: how large they are, and their bytes as they come.
+# Blobs that are too large for memory.
 
-# git would hold a whole blob in memory, too, unless it takes it for a big one.
+# Below this threshold git itself would read the whole blob into memory.
 STREAMED = ("-c", "core.bigFileThreshold=1m")
 
 
 def blob_sizes(git: Git, oids: Iterable[str]) -> dict[str, int]:
-    """How many bytes each of some blobs has; those that are not there are left out."""
+    """Return the sizes of those blobs that exist."""
     asked = "".join(f"{oid}\n" for oid in oids).encode("ascii")
     if not asked:
         return {}
-    told = git.run("cat-file", "--batch-check=%(objectname) %(objectsize)", stdin=asked)
-    rows = [line.split(" ") for line in told.decode("ascii", "replace").splitlines()]
+    listed = git.run("cat-file", "--batch-check=%(objectname) %(objectsize)", stdin=asked)
+    rows = [line.split(" ") for line in listed.decode("ascii", "replace").splitlines()]
     return {oid: int(size) for oid, size in rows if size.isdigit()}
 
 
 def blob_blocks(git: Git, oid: str) -> Iterator[bytes]:
-    """The bytes of a blob, block by block."""
+    """Yield the content of a blob in blocks."""
     child = GitStream(git, *STREAMED, "cat-file", "blob", oid)
     try:
         while block := child.read():
@@ -332,3 +335,15 @@ def blob_blocks(git: Git, oid: str) -> Iterator[bytes]:
     done = child.close()
     if done.status != 0:
         raise GitFailed(done.complaint)
+
+
+# By the length of an id in hex; git knows this tree without having it.
+EMPTY_TREES = {
+    40: "4b825dc642cb6eb9a060e54bf8d69288fbee4904",
+    64: "6ef19b41225c5369f1c104d45d8d85efa9b057b53b14b4b9b939dd74decc5321",
+}
+
+
+def empty_tree(git: Git, like: str) -> str:
+    """The tree without entries, in the hash of a repository that has the object `like`."""
+    return EMPTY_TREES[len(git.run("rev-parse", "--verify", "--end-of-options", like).strip())]

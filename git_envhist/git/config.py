@@ -1,4 +1,7 @@
-"""Who takes a snapshot, and when: git's identity where there is one, and something true where there is none."""
+"""git's configuration, and the identity and time of a snapshot.
+
+The identity is git's own if one is configured; otherwise it is derived from the login and the host name.
+"""
 
 from __future__ import annotations
 
@@ -13,14 +16,14 @@ from git_envhist.git.process import SAFE_GIT, Git, GitResult, spawn
 from git_envhist.lazy import replace
 from git_envhist.model import Actor, AgentName
 
-# The zone of this machine with its whole past: what `10:27` last month was, before the clock was set.
+# The local time zone with its history: the offset of a past time is the one that was valid then.
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 DAY = timedelta(days=1)
 
 
 class LocalZone(tzinfo):
-    """The zone that TZ or the system sets; the offset of each moment is that moment's own, not today's."""
+    """The zone of TZ or the system; each time has its own offset, not today's."""
 
     def utcoffset(self, dt: datetime | None) -> timedelta | None:
         return None if dt is None else _offset_at(dt)
@@ -32,16 +35,16 @@ class LocalZone(tzinfo):
         return None if dt is None else _as_local(dt).tzname()
 
     def fromutc(self, dt: datetime) -> datetime:
-        local = _told(dt.replace(tzinfo=UTC))
+        local = _localized(dt.replace(tzinfo=UTC))
         wall = local.replace(tzinfo=self, fold=0)
-        # In the hour that the clock shows twice the first reading has another offset than the second.
+        # Of the hour that the clock shows twice, the first pass has another offset than the second.
         return wall if self.utcoffset(wall) == local.utcoffset() else wall.replace(fold=1)
 
 
 def _offset_at(dt: datetime) -> timedelta:
-    """How far the clock is ahead of UTC when it shows this; where it skips that, by the fold, before or after the jump.
+    """Return the offset of a wall clock time; if the clock skips it, the offset before or after the jump, by its fold.
 
-    What `astimezone` says of a time that is skipped differs between versions of Python.
+    `astimezone` differs between versions of Python for a skipped time.
     """
     wall = dt.replace(tzinfo=None, microsecond=0)
     try:
@@ -52,18 +55,18 @@ def _offset_at(dt: datetime) -> timedelta:
 
 
 def _as_local(wall: datetime) -> datetime:
-    return _told(wall.replace(tzinfo=None))
+    return _localized(wall.replace(tzinfo=None))
 
 
-def _told(moment: datetime) -> datetime:
+def _localized(value: datetime) -> datetime:
     try:
-        return moment.astimezone()
+        return value.astimezone()
     except ValueError:
-        # TZ may set a zone that is a day or more away, as no place is.
-        return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+        # TZ can set an offset of a day or more, which no place has.
+        return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
 
 
-# What git itself strips from a name or an address: it would end them too early.
+# git strips these characters from names and addresses, because they would end them.
 CRUD = str.maketrans("", "", "<>\n\r\0")
 
 
@@ -71,7 +74,7 @@ EDGES = " .,:;\"\\'" + "".join(map(chr, range(32)))
 
 
 def identity_line(name: str, email: str, at: datetime) -> bytes:
-    """An author line that git's fsck accepts, whatever the name holds."""
+    """Return an author line that git's fsck accepts, whatever the name contains."""
     offset = int((at.utcoffset() or timedelta()).total_seconds()) // 60
     sign, minutes = "-" if offset < 0 else "+", abs(offset)
     clean_name, clean_email = (text.translate(CRUD).strip(EDGES) for text in (name, email))
@@ -79,8 +82,8 @@ def identity_line(name: str, email: str, at: datetime) -> bytes:
     return text.encode("utf-8", "surrogateescape")
 
 
-def moment_of(identity: bytes) -> datetime:
-    """The moment at the end of an author line."""
+def time_of(identity: bytes) -> datetime:
+    """Return the time at the end of an author line."""
     try:
         seconds, offset = identity.rsplit(b"> ", 1)[1].split(b" ")
         minutes = int(offset[1:3]) * 60 + int(offset[3:5])
@@ -89,17 +92,17 @@ def moment_of(identity: bytes) -> datetime:
         )
         return datetime.fromtimestamp(int(seconds), zone)
     except (IndexError, ValueError, OverflowError, OSError):
-        raise Damaged("a commit has no moment that can be read") from None
+        raise Damaged("a commit has no readable date") from None
 
 
 DATE = "GIT_COMMITTER_DATE"
 AGENT, AGENT_VERSION = "GIT_ENVHIST_AGENT", "GIT_ENVHIST_AGENT_VERSION"
-"""The agent in whose name a program of ours is run."""
+"""The agent that one of our programs runs for."""
 AGENT_SESSION, AGENT_DEFINITION = "GIT_ENVHIST_AGENT_SESSION", "GIT_ENVHIST_AGENT_DEFINITION"
 
 
 def current_actor(settings: Settings, environ: Mapping[str, str]) -> Actor:
-    """The person in front of this machine, as git would name them."""
+    """Return the person using this machine, as git would name them, and the agent if there is one."""
     name = environ.get("GIT_COMMITTER_NAME") or settings.user_name
     email = environ.get("GIT_COMMITTER_EMAIL") or settings.user_email or environ.get("EMAIL")
     person = Actor(name or _login(environ), email or f"{_login(environ)}@{os.uname().nodename}")
@@ -110,27 +113,27 @@ def current_actor(settings: Settings, environ: Mapping[str, str]) -> Actor:
 
 
 def agent_of(environ: Mapping[str, str]) -> AgentName | None:
-    """The agent in whose name we are run; None where a person does."""
+    """Return the agent that this process runs for; None for a person."""
     if not environ.get(AGENT):
         return None
-    told = [environ.get(name) or None for name in (AGENT_VERSION, AGENT_SESSION, AGENT_DEFINITION)]
-    return AgentName(environ[AGENT], *told)
+    values = [environ.get(name) or None for name in (AGENT_VERSION, AGENT_SESSION, AGENT_DEFINITION)]
+    return AgentName(environ[AGENT], *values)
 
 
 def agent_variables(agent: AgentName) -> dict[str, str]:
-    """The same, as variables."""
-    told = {
+    """Return the environment variables that name an agent."""
+    values = {
         AGENT: agent.name,
         AGENT_VERSION: agent.version,
         AGENT_SESSION: agent.session,
         AGENT_DEFINITION: agent.definition,
     }
-    return {name: value or "" for name, value in told.items()}
+    return {name: value or "" for name, value in values.items()}
 
 
 def _login(environ: Mapping[str, str]) -> str:
-    if told := environ.get("LOGNAME") or environ.get("USER"):
-        return told
+    if login := environ.get("LOGNAME") or environ.get("USER"):
+        return login
     import pwd  # loaded late: a login sets one of the two
 
     try:
@@ -140,33 +143,33 @@ def _login(environ: Mapping[str, str]) -> str:
 
 
 def current_time(git: Git, environ: Mapping[str, str]) -> datetime:
-    """Now, or the moment that GIT_COMMITTER_DATE sets, in whatever spelling git takes there."""
-    told = environ.get(DATE)
-    if not told:
+    """Return the current time, or the time of GIT_COMMITTER_DATE in any format that git accepts."""
+    text = environ.get(DATE)
+    if not text:
         return datetime.fromtimestamp(int(time.time()), LocalZone())
     identity = {
         b"GIT_COMMITTER_NAME": b"x",
         b"GIT_COMMITTER_EMAIL": b"x",
-        DATE.encode("ascii"): os.fsencode(told),
+        DATE.encode("ascii"): os.fsencode(text),
     }
     done = git.try_run("var", "GIT_COMMITTER_IDENT", environment=identity)
     if done.status != 0:
         raise EnvhistError(
-            f"{DATE} is no date: '{told}'", hint="git's own formats serve, e.g. 2026-11-18T10:27:00"
+            f"{DATE} is not a date: '{text}'", hint="use one of git's formats, e.g. 2026-11-18T10:27:00"
         )
-    return moment_of(done.out.strip())
+    return time_of(done.out.strip())
 
 
 def signature(actor: Actor, at: datetime) -> bytes:
-    """The author line of a snapshot."""
+    """Return the author line of a snapshot."""
     return identity_line(actor.name, actor.email, at)
 
 
 SHOW_SOURCES = ("config", "--list", "-z", "--show-scope", "--show-origin")
-"""Each item follows its scope and its file."""
+"""Each item is preceded by its scope and its file."""
 
 
-# git's configuration as git lists it.
+# git's configuration as `git config --list` prints it.
 
 Config = tuple[tuple[str, str | None], ...]
 FILE = b"file:"
@@ -179,7 +182,7 @@ WORDS = {
 
 
 def parse_config(done: GitResult, words: int = 1) -> Config:
-    """The pairs; `words`: how many each of them takes, the last of which it is."""
+    """Return the (key, value) pairs of a listing; `words` is the number of fields per pair, the pair being the last."""
     if done.status != 0:
         raise GitFailed(done.complaint)
     pairs = []
@@ -192,8 +195,8 @@ def parse_config(done: GitResult, words: int = 1) -> Config:
 
 
 def list_config(environment: Mapping[bytes, bytes], root: str) -> tuple[Config, tuple[str, ...]]:
-    """The configuration that is in force now, and the files that it stands in."""
-    # Without our own overrides: they would be listed as the user's.
+    """Return the configuration in force, and the files it comes from."""
+    # Our own overrides would be listed as the user's.
     done = spawn([*SAFE_GIT, *SHOW_SOURCES], environment)
     pairs, sources = parse_config(done, 3), set(done.out.split(b"\0")[1::3])
     files = sorted(os.fsdecode(one[len(FILE) :]) for one in sources if one.startswith(FILE))
@@ -201,13 +204,13 @@ def list_config(environment: Mapping[bytes, bytes], root: str) -> tuple[Config, 
 
 
 def shared_bits(pairs: Config) -> int:
-    """Return the permissions that `core.sharedRepository` gives to the files of a repository; 0 gives none."""
+    """Return the permissions that `core.sharedRepository` gives to the files of a repository; 0 if it gives none."""
     value: str | None = ""
-    for key, told in pairs:
+    for key, configured in pairs:
         if key == SHARED:
-            value = told
+            value = configured
     if value is None:
-        return GROUP  # the key alone stands for true
+        return GROUP  # the key alone means true
     word = value.lower()
     if word in WORDS:
         return WORDS[word]

@@ -199,7 +199,7 @@ def _was_called_by(owner: int, pid: int, processes: str) -> bool:
 
 
 def _user_config(uid: int) -> list[str]:
-    import pwd  # loaded late: needed beside a git of another user only
+    import pwd  # loaded late: needed only if another user's git is running
 
     try:
         home = pwd.getpwuid(uid).pw_dir

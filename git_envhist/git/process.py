@@ -1,7 +1,10 @@
-"""Runs git as a child process: posix_spawn, a sealed environment, bytes in and out.
+"""Run git as a child process with a clean environment.
 
-Nothing of the user's configuration may change what we read or run a command: no hooks, no fsmonitor, no replace
-objects, no optional locks. What `git -c` gave the user's command line stays in force for `git config`.
+The user's configuration must neither change what we read nor run a command: hooks, fsmonitor, replace objects and
+optional locks are disabled. `git -c` options of the user's command line still apply to `git config`.
+
+`GitProcess` runs a command to its end, `Git` binds commands to a repository, `GitStream` reads and writes while the
+command runs.
 """
 
 from __future__ import annotations
@@ -16,21 +19,21 @@ from typing import NamedTuple
 
 from git_envhist import trace
 from git_envhist.errors import EnvhistError, GitFailed, GitKilled, StorageFull
-from git_envhist.platform import DIRECTORY, anonymous_file, pipe_ours
+from git_envhist.platform import DIRECTORY, anonymous_file, guarded_pipe
 
 MAX_MESSAGE = 64 << 20
 
 
 def quote_alternate(path: str) -> str:
-    """Return a directory as GIT_ALTERNATE_OBJECT_DIRECTORIES names it."""
-    # A path with the separator or a quote in it is read by git only in C quotes.
+    """Return a directory as GIT_ALTERNATE_OBJECT_DIRECTORIES quotes it."""
+    # git reads a path that contains the separator or a quote only if it is quoted like a C string.
     if os.pathsep not in path and '"' not in path:
         return path
     return '"' + path.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
-# `git rev-parse --local-env-vars` without the variables that carry `git -c`: a hook sets these for itself, and none
-# of them may reach a command of ours.
+# `git rev-parse --local-env-vars` without the variables that carry `git -c`. A hook sets them for its own repository,
+# and none may reach our commands.
 LOCAL_VARIABLES = (
     b"GIT_ALTERNATE_OBJECT_DIRECTORIES",
     b"GIT_CONFIG",
@@ -65,8 +68,8 @@ ALWAYS = {
     b"GIT_OPTIONAL_LOCKS": b"0",
     b"GIT_NO_REPLACE_OBJECTS": b"1",
     b"GIT_TERMINAL_PROMPT": b"0",
-    # In a partial clone git would fetch what it misses, by commands that the configuration names. The first is for
-    # git 2.45 and newer, the other stops any transport of the older ones.
+    # In a partial clone git would fetch missing objects by commands that the configuration names. The first variable
+    # prevents this in git 2.45 and newer, the second stops every transport in older versions.
     b"GIT_NO_LAZY_FETCH": b"1",
     b"GIT_ALLOW_PROTOCOL": b"none",
     b"GIT_PAGER": b"cat",
@@ -76,7 +79,7 @@ RUN_OUT = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN})
 OVERRIDES = (
     "core.fsmonitor=false",
     "core.hooksPath=/dev/null",
-    # From git 2.54 on the configuration may name hooks, too, which the directory does not switch off.
+    # Since git 2.54 the configuration can name hooks as well, which core.hooksPath does not disable.
     "hook.reference-transaction.enabled=false",
     "hook.post-checkout.enabled=false",
     "hook.post-index-change.enabled=false",
@@ -94,19 +97,19 @@ OVERRIDES = (
     "i18n.logOutputEncoding=UTF-8",
     "advice.graftFileDeprecated=false",
 )
-# A bare repository may lie in a clone, as files of its tree, and bring a configuration of its own.
+# A bare repository may be part of a clone's working tree and have a configuration of its own.
 SAFE_GIT = ["git", "-c", "safe.bareRepository=explicit"]
 COMMAND = [*SAFE_GIT, *(word for override in OVERRIDES for word in ("-c", override))]
 
 
 INHERITED = 3
-"""The number under which a git that works in a held directory has that directory open."""
+"""The number of the descriptor of the directory that a git process works in."""
 INSIDE = f"/proc/self/fd/{INHERITED}"
 NO_ROOM = ("No space left on device", "Out of diskspace", "Disk quota exceeded")
 
 
 class GitResult(NamedTuple):
-    """What a git command left: its status and what it said."""
+    """The status and output of a git command."""
 
     status: int
     out: bytes
@@ -119,15 +122,15 @@ class GitResult(NamedTuple):
             return f"git was ended by signal {-self.status}"
         return text.removeprefix("fatal: ").removeprefix("error: ") or f"git ended with status {self.status}"
 
-    def by_itself(self) -> GitResult:
-        """The same, where git came to an end of its own, well or not; `GitKilled` where somebody ended it."""
+    def unless_killed(self) -> GitResult:
+        """Return the result unless git was killed; raise GitKilled then."""
         if self.status < 0:
             raise GitKilled(-self.status)
         return self
 
 
 def why_it_failed(done: GitResult) -> EnvhistError:
-    """A git that found no room to write is told as any other that finds none."""
+    """Return the error for a failed git command; a full disk has an error of its own."""
     complaint = done.complaint
     if any(sign in complaint for sign in NO_ROOM):
         return StorageFull(
@@ -138,7 +141,7 @@ def why_it_failed(done: GitResult) -> EnvhistError:
 
 
 def clean_environment(base: Mapping[bytes, bytes] | None = None) -> dict[bytes, bytes]:
-    """The environment without what a hook or a caller set for its own git commands."""
+    """Return the environment without variables that a hook or caller set for its own git commands."""
     environment = dict(os.environb if base is None else base)
     for name in LOCAL_VARIABLES + ALSO_UNSET:
         environment.pop(name, None)
@@ -157,9 +160,9 @@ def spawn(
 
 
 class GitProcess:
-    """A command that was started; its input and its complaints go through memory files, so that no pipe can fill.
+    """A running command. Input and error messages are files in memory, so that no pipe can fill.
 
-    `finish` has to be called, whatever happens meanwhile.
+    The caller must call `finish`.
     """
 
     def __init__(
@@ -170,10 +173,10 @@ class GitProcess:
         stdin: bytes | None = None,
         inherited: int | None = None,
     ) -> None:
-        """`inherited`: a descriptor that the command gets as number `INHERITED`."""
+        """`inherited` is a descriptor that the command gets as number `INHERITED`."""
         source = memory_file(stdin) if stdin else os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
         self._complaints = memory_file(b"")
-        self._reading, writing = pipe_ours()
+        self._reading, writing = guarded_pipe()
         actions = [
             (os.POSIX_SPAWN_DUP2, source, 0),
             (os.POSIX_SPAWN_DUP2, writing, 1),
@@ -181,7 +184,7 @@ class GitProcess:
         ]
         if inherited is not None:
             actions.append((os.POSIX_SPAWN_DUP2, inherited, INHERITED))
-        self._told, self._began = arguments, trace.now()
+        self._words, self._began = arguments, trace.now()
         try:
             self._child = os.posix_spawnp(
                 os.fsencode(arguments[0]), list(arguments), environment, file_actions=actions
@@ -195,18 +198,18 @@ class GitProcess:
             os.close(source)
 
     def finish(self) -> GitResult:
-        """Wait for its end, and say what came of it."""
+        """Wait for the command to end and return its result."""
         try:
             out = read_all(self._reading)
             status = os.waitstatus_to_exitcode(os.waitpid(self._child, 0)[1])
-            trace.tell_git(self._told, self._began, status)
+            trace.trace_git(self._words, self._began, status)
             os.lseek(self._complaints, 0, os.SEEK_SET)
             return GitResult(status, out, read_all(self._complaints))
         finally:
             self._close()
 
     def stop(self) -> None:
-        """End it, whatever it is doing."""
+        """Kill the command."""
         os.kill(self._child, signal.SIGKILL)
         self.finish()
 
@@ -216,9 +219,9 @@ class GitProcess:
 
 
 def refuse_without_git(failure: BaseException) -> None:
-    """Say that there is no git to run, where that is why none could be started.
+    """Raise GitFailed if git could not be started because it is missing or cannot be executed.
 
-    What the system has run out of is told by its own name, by whoever knows what helps.
+    Errors about exhausted resources keep their type; callers add a hint to them.
     """
     if isinstance(failure, FileNotFoundError):
         raise GitFailed("git is not on the PATH", hint="install git 2.30 or newer") from failure
@@ -230,7 +233,7 @@ def refuse_without_git(failure: BaseException) -> None:
 
 
 class Git:
-    """git, bound to one repository; every command is given the same sealed environment."""
+    """git commands for one repository, all with the same clean environment."""
 
     def __init__(
         self,
@@ -240,13 +243,13 @@ class Git:
         alternates: tuple[str, ...] = (),
         base: Mapping[bytes, bytes] | None = None,
     ) -> None:
-        """`base`: the environment that is sealed; this process's own, where none is said."""
+        """`base` is the environment to clean, by default that of this process."""
         self.git_dir = git_dir
         self.work_tree = work_tree
         self.alternates = alternates
         self.base = base
         self.directory: str | None = None
-        """The directory that the commands run in; None: the one of this process."""
+        """The directory that commands run in; None: the current directory."""
         self.environment = clean_environment(base)
         self.environment[b"GIT_DIR"] = os.fsencode(git_dir)
         if work_tree is not None:
@@ -257,7 +260,7 @@ class Git:
 
     @property
     def command(self) -> list[str]:
-        """The words that every command begins with."""
+        """The first words of every command."""
         return COMMAND if self.directory is None else [*COMMAND, "-C", self.directory]
 
     def try_run(
@@ -266,29 +269,29 @@ class Git:
         stdin: bytes | None = None,
         environment: Mapping[bytes, bytes] | None = None,
     ) -> GitResult:
-        """Run git and return what came of it, success or not."""
+        """Run git and return its result, whether it succeeded or not."""
         full = self.environment if environment is None else {**self.environment, **environment}
         return spawn([*self.command, *arguments], full, stdin=stdin)
 
     def try_run_inside(self, *arguments: str | bytes, stdin: bytes | None = None) -> GitResult:
-        """Run git in its own directory, which is held open, for a command that needs no working tree.
+        """Run git in its open git directory, for a command that needs no working tree.
 
-        git makes missing directories of a path that it was given. If the repository is moved meanwhile, it works on at
-        the new place and makes nothing at the old one.
+        git creates missing directories of a path it is given. If the repository is moved meanwhile, a git that runs
+        inside it continues in the new place and creates nothing in the old one.
         """
         try:
-            held = os.open(self.git_dir, DIRECTORY)
+            directory = os.open(self.git_dir, DIRECTORY)
         except OSError:
-            return self.try_run(*arguments, stdin=stdin)  # git itself says what is wrong
+            return self.try_run(*arguments, stdin=stdin)  # git reports the error
         try:
-            if not os.path.isdir(f"/proc/self/fd/{held}"):
+            if not os.path.isdir(f"/proc/self/fd/{directory}"):
                 return self.try_run(*arguments, stdin=stdin)
             environment = {**self.environment, b"GIT_DIR": b"."}
             environment.pop(b"GIT_WORK_TREE", None)
             words = [*COMMAND, "-C", INSIDE, *arguments]
-            return GitProcess(words, environment, stdin=stdin, inherited=held).finish()
+            return GitProcess(words, environment, stdin=stdin, inherited=directory).finish()
         finally:
-            os.close(held)
+            os.close(directory)
 
     def ask(
         self,
@@ -296,11 +299,12 @@ class Git:
         stdin: bytes | None = None,
         environment: Mapping[bytes, bytes] | None = None,
     ) -> GitResult:
-        """Run git and return what came of it, success or not; half an answer is none: killed, it is `GitKilled`.
+        """Run git and return its result; raise GitKilled if it was killed.
 
-        For whatever decides by what git does not say: a ref that is not listed, a commit that is not there.
+        For callers that conclude something from missing output: a ref that is not listed, a commit that does not
+        exist.
         """
-        return self.try_run(*arguments, stdin=stdin, environment=environment).by_itself()
+        return self.try_run(*arguments, stdin=stdin, environment=environment).unless_killed()
 
     def run(
         self,
@@ -308,7 +312,7 @@ class Git:
         stdin: bytes | None = None,
         environment: Mapping[bytes, bytes] | None = None,
     ) -> bytes:
-        """Run git and return its output; a failure is `GitFailed` with git's own words."""
+        """Run git and return its output; raise GitFailed with git's message if it fails."""
         done = self.try_run(*arguments, stdin=stdin, environment=environment)
         if done.status != 0:
             raise why_it_failed(done)
@@ -316,15 +320,18 @@ class Git:
 
     @property
     def no_index(self) -> dict[bytes, bytes]:
-        """For commands that compare trees: git reads the index for them too, and fails where that is damaged."""
+        """The environment for commands that compare trees.
+
+        They read the index as well, and fail if it is damaged.
+        """
         return {b"GIT_INDEX_FILE": os.fsencode(self.git_dir) + b"/envhist/no-index"}
 
     def with_objects(self, directory: str) -> Git:
-        """The same repository, seeing the objects of one more directory."""
+        """Return the same repository with one more directory of objects."""
         return self.with_alternates(directory, *self.alternates)
 
     def with_alternates(self, *alternates: str) -> Git:
-        """Return the same repository with these directories of further objects, and an environment of its own."""
+        """Return the same repository with these additional directories of objects, and an environment of its own."""
         git = Git(self.git_dir, self.work_tree, alternates=alternates, base=self.base)
         git.directory = self.directory
         return git
@@ -346,37 +353,37 @@ def memory_file(content: bytes) -> int:
     return descriptor
 
 
-# A git command that is talked to while it runs: its answers are read as they come, closing ends it.
+# A git command that runs while it is read and written.
 
 _meanwhile: list[Callable[[], None]] = []
 
 
 def meanwhile(work: Callable[[], None]) -> None:
-    """Have something done while the next git that is talked to thinks: modules loaded that are needed in any case."""
+    """Register work to be done while the next GitStream starts, e.g. imports that are needed in any case."""
     _meanwhile.append(work)
 
 
-# What a pipe holds: more is never there at once.
+# The capacity of a pipe, so a read returns no more.
 READ_SIZE = 1 << 16
 
 
 class GitStream:
-    """One running git command, with a pipe from its output and, if asked for, one to its input."""
+    """A running git command with a pipe from its output and, with `talks`, one to its input."""
 
     def __init__(
         self, git: Git, *arguments: str | bytes, talks: bool = False, source: int | None = None
     ) -> None:
-        """`source`: an open file that it reads, which is closed here."""
+        """`source` is an open file for its input, which is closed here."""
         self._complaints = memory_file(b"")
-        # Files of Python's: what stops this program comes before or after they are closed, and never between that
-        # and the mark of it, where the next one to close them would close what is not there, or somebody else's.
+        # Python's file objects: a signal cannot arrive between closing the descriptor and marking it closed, where a
+        # second close would close another file.
         self._input: FileIO | None = None
         if source is None and talks:
-            source, asked = pipe_ours()
+            source, asked = guarded_pipe()
             self._input = FileIO(asked, "w")
         elif source is None:
             source = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
-        answer, sink = pipe_ours()
+        answer, sink = guarded_pipe()
         self._output = FileIO(answer)
         self._process = 0
         try:
@@ -392,7 +399,7 @@ class GitStream:
 
     @property
     def process(self) -> int:
-        """Its number, while it runs."""
+        """The process id while it runs, else 0."""
         return self._process
 
     def write(self, data: bytes) -> None:
@@ -402,28 +409,28 @@ class GitStream:
             view = view[self._input.write(view) :]
 
     def read(self, size: int = READ_SIZE) -> bytes:
-        """Up to `size` bytes of what it says, as soon as there are any; nothing at its end."""
+        """Return up to `size` bytes of output as soon as there are any, nothing at the end."""
         return os.read(self._output.fileno(), size)
 
     def finish(self) -> GitResult:
-        """Let it come to its own end, with all that it has still to say, and say what came of it."""
+        """Wait for the command to end and return its result with the remaining output."""
         if self._input is not None:
             self._input.close()
-        said = read_all(self._output.fileno())
+        output = read_all(self._output.fileno())
         done = self.close()
-        return GitResult(done.status, said, done.err)
+        return GitResult(done.status, output, done.err)
 
     def stop(self) -> None:
-        """Have it end now, whatever it is doing; `close` then waits for that."""
+        """Terminate the command; `close` waits for it."""
         if self._process:
             with suppress(ProcessLookupError):
                 os.kill(self._process, signal.SIGTERM)
 
     def close(self) -> GitResult:
-        """End it, whatever it is doing, and say what came of it."""
+        """Close the pipes, wait for the command to end and return its result."""
         if not self._process:
             return GitResult(0, b"", b"")
-        # Its input ends, and what it still has to say has no reader: either way it ends by itself.
+        # Its input ends and its output has no reader, so it ends by itself.
         self._close_pipes()
         status = _wait(self._process)
         self._process = 0
@@ -439,7 +446,7 @@ class GitStream:
 
 
 def _start(git: Git, arguments: tuple[str | bytes, ...], source: int, sink: int, complaints: int) -> int:
-    trace.tell_git(("git", *arguments, "(goes on)"))
+    trace.trace_git(("git", *arguments, "(running)"))
     try:
         return os.posix_spawnp(
             "git",
@@ -450,7 +457,7 @@ def _start(git: Git, arguments: tuple[str | bytes, ...], source: int, sink: int,
                 (os.POSIX_SPAWN_DUP2, sink, 1),
                 (os.POSIX_SPAWN_DUP2, complaints, 2),
             ],
-            # Python ignores SIGPIPE and the child would inherit that: it must die when nobody reads it.
+            # Python ignores SIGPIPE, and the child would inherit that; git must end when its output has no reader.
             setsigdef=[signal.SIGPIPE],
         )
     except OSError as failure:
@@ -461,25 +468,25 @@ def _start(git: Git, arguments: tuple[str | bytes, ...], source: int, sink: int,
 def _wait(process: int) -> int:
     try:
         return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
-    except ChildProcessError:  # somebody made us ignore SIGCHLD: it ended, and nobody knows how
+    except ChildProcessError:  # SIGCHLD is ignored in this process, so the status is unknown
         return 0
 
 
-# Cuts what git says into NUL-ended fields, as it comes.
+# Split output into fields that end in NUL.
 
 Fields = list[bytes]
 
 
 def cut_into_fields(child: GitStream, width: int) -> Iterator[Fields]:
-    """So many fields at a time; what is left of a group that was cut off is none."""
+    """Yield groups of `width` fields as they arrive; an incomplete last group is dropped."""
     fields: Fields = []
     open_field: list[bytes] = []
-    held = 0
+    size = 0
     while chunk := child.read():
         parts = chunk.split(b"\0")
         if len(parts) > 1:
             parts[0] = b"".join(open_field) + parts[0]
-            open_field, held = [], 0
+            open_field, size = [], 0
             last = parts.pop()
             fields += parts
             whole = len(fields) - len(fields) % width
@@ -487,7 +494,7 @@ def cut_into_fields(child: GitStream, width: int) -> Iterator[Fields]:
             del fields[:whole]
         else:
             last = chunk
-        # The rest of what is larger than anything of ours is dropped: cut off, it is recognised as damaged.
-        if last and held <= MAX_MESSAGE:
+        # A field larger than any of ours is cut off; its reader recognizes the damage.
+        if last and size <= MAX_MESSAGE:
             open_field.append(last)
-            held += len(last)
+            size += len(last)

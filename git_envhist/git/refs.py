@@ -1,9 +1,13 @@
-"""List the git processes that can be working in a repository, from /proc; None where the system has none.
+"""Refs: their files, their locks, and the git processes that may hold such a lock.
 
-A git that finds its repository by itself has its directory inside it, in one of its working trees or in the git
-directory; another one names it in its arguments (`--git-dir`, `git clone <path>`) or in its environment. Directories
-are compared by device and inode, because links and mounts give one directory several names. The directory of another
-user's process is hidden: `otherusers` decides whether such a process can have the repository open.
+`gits_at_work` lists from /proc the git processes that can be working in a repository (None if the system has no
+/proc). A git that finds its repository by itself runs inside one of its working trees or its git directory; another
+one names it in its arguments (`--git-dir`, `git clone <path>`) or its environment. Directories are compared by device
+and inode, because links and mounts give one directory several names. The directory of another user's process is
+hidden; `other_users` decides whether it can have the repository open.
+
+`remove_stale_lock` removes the lock of a git that was killed. Also here: loose refs, and the git directories of
+submodules.
 """
 
 from __future__ import annotations
@@ -25,13 +29,13 @@ if TYPE_CHECKING:
     from git_envhist.git.other_users import Access
 
 START_TIME = 19
-"""The field of /proc/<pid>/stat after the command's name that says when the process began, in ticks since the boot."""
+"""The index of the start time, in ticks since the boot, in the list that `process_fields` returns."""
 TAKES_A_VALUE = frozenset(
     (b"-C", b"-c", b"--git-dir", b"--work-tree", b"--namespace", b"--super-prefix", b"--config-env")
 )
 LEADS = (b"GIT_DIR", b"GIT_COMMON_DIR", b"GIT_WORK_TREE", b"GIT_OBJECT_DIRECTORY")
 OUR_OWN = b"git-env"
-"""Our programs do nothing to a repository but through a git."""
+"""Our own programs change a repository only through git."""
 MAX_DEPTH = 200
 LOOKS, BETWEEN_LOOKS = 3, 0.002
 
@@ -41,7 +45,7 @@ Identity = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class RunningGit:
-    """One git process."""
+    """A running git process."""
 
     pid: int
     started: float
@@ -49,9 +53,9 @@ class RunningGit:
     """`gc`, `update-ref`; empty if it cannot be read."""
     uid: int = -1
     directory: str | None = None
-    """Its working directory; None if the system hides it. Whether the process works here is not known then."""
+    """Its working directory; None if the system hides it, and then its repository is unknown."""
     writes: bool = True
-    """Whether it can write in the repository."""
+    """True if it can write in the repository."""
 
     def __str__(self) -> str:
         where = f"in '{self.directory}'" if self.directory is not None else "directory not readable"
@@ -61,16 +65,16 @@ class RunningGit:
 def gits_at_work(
     common_dir: str, roots: Iterable[str], processes: str = PROCESSES
 ) -> list[RunningGit] | None:
-    """Every git that may be working in a repository, given its working trees' tops; ours are among them."""
+    """Return every git that may be working in a repository with these working trees, our own included."""
     if not SYSTEM.proc:
         return None
     try:
-        booted = _boot_time(processes)
+        boot_time = _boot_time(processes)
         running = [name for name in os.listdir(processes) if name.isdigit()]
     except (OSError, ValueError):
         return None
     gits = [
-        (name, at) for name in running if (at := _start_of_git(f"{processes}/{name}", booted)) is not None
+        (name, at) for name in running if (at := _start_of_git(f"{processes}/{name}", boot_time)) is not None
     ]
     if not gits:
         return []
@@ -81,7 +85,7 @@ def gits_at_work(
 
 
 def callers() -> frozenset[int]:
-    """The processes that this one was started by, directly or not."""
+    """Return the ancestors of this process."""
     found: set[int] = set()
     pid = os.getppid()
     while pid > 1 and pid not in found:
@@ -95,7 +99,7 @@ def is_hidden(git: RunningGit) -> bool:
     return git.directory is None
 
 
-def in_words(gits: Iterable[RunningGit]) -> str:
+def describe_gits(gits: Iterable[RunningGit]) -> str:
     """Return a list of gits for an error."""
     return ", ".join(map(str, sorted(gits, key=lambda git: git.pid))) or "another git"
 
@@ -125,7 +129,7 @@ def _boot_time(processes: str) -> float:
     raise ValueError("no boot time")
 
 
-def _start_of_git(process: str, booted: float) -> float | None:
+def _start_of_git(process: str, boot_time: float) -> float | None:
     try:
         with open(f"{process}/stat", "rb") as file:
             text = file.read()
@@ -136,12 +140,12 @@ def _start_of_git(process: str, booted: float) -> float | None:
         return None
     rest = text[text.rindex(b")") + 2 :].split()
     if rest[0] in b"ZX":
-        return None  # dead, and only not yet asked for
-    return booted + int(rest[START_TIME]) / os.sysconf("SC_CLK_TCK")
+        return None  # dead, but not yet reaped
+    return boot_time + int(rest[START_TIME]) / os.sysconf("SC_CLK_TCK")
 
 
 def _linked(common_dir: str) -> list[str]:
-    """The tops of the linked working trees."""
+    """Return the tops of the linked working trees."""
     tops = []
     place = os.path.join(common_dir, "worktrees")
     for name in os.listdir(place) if os.path.isdir(place) else ():
@@ -171,7 +175,7 @@ def _examine(
     name: str, started: float, places: frozenset[Identity], common_dir: str, processes: str
 ) -> RunningGit | None:
     """Return a git if it can be working in one of the places."""
-    from git_envhist.git.other_users import Access  # loaded late: hardly anybody is in the way
+    from git_envhist.git.other_users import Access  # loaded late: few repositories have another git at work
 
     process = f"{processes}/{name}"
     try:
@@ -191,12 +195,14 @@ def _examine(
 
 def _look_at(process: str) -> tuple[str, list[bytes]]:
     """Return the directory of a process, and all paths by which it can have found its repository."""
-    from git_envhist.git.other_users import runs_no_code  # loaded late: hardly anybody is in the way
+    from git_envhist.git.other_users import (
+        runs_no_code,  # loaded late: few repositories have another git at work
+    )
 
     for attempt in range(LOOKS):
         try:
             directory = os.readlink(f"{process}/cwd")
-            named = [*_named(process), *_led(process)]
+            named = [*_named_paths(process), *_leading_paths(process)]
             break
         except PermissionError:
             # The kernel hides a process that is just ending from its own user, too.
@@ -209,7 +215,7 @@ def _look_at(process: str) -> tuple[str, list[bytes]]:
 
 
 def _access_of_hidden(process: str, places: frozenset[Identity], common_dir: str, processes: str) -> Access:
-    from git_envhist.git.other_users import (  # loaded late: hardly anybody is in the way
+    from git_envhist.git.other_users import (  # loaded late: few repositories have another git at work
         NO_ACCESS,
         access_of,
         runs_no_code,
@@ -243,13 +249,13 @@ def _owner(process: str) -> int:
 
 
 def _finds(path: bytes, places: frozenset[Identity], common_dir: str) -> bool:
-    """Whether git, in a directory, works in one of the places."""
+    """Return whether git, started in a directory, works in one of the places."""
     for above in _upwards(path):
         own = os.path.join(above, b".git")
         if _identity(above) in places or _identity(own) in places or _leads_to(own, common_dir):
             return True
         if os.path.isfile(os.path.join(own, b"HEAD")):
-            return False  # another repository, though it may stand inside ours
+            return False  # another repository, possibly inside ours
     return False
 
 
@@ -264,7 +270,7 @@ def _upwards(path: bytes) -> Iterator[bytes]:
 
 
 def _leads_to(git_file: bytes, common_dir: str) -> bool:
-    """Whether a `.git` file points into this repository: that of a working tree which was moved."""
+    """Return whether a `.git` file points into this repository, as that of a moved working tree does."""
     if not os.path.isfile(git_file):
         return False
     try:
@@ -276,15 +282,15 @@ def _leads_to(git_file: bytes, common_dir: str) -> bool:
     return target.startswith(os.fsencode(common_dir) + b"/")
 
 
-def _named(process: str) -> list[bytes]:
-    """What may be a path among a process's words."""
+def _named_paths(process: str) -> list[bytes]:
+    """Return the arguments of a process that may be paths."""
     words = _strings(f"{process}/cmdline")[1:]
     named = [word.partition(b"=")[2] if word.startswith(b"--") else word for word in words]
     return [word for word in named if word]
 
 
-def _led(process: str) -> list[bytes]:
-    """Where the environment leads a git."""
+def _leading_paths(process: str) -> list[bytes]:
+    """Return the paths in the environment of a process that lead git to a repository."""
     pairs = (pair.partition(b"=") for pair in _strings(f"{process}/environ"))
     return [value for name, _, value in pairs if name in LEADS and value]
 
@@ -319,16 +325,16 @@ def _options_of(words: Sequence[bytes]) -> int:
     return number
 
 
-# A ref that has a file of its own, read without asking git: a hundred times as quick.
+# A loose ref, read without git, a hundred times as fast.
 
 HASH_BYTES = pattern(rb"([0-9a-f]{40}|[0-9a-f]{64})\n")
 
 
 def read_loose_ref(common_dir: str, ref: str) -> str | None:
-    """The hash that the file of a ref holds; None where it has no file, or one that only git can make sense of.
+    """Return the hash in the file of a ref; None if it has no file, or one that only git can read.
 
-    For refs that all working trees share. Their files come before any other place where git keeps refs, and where it
-    keeps them otherwise (reftable) it makes no such files.
+    For refs shared by all working trees. Their files take precedence over other places where git stores refs, and
+    with reftable such files do not exist.
     """
     try:
         with open(os.path.join(common_dir, ref), "rb", opener=open_file_only) as file:
@@ -339,9 +345,7 @@ def read_loose_ref(common_dir: str, ref: str) -> str | None:
     return found[1].decode("ascii") if found else None
 
 
-# Where git keeps the git directories of submodules, and what their `.git` files say of it.
-#
-# Those of a working tree lie in `modules` of its own git directory; a linked worktree's are apart from the first one's.
+# Git directories of submodules, in `modules` of the working tree's own git directory.
 
 GITDIR = b"gitdir: "
 MAX_LENGTH = 1 << 13
@@ -349,63 +353,63 @@ MODULES = pattern(rb"(?:worktrees/[^/]+/)?modules/(.+)", re.DOTALL)
 
 
 def git_directory_of(directory: bytes, pointer: bytes) -> bytes | None:
-    """The git directory that a `.git` file in this directory names, links resolved; None where it names none."""
+    """Return the git directory that a `.git` file names, with links resolved; None if it names none."""
     if not pointer.startswith(GITDIR) or b"\0" in pointer or len(pointer) > MAX_LENGTH:
         return None
     return os.path.realpath(os.path.join(directory, pointer[len(GITDIR) :].rstrip(b"\r\n")))
 
 
-def module_of(place: bytes, common_dir: str) -> bytes | None:
-    """Which submodule of a repository a git directory is that of, in whichever of its working trees."""
+def submodule_of(place: bytes, common_dir: str) -> bytes | None:
+    """Return the name of the submodule that a git directory belongs to, in any working tree of the repository."""
     common = os.path.realpath(os.fsencode(common_dir)) + b"/"
     found = MODULES.fullmatch(place[len(common) :]) if place.startswith(common) else None
     return found[1] if found is not None else None
 
 
-def is_own(place: bytes, git_dir: str) -> bool:
-    """Whether a git directory is one of the submodules of this very working tree."""
+def is_own_submodule(place: bytes, git_dir: str) -> bool:
+    """Return whether a git directory belongs to a submodule of this working tree."""
     return place.startswith(os.path.realpath(os.fsencode(git_dir)) + b"/modules/")
 
 
 def common_dir_of(git_dir: str) -> str:
-    """What a working tree shares with the others of its repository."""
-    with suppress(OSError), open(os.path.join(git_dir, "commondir"), "rb", opener=open_file_only) as told:
-        return os.path.join(git_dir, os.fsdecode(told.read(MAX_LENGTH).rstrip(b"\n")))
+    """Return the directory that a working tree shares with the others of its repository."""
+    with suppress(OSError), open(os.path.join(git_dir, "commondir"), "rb", opener=open_file_only) as file:
+        return os.path.join(git_dir, os.fsdecode(file.read(MAX_LENGTH).rstrip(b"\n")))
     return git_dir
 
 
 def has_submodules(common_dir: str) -> bool:
-    """Whether any working tree of a repository has submodules that are set up."""
+    """Return whether any working tree of a repository has initialized submodules."""
     linked = os.path.join(common_dir, "worktrees")
     trees = os.listdir(linked) if os.path.isdir(linked) else []
     places = (common_dir, *(os.path.join(linked, tree) for tree in trees))
     return any(os.path.isdir(os.path.join(place, "modules")) for place in places)
 
 
-# The lock files that git puts beside a ref while it moves it: whose they are when they do not go away.
-#
-# A git that is killed in that moment leaves its lock for ever, and every later capture would fail. Nothing in the file
-# says who made it: git closes it before it renames it, so that no open file tells either. Taken away is only a lock on
-# a ref of ours, by who holds the kernel's lock of the working tree (no other capture moves the ref), when it has stood
-# for a while (git holds one for milliseconds), and no git that may have made it is at work in this repository. Where
-# the system does not tell, it stays, and a person is told.
+# Lock files of refs. A git that is killed leaves its lock for ever, and every later capture would fail. The file does
+# not name its creator, and git closes it before renaming, so no process has it open. A lock is removed only if it is
+# on a ref of ours, we hold the working tree's lock (no other capture moves the ref), the lock is old (git needs
+# milliseconds), and no git that may have created it is running. If processes cannot be listed, it is not removed, and
+# the user gets an error.
 
 STALE_AFTER = 5.0
-"""Seconds. A git that we cannot see (in another container, on another machine) has long moved its ref by then."""
+"""Seconds, enough for a git that is not visible (in another container, on another machine) to move its ref."""
 LONG_AGO = 3600.0
-"""Seconds, where nobody is waiting for it to go."""
+"""Seconds, for locks that no command waits for."""
 GRAIN = 0.05
-"""Processes are dated by the ticks of another clock than files."""
+"""Seconds. The start of a process is measured in ticks of another clock than the time of a file."""
 INTERVAL = 0.1
 WAIT = (
     *("-c", "core.filesRefLockTimeout=2000"),
     *("-c", "core.packedRefsTimeout=5000"),
     *("-c", "reftable.lockTimeout=2000"),
 )
-"""How long git itself waits for another git: what packs refs holds each for a moment, and whoever moves one in tables
-(reftable) holds all of them."""
+"""Timeouts of git for another git's locks.
+
+Packing refs locks each ref briefly; with reftable, moving one ref locks all of them.
+"""
 TABLES_LOCK = "reftable/tables.list.lock"
-"""It stands for the user's refs as well as ours: left by a git that was killed, it is a person's to remove."""
+"""It locks the user's refs as well as ours, so only the user may remove it after a git was killed."""
 # fmt: off
 ONLY_READ = frozenset((
     "blame", "cat-file", "credential-cache--daemon", "daemon", "diff", "diff-files", "diff-index", "diff-tree",
@@ -413,54 +417,54 @@ ONLY_READ = frozenset((
     "show", "status",
 ))
 # fmt: on
-"""Commands that lock no ref; some of them run for hours, below an editor or a pager."""
+"""Commands that lock no ref; some run for hours, under an editor or a pager."""
 
 AtWork = Callable[[], Sequence[RunningGit] | None]
 
 
 class Lock(NamedTuple):
-    """A lock file: the time and the user that made it."""
+    """A lock file: the time and the user of its creation."""
 
     made: float
     uid: int
 
 
 class RefLocked(EnvhistError):
-    """Somebody holds the lock of a ref, or died with it."""
+    """The lock file of a ref exists."""
 
     code = "ref-locked"
 
     def __init__(self, lock: str) -> None:
         super().__init__(
             f"a ref is locked by '{lock}'",
-            hint="another git is at work there, or was killed: run the command again; "
+            hint="another git holds it, or was killed while it did: run the command again; "
             "if no git runs in this repository, remove that file",
         )
 
 
 def remove_stale_lock(path: str, at_work: AtWork) -> bool:
-    """Take away a lock whose git is dead; whether it went. For refs of ours, with the working tree locked.
+    """Remove a lock whose git is dead and return whether it is gone. For our own refs, with the working tree locked.
 
-    A lock that no living git can have made is waited for until it is old enough.
+    A lock that no running git can have created is waited for until it is old enough.
     """
-    lock = _look(path)
+    lock = _read_lock(path)
     while lock is not None and not may_be_held(lock, at_work()):
         if _age(lock.made) >= STALE_AFTER:
             return _unlink(path)
         time.sleep(INTERVAL)
-        if (now := _look(path)) != lock:
+        if (now := _read_lock(path)) != lock:
             return now is None
     return False
 
 
 def sweep_locks(places: Iterable[str], at_work: AtWork) -> int:
-    """Take away the locks that killed gits left below some directories, an hour ago or longer; how many went."""
+    """Remove locks that killed gits left below some directories at least an hour ago; return their number."""
     found = [
         (path, lock)
         for place in places
         for directory, _, names in os.walk(place)
         for path in (os.path.join(directory, name) for name in names if name.endswith(".lock"))
-        if (lock := _look(path)) is not None and _age(lock.made) >= LONG_AGO
+        if (lock := _read_lock(path)) is not None and _age(lock.made) >= LONG_AGO
     ]
     if not found:
         return 0
@@ -469,7 +473,7 @@ def sweep_locks(places: Iterable[str], at_work: AtWork) -> int:
 
 
 def may_be_held(lock: Lock, gits: Sequence[RunningGit] | None) -> bool:
-    """Return whether one of these gits may have made a lock; True where the processes are not known."""
+    """Return whether one of these gits may have created a lock; True if the processes are not known."""
     return gits is None or any(_may_have_made(lock, git) for git in gits)
 
 
@@ -480,7 +484,7 @@ def _may_have_made(lock: Lock, git: RunningGit) -> bool:
     return not is_hidden(git) or (git.writes and git.uid == lock.uid)
 
 
-def _look(path: str) -> Lock | None:
+def _read_lock(path: str) -> Lock | None:
     try:
         seen = os.lstat(path)
     except OSError:
@@ -489,7 +493,7 @@ def _look(path: str) -> Lock | None:
 
 
 def _age(made: float) -> float:
-    # One from the future, a clock having been set back, is old.
+    # A time in the future means that the clock was set back.
     age = time.time() - made
     return age if age >= 0 else LONG_AGO
 
@@ -498,7 +502,7 @@ def _unlink(path: str) -> bool:
     try:
         os.unlink(path)
     except FileNotFoundError:
-        pass  # as good
+        pass
     except OSError:
         return False
     return True

@@ -1,4 +1,8 @@
-"""Opens the repository that holds a history, names its refs and places, and moves its refs by compare-and-swap."""
+"""Open the repository of a directory, name its refs and directories, and move its refs by compare-and-swap.
+
+`Repository.open` asks git where the repository is; for the usual layout it derives that from git's list of the
+configuration instead, because each start of git takes 2 ms.
+"""
 
 from __future__ import annotations
 
@@ -22,11 +26,9 @@ if TYPE_CHECKING:
 FORKS = "envhist-forks"
 
 
-# Where a repository is, told by what git lists of its configuration; only where that is as plain as it mostly is.
-#
-# Each start of git costs a quick command 2 ms. Where `.git` is a directory right here, and git read the configuration
-# in it, which it does for nobody whom it would refuse the repository, it need not be asked where that is. Whatever is
-# unusual (a linked worktree, a variable of git's, a place that is set) is left to `git rev-parse`.
+# The place of a repository with the usual layout. If `.git` is a directory here and git's list contains the
+# configuration in it, git has accepted the repository (it checks the owner first). Everything unusual (a linked
+# worktree, an environment variable, a configured place) is left to `git rev-parse`.
 
 OWN = (b"local", b"file:.git/config")
 PLACES = (b"GIT_DIR", b"GIT_WORK_TREE", b"GIT_COMMON_DIR")
@@ -41,15 +43,15 @@ READ_FIRST = (
     "info/attributes",
     "info/grafts",
 )
-"""Files of a git directory that most commands of git open."""
+"""Files in a git directory that most git commands open."""
 HEX = frozenset(b"0123456789abcdef")
 
-_begun: dict[str, GitProcess] = {}
-"""The question that is under way, by the directory it was asked in: for whoever asks first, and nobody else."""
+_running: dict[str, GitProcess] = {}
+"""Running listings by directory. The first caller takes the result."""
 
 
 class RepositoryPlace(NamedTuple):
-    """What there is to know of where a repository is."""
+    """The place and the object format of a repository."""
 
     root: str
     git_dir: str
@@ -58,7 +60,7 @@ class RepositoryPlace(NamedTuple):
 
 
 def places(environment: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
-    """The environment to ask git in: clean, but for what says where the repository is."""
+    """Return the environment for git's search for a repository: clean, but with the variables that name one."""
     named = (*PLACES, b"GIT_CEILING_DIRECTORIES")
     return {
         **clean_environment(environment),
@@ -67,23 +69,23 @@ def places(environment: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
 
 
 def begin_listing() -> None:
-    """Let git list the configuration in force here, while our own modules are still being loaded."""
-    _begun[os.getcwd()] = _list(".", places(os.environb))
+    """Start git's listing of the configuration while our own modules are still being loaded."""
+    _running[os.getcwd()] = _list(".", places(os.environb))
 
 
 def listing(directory: str, asked: Mapping[bytes, bytes]) -> GitResult:
-    """The configuration in force in a directory, each item with where it stands."""
-    begun = _begun.pop(os.path.realpath(directory), None)
-    return (begun or _list(directory, asked)).finish()
+    """Return the configuration in force in a directory, each item with its source."""
+    running = _running.pop(os.path.realpath(directory), None)
+    return (running or _list(directory, asked)).finish()
 
 
 def _list(directory: str, asked: Mapping[bytes, bytes]) -> GitProcess:
-    # Without our own overrides: they would be listed as the user's.
+    # Our own overrides would be listed as the user's.
     return GitProcess([*SAFE_GIT, "-C", directory, *SHOW_SOURCES], asked)
 
 
 def refuse_pipes(directory: str) -> None:
-    """Refuse a repository in which a file that git reads first is a pipe: every git would wait for ever."""
+    """Raise GitFailed if a file that git reads first is a pipe: every git would wait for ever."""
     for name in READ_FIRST:
         path = os.path.join(directory, ".git", name)
         try:
@@ -91,9 +93,9 @@ def refuse_pipes(directory: str) -> None:
         except OSError:
             continue
         if is_pipe:
-            for begun in _begun.values():
-                begun.stop()
-            _begun.clear()
+            for process in _running.values():
+                process.stop()
+            _running.clear()
             raise GitFailed(
                 f"git would wait for ever: '{path}' is a pipe", hint="move it away, or put the file back"
             )
@@ -102,7 +104,7 @@ def refuse_pipes(directory: str) -> None:
 def find_repository_fast(
     directory: str, environment: Mapping[bytes, bytes], listed: bytes, config: Mapping[str, str | None]
 ) -> RepositoryPlace | None:
-    """The repository whose top is this directory; None where git is to be asked. `listed`: git's answer."""
+    """Return the repository whose top is this directory; None if git must be asked. `listed` is git's list."""
     sources = listed.split(b"\0")
     if any(name in environment for name in PLACES) or OWN not in zip(
         sources[::3], sources[1::3], strict=False
@@ -117,13 +119,13 @@ def find_repository_fast(
 
 
 def is_inside(path: str, directory: str) -> bool:
-    """Whether a path is a directory or below it; links are resolved."""
+    """Return whether a path is a directory or below it, with links resolved."""
     top = os.path.realpath(directory).rstrip("/")
     return f"{os.path.realpath(path)}/".startswith(f"{top}/")
 
 
 def bare_repository(git_dir: str) -> NotARepository:
-    """The error of a repository that has no working tree."""
+    """Return the error for a repository without a working tree."""
     return NotARepository(
         f"'{git_dir}' is a bare repository: there is no environment to capture",
         hint="envrestore <rev> --to <directory> needs no working tree; "
@@ -134,7 +136,7 @@ def bare_repository(git_dir: str) -> NotARepository:
 def find_bare(directory: str) -> str | None:
     """Return the git directory that a directory is in, unless it may be part of another repository's working tree.
 
-    A repository among the files of a clone brings a configuration that the user never agreed to.
+    A repository among the files of a clone has a configuration that the user never agreed to.
     """
     place = os.path.realpath(directory)
     while not _is_git_directory(place):
@@ -150,7 +152,7 @@ def find_bare(directory: str) -> str | None:
 
 
 def _is_git_directory(path: str) -> bool:
-    # By git's own rule: what it passes over on its way up, is none.
+    # The same rule as git's own search.
     try:
         if not stat.S_ISDIR(os.lstat(path).st_mode) or os.path.lexists(os.path.join(path, "commondir")):
             return False
@@ -172,16 +174,16 @@ TIMELINE_REFS = "refs/envhist/heads/"
 NOTES_REFS = "refs/notes/envhist/"
 TRASH_REFS = "refs/envhist/trash/"
 SYNCED = ("-c", "core.fsync=reference", "-c", "core.fsyncMethod=fsync")
-"""A ref's file is on the medium before it gets its name (git 2.36 and newer): else a power cut leaves it empty."""
+"""git syncs the file of a ref before it gets its name (2.36 and newer); otherwise a power cut leaves it empty."""
 
 QUESTIONS = ("--absolute-git-dir", "--git-common-dir", "--show-object-format", "--is-bare-repository")
-# Without our own overrides: they would be listed as the user's.
+# Our own overrides would be listed as the user's.
 LIST_CONFIG = ("config", "--list", "-z")
 
 
 @dataclass(frozen=True, slots=True)
 class RefUpdate:
-    """One ref's part in a transaction: `old` None means that it must not exist yet; `new` None deletes it."""
+    """The change of one ref in a transaction. `old` None: it must not exist; `new` None: delete it."""
 
     ref: str
     new: str | None
@@ -189,19 +191,19 @@ class RefUpdate:
 
 
 class NoRepository(NotARepository):
-    """git finds no repository in a directory, nor above it."""
+    """There is no repository in a directory or above it."""
 
 
 class RefsMoved(EnvhistError):
-    """A ref was not where the transaction expected it; nothing was changed."""
+    """A ref had another value than expected; nothing was changed."""
 
     code = "refs-moved"
-    usual_hint = "somebody else writes here, too: type it again"
+    usual_hint = "another process writes here as well: run the command again"
 
 
 @dataclass(frozen=True, slots=True)
 class Repository:
-    """One git repository and the working tree whose environment is meant."""
+    """A git repository, and the working tree that is captured."""
 
     root: str
     """The top of the working tree, absolute."""
@@ -211,23 +213,23 @@ class Repository:
     """`sha1` or `sha256`."""
     git: Git
     config: Config | None = field(default=None, repr=False, compare=False)
-    """The configuration as it was when the repository was opened."""
+    """The configuration when the repository was opened."""
     bare: bool = False
-    """It has no working tree: `root` is the git directory."""
+    """There is no working tree; `root` is the git directory."""
     plain: bool = False
-    """Made by us for a directory that is no git repository: there is no index and no code commit."""
+    """Created by git-envhist for a directory without git: there is no index and no code commit."""
     library: bool = False
     """It belongs to a checkpoint class of `compat/`, which alone decides what is dropped."""
     ignores_hidden: bool = False
-    """Whether a git of another user is ignored if the system hides in which repository it works (`--force`)."""
+    """True to ignore gits of other users whose repository the system hides (`--force`)."""
 
     @classmethod
     def open(
         cls, directory: str = ".", environment: Mapping[bytes, bytes] | None = None, *, bare: bool = False
     ) -> Repository:
-        """Find the repository of a directory as git itself would: GIT_DIR and GIT_WORK_TREE are obeyed.
+        """Find the repository of a directory as git does, including GIT_DIR and GIT_WORK_TREE.
 
-        `bare`: open a repository without a working tree too; it can be read, and restored from into a new directory.
+        `bare`: also open a repository without a working tree; it can be read, and restored to a new directory.
         """
         given = dict(os.environb if environment is None else environment)
         if bare and b"GIT_DIR" not in given and (place := find_bare(directory)) is not None:
@@ -250,12 +252,12 @@ class Repository:
 
     @property
     def common_state(self) -> str:
-        """What all working trees of the repository share: keys, the common lock, staging."""
+        """The directory of state shared by all working trees: keys, the common lock, staging."""
         return os.path.join(self.common_dir, "envhist")
 
     @property
     def state(self) -> str:
-        """What belongs to this working tree: its timeline's name, its lock, its cache."""
+        """The directory of state of this working tree: the name of its timeline, its lock, its cache."""
         return os.path.join(self.git_dir, "envhist")
 
     @property
@@ -267,18 +269,18 @@ class Repository:
         return "0" * (2 * self.hash_length)
 
     def read_config(self) -> Config:
-        """Every configured (key, value) in force, as git reads it; a key alone stands for true."""
+        """Return every (key, value) in force, as git reads them; None is a key without a value, which means true."""
         if self.config is not None:
             return self.config
         return parse_config(spawn([*SAFE_GIT, *LIST_CONFIG], self.git.environment))
 
     @property
     def shared(self) -> int:
-        """The permissions that `core.sharedRepository` gives to the files of the repository; 0 gives none."""
+        """The permissions that `core.sharedRepository` gives to files of the repository; 0 for none."""
         return 0 if self.plain else shared_bits(self.read_config())
 
     def resolve_ref(self, ref: str) -> str | None:
-        """The hash that a ref names, or None where there is no such ref."""
+        """Return the hash of a ref; None if it does not exist."""
         from git_envhist.git.refs import read_loose_ref  # loaded late: only writers need it
 
         found = (
@@ -292,7 +294,7 @@ class Repository:
         return done.out.decode("ascii").strip() if done.status == 0 else None
 
     def list_refs(self, prefix: str) -> dict[str, str]:
-        """Every ref below a prefix and the hash it names; a damaged ref of somebody else is passed over."""
+        """Return the refs below a prefix with their hashes; damaged refs are left out."""
         done = self.git.ask("for-each-ref", "--format=%(objectname) %(refname)", prefix)
         found = {}
         for line in done.out.splitlines():
@@ -301,7 +303,7 @@ class Repository:
         return found
 
     def move_refs(self, moves: Sequence[RefUpdate]) -> None:
-        """Move all of the refs or none; `RefsMoved` where one is not where it was expected."""
+        """Move all refs or none; raise RefsMoved if one has another value than expected."""
         lines = ["start"]
         for move in moves:
             if move.new is None:
@@ -333,7 +335,7 @@ class Repository:
         return bool(removed)
 
     def gits_at_work(self) -> list[RunningGit] | None:
-        """Return every git that can be working in this repository now; None where the system has no list."""
+        """Return every git that can be working in this repository now; None if the system has no list."""
         from git_envhist.git.refs import gits_at_work, is_hidden  # loaded late: only writers need it
 
         gits = gits_at_work(self.common_dir, (self.root, self.git_dir))
@@ -342,12 +344,12 @@ class Repository:
         return [git for git in gits if not is_hidden(git)]
 
     def sync_refs(self, refs: Sequence[str]) -> None:
-        """Make moved refs survive a power cut."""
+        """Sync moved refs to the medium."""
         sync_refs(self.common_dir, refs)
 
 
 def sync_refs(git_dir: str, refs: Sequence[str]) -> None:
-    """Make moved refs survive a power cut: git renames them into place and syncs no directory."""
+    """Sync moved refs to the medium: git renames their files and syncs no directory."""
     table_dir = os.path.join(git_dir, "reftable")
     if os.path.isdir(table_dir):
         for name in os.listdir(table_dir):
@@ -360,7 +362,7 @@ def sync_refs(git_dir: str, refs: Sequence[str]) -> None:
         while len(place) > len(git_dir):
             places[place] = None
             place = os.path.dirname(place)
-    # A concurrent `git pack-refs --prune` may have moved them on.
+    # A concurrent `git pack-refs --prune` may have moved them into that file.
     places[os.path.join(git_dir, "packed-refs")] = None
     places[git_dir] = None
     for place in places:
@@ -380,7 +382,7 @@ def _open(directory: str, environment: dict[bytes, bytes], *, bare: bool) -> Rep
         raise GitFailed(listed.complaint)
     root, git_dir, common_dir, object_format = answers
     if b"GIT_DIR" not in asked and is_inside(directory, git_dir):
-        # git before 2.38 does not know `safe.bareRepository`.
+        # git before 2.38 ignores `safe.bareRepository`.
         raise bare_repository(git_dir)
     common = os.path.realpath(os.path.join(directory, common_dir))
     git = Git(git_dir, root, base=environment)
@@ -391,7 +393,7 @@ def _open(directory: str, environment: dict[bytes, bytes], *, bare: bool) -> Rep
 def _refuse_distrusted(git_dir: str, environment: Mapping[bytes, bytes]) -> None:
     """Refuse a bare repository that git itself refuses: owned by another user, or by the user's safe.bareRepository.
 
-    git checks neither of a repository that GIT_DIR names.
+    git checks neither for a repository that GIT_DIR names.
     """
     done = spawn(["git", "-C", git_dir, "rev-parse", "--absolute-git-dir"], places(environment))
     if done.status != 0:
@@ -401,15 +403,15 @@ def _refuse_distrusted(git_dir: str, environment: Mapping[bytes, bytes]) -> None
 def _ask_all(
     directory: str, asked: Mapping[bytes, bytes], named: bool, *, bare: bool
 ) -> tuple[str, str, str, str]:
-    """Return the top of the working tree, the git directory, the common one and the hash.
+    """Return the top of the working tree, the git directory, the common one and the object format.
 
-    `named`: the user named the working tree; `bare`: without one the git directory is returned for it.
+    `named`: the user named the working tree; `bare`: if there is none, return the git directory for it.
     """
     done = _rev_parse(directory, asked, *QUESTIONS, "--show-toplevel")
     answers = os.fsdecode(done.out).removesuffix("\n").split("\n")
     if done.status == 0 and len(answers) == len(QUESTIONS) + 1 and answers[3] == "false" and answers[4]:
         return answers[4], answers[0], answers[1], answers[2]
-    # Whatever is the matter is told by asking again, step by step.
+    # Ask again step by step, to find the reason.
     git_dir, common_dir, object_format, has_no_tree = _ask(directory, asked, *QUESTIONS)
     if has_no_tree == "true" and not named:
         if bare:
@@ -437,7 +439,7 @@ def _ask(directory: str, environment: Mapping[bytes, bytes], *questions: str) ->
     answers = text.removesuffix("\n").split("\n")
     if len(answers) == len(questions):
         return answers
-    # A path with a newline in it: ask one by one, where the whole answer is one path.
+    # A path contains a newline: ask one by one, so that each answer is one path.
     return [_ask_one(directory, environment, question) for question in questions]
 
 
@@ -450,20 +452,22 @@ def _ask_one(directory: str, environment: Mapping[bytes, bytes], question: str) 
 
 def _not_a_repository(directory: str, done: GitResult) -> EnvhistError:
     if b"dubious ownership" in done.err:
-        # git's own words and its own remedy: to trust a directory is the user's decision alone.
-        said, _, remedy = done.complaint.partition("\n")
-        return GitFailed(said, hint="\n".join(line.strip() for line in remedy.splitlines() if line.strip()))
+        # git's own message and hint: only the user decides to trust a directory.
+        message, _, remedy = done.complaint.partition("\n")
+        return GitFailed(
+            message, hint="\n".join(line.strip() for line in remedy.splitlines() if line.strip())
+        )
     if b"safe.bareRepository" in done.err:
         return bare_repository(os.path.realpath(directory))
     if b"not a git repository" in done.err:
-        here = os.path.abspath(directory)
+        path = os.path.abspath(directory)
         return NoRepository(
-            f"not a git repository, nor below one: '{here}'",
+            f"not a git repository, nor below one: '{path}'",
             hint="'git envlog init' keeps a history without git, 'git init' makes a repository",
         )
     return GitFailed(
         done.complaint.partition("\n")[0].removeprefix("fatal: "),
-        hint="git itself cannot open the repository here: mend what it names, 'git status' says the same",
+        hint="git itself cannot open this repository: repair what it names, then check with 'git status'",
     )
 
 
@@ -483,13 +487,13 @@ def _why_not_moved(done: GitResult, common_dir: str, git_dir: str) -> EnvhistErr
     for code in (*READ_ONLY_ERRNOS, *OUT_OF_SPACE_ERRNOS):
         if os.strerror(code) in reason:
             return cannot_write(OSError(code, reason), place)
-    # Where a rename failed, git does not say why.
-    said = done.complaint.partition("\n")[0]
-    if "reference broken" in said:
-        return GitFailed(said)
+    # git does not print the reason of a failed rename.
+    message = done.complaint.partition("\n")[0]
+    if "reference broken" in message:
+        return GitFailed(message)
     return GitFailed(
-        said,
-        hint="see whether the disk is full or the git directory is closed, then run the command again",
+        message,
+        hint="check whether the disk is full or the git directory is read-only, then run the command again",
     )
 
 
@@ -502,8 +506,8 @@ def _sync_path(path: str) -> None:
         os.fsync(descriptor)
     except OSError as error:
         raise EnvhistError(
-            f"a ref was moved, but the disk does not confirm it: '{path}': {os.strerror(error.errno or 0).lower()}",
-            hint="'git envlog' shows what is there; look after the disk before you rely on it",
+            f"a ref was moved, but could not be synced to the disk: '{path}': {os.strerror(error.errno or 0).lower()}",
+            hint="'git envlog' shows the result; check the disk before you rely on it",
         ) from error
     finally:
         os.close(descriptor)

@@ -1,7 +1,8 @@
-"""How a file of the working tree compares with an entry of the index, without a filter or a line of git's diff.
+"""git's status of a working tree, computed without git: HEAD, changed files, staged entries.
 
-Where a stat says that a file is as the index has it, git believes it, and so do we; else the bytes decide, and also the
-two harmless ways in which bytes on disk differ from a blob: line ends that git turns, and LFS pointers.
+`git status` and `git diff` run filters and rewrite the index. So the index is parsed here (versions 2 to 4; a split
+index is read through git), and files are compared by stat, as git does, else by their bytes. Bytes also count as
+equal if they differ only by line endings that git converts, or by an LFS pointer.
 """
 
 from __future__ import annotations
@@ -16,11 +17,7 @@ from git_envhist.errors import Damaged, EnvhistError, in_words
 from git_envhist.git.process import Git
 from git_envhist.lazy import dataclass, once
 from git_envhist.model import EnvPath, GitChange
-from git_envhist.platform import open_file_only, open_itself
-
-# Reads git's index without git: asking git itself could run filters and rewrite the file.
-#
-# Versions 2 to 4, with both lengths of ids. A split index keeps its entries in another file; the caller asks git then.
+from git_envhist.platform import open_file_only, open_nofollow
 
 HEAD = struct.Struct(">4sII")
 STATS = struct.Struct(">10I")
@@ -31,7 +28,7 @@ MAX_ENTRIES = 50_000_000
 
 @dataclass(frozen=True, slots=True)
 class IndexEntry:
-    """One tracked path as the index has it."""
+    """An entry of the index."""
 
     path: bytes
     mode: int
@@ -46,18 +43,20 @@ class IndexEntry:
 
 @dataclass(frozen=True, slots=True)
 class Index:
+    """A parsed index file."""
+
     entries: tuple[IndexEntry, ...]
     split: bool
-    """Most entries stand in another file."""
+    """Most entries are in another file."""
 
 
 def parse_index(data: bytes, hash_length: int) -> Index:
-    """The entries of an index file; `Damaged` where it is none."""
+    """Parse an index file; raise Damaged if it is invalid."""
     try:
         return _parse(data, hash_length)
     except (struct.error, IndexError, ValueError) as error:
         raise Damaged(
-            "git's index is damaged", hint="'git status' says more; 'git read-tree HEAD' makes it anew"
+            "git's index is damaged", hint="'git status' shows more; 'git read-tree HEAD' rebuilds it"
         ) from error
 
 
@@ -131,18 +130,18 @@ CRLF_LIMIT = 16 << 20
 
 
 class GitAttributes:
-    """What git's configuration and attributes say of bytes and modes; asked only where it decides something."""
+    """git's configuration and attributes for contents and modes, read on demand."""
 
     def __init__(self, git: Git) -> None:
         self._git = git
 
     @once
-    def modes_count(self) -> bool:
-        """Whether git looks at the executable bit."""
+    def tracks_modes(self) -> bool:
+        """True if git tracks the executable bit."""
         return self._flag("core.filemode", "true") != "false"
 
-    def turns_line_ends(self, path: bytes, *, is_text: bool) -> bool:
-        """Whether git takes a file's CRLF in as LF."""
+    def converts_line_endings(self, path: bytes, *, is_text: bool) -> bool:
+        """Return whether git converts a file's CRLF to LF when it is added."""
         asked = self._git.try_run("check-attr", "-z", "--stdin", "text", "eol", "crlf", stdin=path + b"\0")
         text, eol, crlf = [*asked.out.split(b"\0")[2::3], b"", b"", b""][:3]
         for word in (text, crlf):
@@ -157,7 +156,7 @@ class GitAttributes:
         return is_text and self._flag("core.autocrlf", "false", "input") != "false"
 
     def head_of(self, directory: bytes) -> bytes | None:
-        """The commit that is checked out in a submodule; None where there is none."""
+        """Return the commit checked out in a submodule; None if there is none."""
         if not os.path.lexists(directory + b"/.git"):
             return None
         inner = Git(os.fsdecode(directory + b"/.git"), os.fsdecode(directory))
@@ -175,7 +174,7 @@ class GitAttributes:
 
 
 class IndexComparer:
-    """Tells how the working tree's file compares with an entry of the index."""
+    """Compare files of the working tree with entries of the index."""
 
     def __init__(
         self,
@@ -191,10 +190,10 @@ class IndexComparer:
         self._conversions = conversions
         self._real = {b"": True}
         self._closed = tuple(path + b"/" for path in closed)
-        """Where something is mounted that is not to be touched: it may hang whoever does."""
+        """Mount points that must not be accessed, because that may hang."""
 
     def letter(self, entry: IndexEntry) -> str:
-        """`=`, `M`, `T` or `D`."""
+        """Return `=`, `M`, `T` or `D` for an entry."""
         if entry.skip_worktree or entry.assume_valid or entry.mode == TREE:
             return "="
         if self._closed and (entry.path + b"/").startswith(self._closed):
@@ -210,14 +209,14 @@ class IndexComparer:
             return self._submodule_letter(entry, path, seen)
         if stat.S_IFMT(seen.st_mode) != stat.S_IFMT(entry.mode):
             return "D" if stat.S_ISDIR(seen.st_mode) else "T"
-        if self._believes(entry, seen):
+        if self._is_clean_by_stat(entry, seen):
             return "="
         if entry.mode != SYMLINK and self._differs_in_mode(entry, seen):
             return "M"
-        return "=" if self._holds(entry.path, seen, entry.oid) else "M"
+        return "=" if self._has_bytes(entry.path, seen, entry.oid) else "M"
 
     def _is_real(self, directory: bytes) -> bool:
-        """Whether a directory is one all the way down: what stands behind a link is not what git tracks there."""
+        """Return whether no component of a directory is a link: git tracks nothing behind a link."""
         known = self._real.get(directory)
         if known is None:
             known = self._is_real(directory.rpartition(b"/")[0]) and stat.S_ISDIR(
@@ -227,18 +226,18 @@ class IndexComparer:
         return known
 
     def _differs_in_mode(self, entry: IndexEntry, seen: os.stat_result) -> bool:
-        return bool((entry.mode ^ seen.st_mode) & 0o100) and self._conversions.modes_count
+        return bool((entry.mode ^ seen.st_mode) & 0o100) and self._conversions.tracks_modes
 
     def _submodule_letter(self, entry: IndexEntry, path: bytes, seen: os.stat_result) -> str:
-        # Its own changes are not looked for: they stand in the snapshot as what they are, files.
+        # Changes inside it are in the snapshot as files, so only its commit is compared.
         if not stat.S_ISDIR(seen.st_mode):
             return "T"
         head = self._conversions.head_of(path)
         return "=" if head is None or head == entry.oid else "M"
 
-    def _believes(self, entry: IndexEntry, seen: os.stat_result) -> bool:
+    def _is_clean_by_stat(self, entry: IndexEntry, seen: os.stat_result) -> bool:
         if not entry.stat or seen.st_mtime_ns >= self._index_time_ns:
-            return False  # written in the same moment as the index: git calls it racy and reads it, too
+            return False  # as new as the index ("racily clean"): git reads its bytes as well
         low = (1 << 32) - 1
         ctime_s, ctime_ns, mtime_s, mtime_ns, _, inode, _, _, _, size = entry.stat
         return (
@@ -249,17 +248,17 @@ class IndexComparer:
             and not self._differs_in_mode(entry, seen)
         )
 
-    def _holds(self, path: bytes, seen: os.stat_result, oid: bytes) -> bool:
-        """Whether a path's bytes are those of a blob, as they are or as git would take them in."""
+    def _has_bytes(self, path: bytes, seen: os.stat_result, oid: bytes) -> bool:
+        """Return whether a path has the bytes of a blob, as they are or as git would add them."""
         try:
             if stat.S_ISLNK(seen.st_mode):
                 return self._id(os.readlink(self._root + b"/" + path)) == oid
-            return self._file_holds(path, seen.st_size, oid)
+            return self._file_has_bytes(path, seen.st_size, oid)
         except OSError:
             return False
 
-    def _file_holds(self, path: bytes, size: int, oid: bytes) -> bool:
-        descriptor = open_itself(self._root + b"/" + path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    def _file_has_bytes(self, path: bytes, size: int, oid: bytes) -> bool:
+        descriptor = open_nofollow(self._root + b"/" + path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         with open(descriptor, "rb", closefd=True) as file:
             digest = hashlib.new(self._format, b"blob %d\0" % size, usedforsecurity=False)
             sha256 = hashlib.sha256()
@@ -275,7 +274,7 @@ class IndexComparer:
         return (
             b"\r\n" in data
             and self._id(data.replace(b"\r\n", b"\n")) == oid
-            and self._conversions.turns_line_ends(path, is_text=b"\0" not in data)
+            and self._conversions.converts_line_endings(path, is_text=b"\0" not in data)
         )
 
     def _id(self, data: bytes) -> bytes:
@@ -286,27 +285,24 @@ def _lfs_pointer(sha256: str, size: int) -> bytes:
     return f"version https://git-lfs.github.com/spec/v1\noid sha256:{sha256}\nsize {size}\n".encode("ascii")
 
 
-# git's own view of a working tree at one moment: the code commit, what differs from it, what is staged.
-#
-# Computed from the index and from bytes we hash ourselves (`judge`): `git status` and `git diff` run filters and
-# rewrite the index.
+# HEAD, changed files and staged entries of a working tree.
 
 
 @dataclass(frozen=True, slots=True)
 class StagedEntry:
-    """One entry of the index that differs from HEAD; `mode` 0: staged for removal."""
+    """An entry of the index that differs from HEAD; `mode` 0: staged for removal."""
 
     path: EnvPath
     mode: int
     stage: int
     oid: str
     needs_content: bool
-    """Neither the working tree nor HEAD has these bytes."""
+    """Its bytes are neither in the working tree nor in HEAD."""
 
 
 @dataclass(frozen=True, slots=True)
 class GitStatus:
-    """What git sees; `changed` is None where it could not be told."""
+    """git's status of a working tree; `changed` is None if it could not be determined."""
 
     head: str | None = None
     branch: str | None = None
@@ -317,7 +313,7 @@ class GitStatus:
 
 
 def read_head(git: Git) -> tuple[str | None, str | None, bytes]:
-    """The code commit that is checked out, its branch, and its subject; each as far as it can be told."""
+    """Return the checked-out commit, its branch and its subject, as far as they can be read."""
     branch = git.ask("symbolic-ref", "--quiet", "HEAD")
     shown = git.ask("log", "-1", "--no-notes", "--format=%H%x00%s", "HEAD", "--")
     head, _, subject = shown.out.rstrip(b"\n").partition(b"\0")
@@ -331,20 +327,20 @@ def read_head(git: Git) -> tuple[str | None, str | None, bytes]:
 def read_view(
     git: Git, root: str, git_dir: str, object_format: str, closed: Iterable[bytes] = ()
 ) -> GitStatus:
-    """The whole view; whatever of it cannot be had costs a warning. Nothing is said of what stands at `closed`."""
+    """Return the status; a part that cannot be read gives a warning. Paths in `closed` are not accessed."""
     head, branch, subject = None, None, b""
     try:
         head, branch, subject = read_head(git)
         entries = _read_index(git, git_dir, 20 if object_format == "sha1" else 32)
         staged = _staged_rows(git, head)
-        judge = IndexComparer(root, object_format, _index_time(git_dir), GitAttributes(git), closed)
-        changed = _changed(judge, entries, staged, _unmerged_in_head(git, head, entries))
-        kept = tuple(_keep(judge, entries, staged))
+        comparer = IndexComparer(root, object_format, _index_time(git_dir), GitAttributes(git), closed)
+        changed = _changed(comparer, entries, staged, _unmerged_in_head(git, head, entries))
+        index_changes = tuple(_index_changes(comparer, entries, staged))
     except (EnvhistError, OSError) as error:
         return GitStatus(
-            head, branch, subject, None, (), (f"git's view could not be read: {in_words(error)}",)
+            head, branch, subject, None, (), (f"git's status could not be read: {in_words(error)}",)
         )
-    return GitStatus(head, branch, subject, changed, kept)
+    return GitStatus(head, branch, subject, changed, index_changes)
 
 
 def _read_index(git: Git, git_dir: str, hash_length: int) -> list[IndexEntry]:
@@ -385,7 +381,7 @@ def _staged_rows(git: Git, head: str | None) -> dict[bytes, _StagedRow]:
 
 
 def _unmerged_in_head(git: Git, head: str | None, entries: Iterable[IndexEntry]) -> dict[bytes, IndexEntry]:
-    """What HEAD has of the paths in conflict: the index has only the sides."""
+    """Return HEAD's entries of paths in conflict; the index has only the sides."""
     paths = sorted({entry.path for entry in entries if entry.stage})
     if not paths or head is None:
         return {}
@@ -406,21 +402,21 @@ def _index_time(git_dir: str) -> int:
 
 
 def _changed(
-    judge: IndexComparer,
+    comparer: IndexComparer,
     entries: Iterable[IndexEntry],
     staged: dict[bytes, _StagedRow],
     unmerged: dict[bytes, IndexEntry],
 ) -> tuple[GitChange, ...]:
-    """What `git diff --name-status HEAD` would list, without running it."""
+    """Return what `git diff --name-status HEAD` would list."""
     letters: dict[bytes, str] = {}
     for entry in entries:
         row = staged.get(entry.path)
         if entry.stage:
-            letter = _conflict(judge, entry, unmerged.get(entry.path))
+            letter = _conflict(comparer, entry, unmerged.get(entry.path))
         elif row is None:
-            letter = judge.letter(entry)
+            letter = comparer.letter(entry)
         else:
-            letter = _against_head(judge, entry, row, judge.letter(entry))
+            letter = _against_head(comparer, entry, row, comparer.letter(entry))
         if letter != "=":
             letters[entry.path] = letter
     for path, row in staged.items():
@@ -429,25 +425,25 @@ def _changed(
     return tuple(GitChange(letters[path], EnvPath(path)) for path in sorted(letters))
 
 
-def _conflict(judge: IndexComparer, entry: IndexEntry, in_head: IndexEntry | None) -> str:
+def _conflict(comparer: IndexComparer, entry: IndexEntry, in_head: IndexEntry | None) -> str:
     if in_head is not None:
-        return judge.letter(in_head)
-    return "=" if judge.letter(entry) == "D" else "A"
+        return comparer.letter(in_head)
+    return "=" if comparer.letter(entry) == "D" else "A"
 
 
-def _against_head(judge: IndexComparer, entry: IndexEntry, row: _StagedRow, letter: str) -> str:
+def _against_head(comparer: IndexComparer, entry: IndexEntry, row: _StagedRow, letter: str) -> str:
     if row.status == "A":
         return "=" if letter == "D" else "A"
     if letter in ("D", "T"):
         return letter
     head_entry = IndexEntry(entry.path, row.old_mode, bytes.fromhex(row.old_oid), 0, ())
-    return judge.letter(head_entry) if letter == "M" else row.status
+    return comparer.letter(head_entry) if letter == "M" else row.status
 
 
-def _keep(
-    judge: IndexComparer, entries: Iterable[IndexEntry], staged: dict[bytes, _StagedRow]
+def _index_changes(
+    comparer: IndexComparer, entries: Iterable[IndexEntry], staged: dict[bytes, _StagedRow]
 ) -> Iterable[StagedEntry]:
-    """The staged tree, as far as it differs from HEAD."""
+    """Yield the entries of the index that differ from HEAD."""
     for path, row in staged.items():
         if row.status == "D":
             yield StagedEntry(EnvPath(path), 0, 0, "0" * len(row.old_oid), False)
@@ -455,5 +451,7 @@ def _keep(
         row_of = staged.get(entry.path)
         if row_of is None and not entry.stage:
             continue
-        unlike = entry.mode not in (GITLINK, TREE) and not entry.intent_to_add and judge.letter(entry) != "="
-        yield StagedEntry(EnvPath(entry.path), entry.mode, entry.stage, entry.oid.hex(), unlike)
+        needs_content = (
+            entry.mode not in (GITLINK, TREE) and not entry.intent_to_add and comparer.letter(entry) != "="
+        )
+        yield StagedEntry(EnvPath(entry.path), entry.mode, entry.stage, entry.oid.hex(), needs_content)

@@ -2,9 +2,10 @@
 
 A shim that agents call runs `git-envhist agent-hook`. It prints nothing and exits with 0, whatever happens. Before a
 tool that may change files (`before`) a forked process captures, and the hook waits for it as long as the tool may be
-delayed (`envhist.agentWait`); if the agent ends the hook, the capture goes on. All other events are spooled by the shim
-and handled in the background (`spooled`). A snapshot has the prompt as intent, and the prompt and the transcript as
-attachments. The result of each capture is a line for `git envlog status`.
+delayed (`envhist.agentWait`); if the agent ends the hook, the capture continues. All other events are spooled by the
+shim and handled in the background (`spooled`), or before the end of a session (`ended`). A snapshot has the prompt as
+intent, and the prompt and the transcript as attachments. The result of each capture is a line for
+`git envlog status`.
 """
 
 from __future__ import annotations
@@ -273,7 +274,7 @@ class AgentHistories:
 
 
 def actor_of(event: AgentEvent, person: Actor, transcript: bytes) -> Actor:
-    """Return the actor of a capture: the agent, and the person for whom it works."""
+    """Return the actor of a capture: the agent, and its person."""
     return replace(
         person,
         agent=event.agent,

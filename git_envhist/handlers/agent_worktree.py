@@ -31,7 +31,7 @@ BRANCH = "worktree-"
 
 
 def handle_agent_worktree(words: Sequence[str], environ: Mapping[str, str]) -> int:
-    """Answer the hook whose JSON is on standard input; return the exit status."""
+    """Handle the hook with its JSON on standard input; return the exit status."""
     own = {**environ, UNATTENDED: "1"}
     try:
         value = json.loads(read_input(0))

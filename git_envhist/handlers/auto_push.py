@@ -113,7 +113,7 @@ def _wait_for_capture(captures: str) -> None:
 
 
 def _is_expected(captures: str) -> bool:
-    """Return whether a hook was called for a capture whose result is not written yet."""
+    """Return whether a hook was called for a capture without a result yet."""
     outcomes = read_outcomes(captures)
     mark = read_pending(captures)
     if mark is not None:

@@ -147,7 +147,7 @@ def _serve(
 
 
 class _Capture:
-    """One capture: write its result as soon as the snapshot exists, then release the locks.
+    """A capture of a hook: write its result as soon as the snapshot exists, then release the locks.
 
     A check that is configured for hooks runs after that.
     """

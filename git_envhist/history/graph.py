@@ -155,7 +155,7 @@ class GraphRow(NamedTuple):
 
     before: tuple[str, ...]
     mark: str
-    beside: str
+    continued: str
     after: tuple[str, ...]
 
     @property
@@ -261,11 +261,11 @@ def draw(shown: Sequence[str], parents: Parents) -> Iterator[GraphRow]:
         for other in others:
             lanes.insert(at + 1, other)
             after.append(_opened(len(lanes), at))
-        beside = _cells(len(lanes), -1, "|")
+        continued = _cells(len(lanes), -1, "|")
         if not first:
             after += _closed(len(lanes), at)
             del lanes[at]
-        yield GraphRow(tuple(before), mark, beside, tuple(after))
+        yield GraphRow(tuple(before), mark, continued, tuple(after))
 
 
 def _cells(number: int, at: int, mark: str) -> str:

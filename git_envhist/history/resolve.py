@@ -22,9 +22,9 @@ from git_envhist.history.revisions import (
     ByIntent,
     ByVerdict,
     Newest,
-    Now,
     RangeSplit,
     Revision,
+    WorkingTree,
     range_cuts,
     readings,
     shorten,
@@ -213,12 +213,12 @@ def _quoted(path: str) -> str:
     return quote(path)
 
 
-LIVE = Now()
+WORKING_TREE = WorkingTree()
 
 LONG_ID = 16
 """Digits of an id that are unique beyond doubt: other timelines are not read for a second match."""
 
-End = Position | Now
+End = Position | WorkingTree
 
 
 def resolve(text: str, catalog: Catalog, now: datetime) -> Snapshot:
@@ -229,13 +229,13 @@ def resolve(text: str, catalog: Catalog, now: datetime) -> Snapshot:
 def locate(text: str, catalog: Catalog, now: datetime) -> Position:
     """Return the snapshot that a revision means, with its timeline."""
     end = resolve_end(text, catalog, now)
-    if isinstance(end, Now):
+    if isinstance(end, WorkingTree):
         raise UsageError("expected a snapshot: 'now'", hint="the newest snapshot is '@'")
     return end
 
 
 def resolve_end(text: str, catalog: Catalog, now: datetime) -> End:
-    """Return the snapshot that a text means, or `Now` for the working tree."""
+    """Return the snapshot that a text means, or `WorkingTree` for the working tree."""
     if end := find_end(text, catalog, now):
         return end
     raise no_match_error(text, catalog, now)
@@ -253,7 +253,7 @@ def no_match_error(text: str, catalog: Catalog, now: datetime) -> SnapshotNotFou
 def find_end(text: str, catalog: Catalog, now: datetime) -> End | None:
     """Return what `resolve_end` returns, or None if the text means no snapshot."""
     if text == "now":
-        return LIVE
+        return WORKING_TREE
     positions = _meanings(text, catalog, now)
     if len(positions) > 1:
         raise AmbiguousRevision(text, label_candidates(positions, now))
@@ -426,8 +426,8 @@ def snapshots_in_range(span: ResolvedRange, own: Timeline) -> tuple[Snapshot, ..
     return tuple(snapshot for snapshot in reached if snapshot.id not in older)
 
 
-def _position(end: Position | Now, own: Timeline) -> Position | None:
-    if isinstance(end, Now):
+def _position(end: Position | WorkingTree, own: Timeline) -> Position | None:
+    if isinstance(end, WorkingTree):
         return next(own.positions(), None)
     return end
 

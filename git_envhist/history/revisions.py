@@ -21,7 +21,7 @@ class Newest:
 
 
 @dataclass(frozen=True, slots=True)
-class Now:
+class WorkingTree:
     """`now`: the working tree as it is."""
 
 
@@ -63,7 +63,7 @@ class Ancestor:
     steps: int
 
 
-Revision = Newest | Now | AtTime | ByIntent | ByVerdict | BareWord | Ancestor
+Revision = Newest | WorkingTree | AtTime | ByIntent | ByVerdict | BareWord | Ancestor
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +129,7 @@ def _read(text: str) -> Revision:
     if text == "@":
         return Newest()
     if text == "now":
-        return Now()
+        return WorkingTree()
     if text in JUDGED:
         return ByVerdict(JUDGED[text])
     if step := STEP.fullmatch(text):
@@ -141,7 +141,7 @@ def _read(text: str) -> Revision:
 
 def _read_base(base: str, text: str) -> Revision:
     revision = _read(base)
-    if isinstance(revision, Now):
+    if isinstance(revision, WorkingTree):
         raise UsageError(
             f"'now' is not a snapshot of a timeline: '{text}'", hint="the newest snapshot is '@'"
         )

@@ -102,7 +102,7 @@ def filter_by_content(
     steps = [(snapshot.commit, snapshot.parent) for snapshot in found]
     search = compare.ContentSearch(choice.content, choice.content_pattern, choice.ignore_case)
     try:
-        chosen = compare.those_with_content(git, steps, search, pathspecs)
+        chosen = compare.commits_changing_content(git, steps, search, pathspecs)
     except GitFailed as failed:
         if choice.content_pattern is not None and "regex" in failed.message:
             raise UsageError(

@@ -248,7 +248,7 @@ def _was_once(snapshot: Snapshot, digits: str) -> bool:
     """Return whether the commit of a snapshot had such a hash between two rewrites."""
     if snapshot.id == snapshot.commit or len(digits) < SHORTEST_OLD:
         return False
-    return any(one.startswith(digits) or digits.startswith(one) for one in snapshot.were)
+    return any(one.startswith(digits) or digits.startswith(one) for one in snapshot.earlier_hashes)
 
 
 def is_id(text: str) -> bool:

@@ -125,7 +125,7 @@ def tasks_of(snapshots: Iterable[Snapshot], *, whole: bool = False) -> tuple[Tas
         if status is None:
             continue
         before = tasks.get(event.mark)
-        begun_at = before.begun_at if before else None
+        begun_at = before.started_id if before else None
         if status is TaskStatus.IN_PROGRESS:
             begun_at = event.snapshot
         tasks[event.mark] = Task(
@@ -148,10 +148,10 @@ def next_task(tasks: Sequence[Task]) -> Task | None:
 
 def start_of_task(task: Task, tasks: Sequence[Task]) -> SnapshotId:
     """Return the snapshot that a task starts from: where it began, else where the last task before it ended."""
-    if task.begun_at is not None and task.status is not TaskStatus.PENDING:
-        return task.begun_at
+    if task.started_id is not None and task.status is not TaskStatus.PENDING:
+        return task.started_id
     ended = [one for one in tasks if one.number < task.number and one.status in ENDED]
-    return max(ended, key=lambda one: (one.at, one.number)).stands_on if ended else task.stands_on
+    return max(ended, key=lambda one: (one.at, one.number)).snapshot_id if ended else task.snapshot_id
 
 
 def newest_attached(line: Sequence[Snapshot], start: SnapshotId) -> Snapshot | None:
@@ -181,7 +181,7 @@ def effects_of(snapshots: Iterable[Snapshot]) -> tuple[Effect, ...]:
             fields.get("irreversible") is True or (before is not None and before.irreversible),
             command if isinstance(command, str) else None,
             code if isinstance(code, int) else None,
-            before.stands_on if before else event.snapshot,
+            before.snapshot_id if before else event.snapshot,
             fields.get("refused") is True,
         )
     return tuple(effects.values())

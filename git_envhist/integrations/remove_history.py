@@ -27,11 +27,11 @@ from git_envhist.disk import (
     sync_directory,
 )
 from git_envhist.errors import Damaged, Refused, UnfinishedRestore
-from git_envhist.git.refs import hint_after, in_words
+from git_envhist.git.refs import describe_gits, hint_after
 from git_envhist.git.repository import RefUpdate, Repository
 from git_envhist.lazy import dataclass
 from git_envhist.maintenance.repack import (
-    AS_IT_IS,
+    COPY,
     NOT_OURS,
     git_dirs_of,
     reachable_objects,
@@ -67,7 +67,7 @@ def refuse_during_writes(repository: Repository) -> None:
     writers = may_write(repository.gits_at_work() or ())
     if writers:
         raise Refused(
-            f"packs cannot be removed while another git may use them: {in_words(writers)}",
+            f"packs cannot be removed while another git may use them: {describe_gits(writers)}",
             hint=hint_after(writers),
         )
 
@@ -130,7 +130,7 @@ def _write_git_pack(repository: Repository, staging: Staging, objects: Mapping[b
     """Write objects into a pack without our mark, which git repacks and cleans as its own."""
     where = (repository.objects_dir, staging.path, repository.object_format)
     target = os.stat(repository.pack_dir)
-    for pack in write_pack(repository.git, *where, objects, AS_IT_IS):
+    for pack in write_pack(repository.git, *where, objects, COPY):
         for path in (pack.pack_path, pack.index_path):
             share(path, target)
             os.rename(path, os.path.join(repository.pack_dir, os.path.basename(path)))
@@ -300,7 +300,7 @@ def states_of(repository: Repository) -> Iterator[str]:
 def _key_copies(repository: Repository, environ: Mapping[str, str]) -> Iterator[str]:
     copies = os.path.join(config_home(environ), "git-envhist", KEYS)
     ring = KeyRing(repository.common_state, config_home(environ))
-    yield from (os.path.join(copies, name) for name in sorted({*ring.ours.ids(), *ring.made_here()}))
+    yield from (os.path.join(copies, name) for name in sorted({*ring.ours.ids(), *ring.created_here()}))
 
 
 def _count(repository: Repository, refs: list[str]) -> int:

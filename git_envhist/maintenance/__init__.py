@@ -1,10 +1,10 @@
-"""Keep a history clean and whole.
+"""Clean, check and repair a repository.
 
-Gc (`gc`): remove staging directories of killed captures, drop the trash that is older than its limit, compute what
-refs and records reach, write packs that lose too much again (`repack`, `weigh_packs`), merge small packs
-(`merge_packs`), and remove old packs only when no git process can be reading them: they are moved aside first, and
-moved back if one is.
+Gc (`gc`): remove staging directories of killed captures, compute what refs, reflogs and indexes reach, rewrite packs
+that waste too much space (`weigh_packs` decides, `repack` writes), and remove the old packs only when no git process
+can be reading them: they are moved aside first, and moved back if one is. Between captures, small packs are merged
+without inflating anything (`merge_packs`). `daily` starts gc once a day in the background.
 
-Fsck (`fsck`) checks packs, indexes, refs, trees and manifests and names the snapshots that damage touches; `repair`
-sets damaged packs and refs aside. `daily` starts gc once a day in the background.
+Fsck (`fsck`) checks refs, packs, trees and caches, and lists the snapshots that damage affects. `repair` writes intact
+objects into new packs, recovers lost ones, and sets damaged packs and refs aside. `disk_usage` measures for `du`.
 """

@@ -1,7 +1,7 @@
-"""What is done by itself once a day: in the background, after a capture, behind everybody else.
+"""Start gc once a day, in the background after a capture; store the problems that it finds.
 
-A stamp says when it was begun last; a history has it from its first capture on. git's own switches serve:
-`gc.auto=0` or `maintenance.auto=false`, and nothing is done by itself.
+A stamp file has the time of the last start; it is created at the first capture. git's own switches apply: `gc.auto=0`
+or `maintenance.auto=false` disables the daily run.
 """
 
 from __future__ import annotations
@@ -22,14 +22,16 @@ STAMP = "upkeep"
 LIST_SCOPES = ("config", "--list", "-z", "--show-scope")
 DAY = 24 * 3600.0
 AGAIN = 3600.0
-"""Seconds after which it is tried again where others were in the way."""
+"""Seconds until the next attempt if other processes were running."""
 SHELL = 'cd / && "$@" </dev/null >/dev/null 2>&1 &'
-"""The capture neither waits for it nor is its parent; it keeps no directory in use that a restore may remove."""
+"""The capture does not wait for the child and is not its parent; the child keeps no directory in use that a restore
+may remove.
+"""
 LOWEST = 19
 
 
-def begin_if_due(repository: Repository) -> bool:
-    """Begin it in the background where a day has gone; whether it was."""
+def start_if_due(repository: Repository) -> bool:
+    """Start the daily run in the background if it is due. Return whether it was started."""
     stamp = os.path.join(repository.common_state, STAMP)
     try:
         last = os.stat(stamp).st_mtime
@@ -37,7 +39,7 @@ def begin_if_due(repository: Repository) -> bool:
         _touch(stamp, time.time())
         return False
     now = time.time()
-    # One that lies ahead was made under another clock.
+    # A stamp in the future was written with another clock.
     if last <= now < last + DAY or not sys.executable or _is_switched_off(repository):
         return False
     _touch(stamp, now)
@@ -46,13 +48,13 @@ def begin_if_due(repository: Repository) -> bool:
 
 
 def postpone(repository: Repository) -> None:
-    """Have it tried again before the day is over."""
+    """Repeat the daily run after an hour instead of a day."""
     with suppress(OSError):
         _touch(os.path.join(repository.common_state, STAMP), time.time() - DAY + AGAIN)
 
 
 def lower_priority() -> None:
-    """Let everybody else go first."""
+    """Lower this process's priority below all others."""
     with suppress(OSError):
         os.nice(LOWEST)
 
@@ -63,13 +65,13 @@ def _touch(stamp: str, when: float) -> None:
 
 
 def _is_switched_off(repository: Repository) -> bool:
-    # Our own repositories switch git's own cleaning off; only what the user configured counts there.
+    # Our own repositories disable git's gc; there only the user's configuration counts.
     config = _users_config(repository) if repository.plain else dict(repository.read_config())
     return config.get("gc.auto") == "0" or config.get("maintenance.auto") in ("false", "no", "off", "0")
 
 
 def _users_config(repository: Repository) -> dict[str, str | None]:
-    """Return the configuration without what the repository itself says."""
+    """Return the configuration without the repository's own."""
     done = spawn([*SAFE_GIT, *LIST_SCOPES], repository.git.environment)
     listed = done.out.split(b"\0")
     pairs = zip(listed[::2], listed[1::2], strict=False)
@@ -79,10 +81,10 @@ def _users_config(repository: Repository) -> dict[str, str | None]:
 
 def _start(repository: Repository) -> None:
     environment = clean_environment()
-    # A capture may be given another moment than now: by that the trash would be many years old.
+    # A capture may have been given a fixed commit date: compared with that, the trash would look many years old.
     environment.pop(b"GIT_COMMITTER_DATE", None)
     if repository.plain:
-        # Its directory may be in a repository of the user's, which is not to be cleaned instead.
+        # Its directory may be inside a repository of the user's, which must not be cleaned instead.
         kind = "library" if repository.library else "plain"
         places = (repository.root, repository.git_dir, repository.common_dir)
         words = [*own_command("upkeep"), kind, *places]
@@ -90,7 +92,7 @@ def _start(repository: Repository) -> None:
         environment[b"GIT_DIR"] = os.fsencode(repository.git_dir)
         environment[b"GIT_WORK_TREE"] = os.fsencode(repository.root)
         words = [*own_command("envlog"), "-C", repository.root, "gc", "--auto"]
-    # The shell complains if the directory of this process is gone.
+    # The shell prints an error if this process's directory was removed.
     quiet = [(os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0)]
     child = os.posix_spawn(
         "/bin/sh", ["sh", "-c", SHELL, "sh", *words], environment, file_actions=quiet, setsid=True
@@ -98,14 +100,14 @@ def _start(repository: Repository) -> None:
     os.waitpid(child, 0)
 
 
-# What a check that came by itself found wrong: kept until a thorough one finds all well, and shown by `git envlog`.
+# Problems found by the daily check: stored until a thorough check finds none, and printed by `git envlog`.
 
 FILE = "trouble"
 MAX_LENGTH = 2000
 
 
-def read_trouble(common_state: str) -> list[str]:
-    """A sentence each; none where all was well."""
+def read_problems(common_state: str) -> list[str]:
+    """Return the stored problems, one sentence each."""
     try:
         with open(
             os.path.join(common_state, FILE), encoding="utf-8", errors="replace", opener=open_file_only
@@ -116,13 +118,13 @@ def read_trouble(common_state: str) -> list[str]:
 
 
 def save_problems(common_state: str, sentences: Iterable[str]) -> None:
-    """Have it shown."""
+    """Store problems for `git envlog` to show."""
     path = os.path.join(common_state, FILE)
     text = "".join(sentence.replace("\n", " ") + "\n" for sentence in sentences)
     replace_file(path, text.encode("utf-8", "replace"), durability=Durability.NONE)
 
 
-def forget_trouble(common_state: str) -> None:
-    """All is well."""
+def clear_problems(common_state: str) -> None:
+    """Delete the stored problems."""
     with suppress(OSError):
         os.unlink(os.path.join(common_state, FILE))

@@ -1,10 +1,11 @@
-"""What of the packs belongs to what: every object that snapshots hold, with a label for each way that leads to it.
+"""Measure what uses the space in our packs, for `du`.
 
-A label is a moment, a directory, a class. An object with one label alone goes when that goes; the bytes that count are
-those that its entries take in the packs. Trees are looked into once for each label, however many snapshots share them.
+Every object reachable from snapshots gets a label for each path that leads to it: a snapshot, a directory, a class.
+An object with a single label is freed when that is removed; its size is what its entries take in the packs. Each tree
+is read once per label, however many snapshots share it.
 
-What stays may be stored as a difference of what goes: then one such difference becomes the whole, and no more than that
-difference comes back.
+An object that stays may be stored as a delta of a removed one: then one such delta becomes a whole object, and only
+the size of the delta is freed. `bytes_freed` measures this by packing the affected objects.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from git_envhist.model import DiskUsage, Snapshot, SpaceUser
 from git_envhist.objects.commits import parse_commit
 from git_envhist.objects.own_packs import OwnPacks
 from git_envhist.objects.pack_reader import PackFile
-from git_envhist.objects.reader import Scattered
+from git_envhist.objects.reader import ScatteredReader
 from git_envhist.objects.trees import DIRECTORY, decode_tree
 from git_envhist.snapshots.chunks import read_pointer
 from git_envhist.snapshots.layout import DOTGIT, MANIFEST, PIECES, ROOTS, shard_path
@@ -32,33 +33,33 @@ from git_envhist.snapshots.staging import open_published
 POINTER = b"envhist-pieces 1\n"
 MAX_POINTER = 200
 ABOUT = b".envhist"
-"""The label of what a snapshot says beside its entries."""
+"""The label of a snapshot's metadata."""
 
 Step = Callable[[bytes, bytes, bool], bytes]
-"""The label of an entry, given that of the directory it stands in, its name, and whether it is a directory."""
+"""Returns the label of an entry, given its directory's label, its name, and whether it is a directory."""
 
 
 @dataclass(slots=True)
 class LabelUsage:
-    """How much a label holds."""
+    """The bytes of a label."""
 
     holds: int = 0
     frees: int = 0
-    """What would go with it: nothing else leads there."""
+    """Bytes that are freed with the label: no other label leads to them."""
 
 
 @dataclass(slots=True)
 class PackedSizes:
-    """What each object takes in our packs; one that stands in several takes all of them."""
+    """The size of each object in our packs, summed over all packs that contain it."""
 
     of: dict[bytes, int] = field(default_factory=dict)
     total: int = 0
     differences: dict[bytes, list[bytes]] = field(default_factory=dict)
-    """What is stored as a difference of an object."""
+    """The objects stored as a delta of an object."""
     bases: dict[bytes, bytes] = field(default_factory=dict)
-    """What an object is stored as a difference of."""
-    again: dict[bytes, int] = field(default_factory=dict)
-    """What all copies but one take, of what stands more than once."""
+    """The base of an object stored as a delta."""
+    extra: dict[bytes, int] = field(default_factory=dict)
+    """The size of all copies but one, for objects in several packs."""
 
     @classmethod
     def read(cls, packs: Iterable[PackFile], hash_length: int) -> PackedSizes:
@@ -71,7 +72,7 @@ class PackedSizes:
                 taken = end - offsets[number]
                 name = names[number]
                 if name in sizes.of:
-                    sizes.again[name] = sizes.again.get(name, 0) + taken
+                    sizes.extra[name] = sizes.extra.get(name, 0) + taken
                 sizes.of[name] = sizes.of.get(name, 0) + taken
                 sizes.total += taken
             for oid, base in pack.bases():
@@ -80,16 +81,16 @@ class PackedSizes:
         return sizes
 
     def once(self, oid: bytes) -> int:
-        """What one copy takes of an object that is there."""
-        return self.of[oid] - self.again.get(oid, 0)
+        """Return the size of one copy of an object that exists."""
+        return self.of[oid] - self.extra.get(oid, 0)
 
 
 class ObjectLabels:
-    """Labels objects, one snapshot after the other."""
+    """Label the objects of snapshots, one after the other."""
 
     def __init__(self, own: OwnPacks, sizes: PackedSizes, hash_length: int, step: Step | None = None) -> None:
-        """`step`: how labels go down; without it everything in a snapshot has its one label."""
-        self._reader = Scattered(own)
+        """`step`: derives the labels of entries; without it all objects of a snapshot get one label."""
+        self._reader = ScatteredReader(own)
         self._sizes = sizes
         self._length = hash_length
         self._step = step
@@ -98,9 +99,9 @@ class ObjectLabels:
         self._pieces: dict[bytes, bytes] = {}
 
     def add(self, commit: str, label: bytes) -> None:
-        """A snapshot; what of it is not in our packs takes no room there."""
+        """Label the objects of a snapshot. Objects outside our packs take no space."""
         oid = bytes.fromhex(commit)
-        self._mark(oid, label if self._step is None else ABOUT)
+        self._add_label(oid, label if self._step is None else ABOUT)
         data = self._read(oid)
         if data is None:
             return
@@ -111,13 +112,13 @@ class ObjectLabels:
             self._top(root, label)
 
     def keep(self, ids: Iterable[bytes]) -> None:
-        """Objects that something else leads to: they go with nothing."""
+        """Mark objects that something else reaches: no label frees them."""
         for oid in ids:
             if oid in self._labels:
-                self._mark(oid, b"\0kept")
+                self._add_label(oid, b"\0kept")
 
-    def held(self) -> dict[bytes, LabelUsage]:
-        """What each label holds."""
+    def usage(self) -> dict[bytes, LabelUsage]:
+        """Return the usage of each label."""
         found: dict[bytes, LabelUsage] = {}
         sizes = self._sizes.of
         for oid, labels in self._labels.items():
@@ -125,7 +126,7 @@ class ObjectLabels:
             if isinstance(labels, bytes):
                 one = found.setdefault(labels, LabelUsage())
                 one.holds += size
-                one.frees += self._comes_back(oid, labels)
+                one.frees += self._bytes_freed_by(oid, labels)
             else:
                 for label in labels:
                     found.setdefault(label, LabelUsage()).holds += size
@@ -133,22 +134,22 @@ class ObjectLabels:
         return found
 
     def alone(self, label: bytes) -> frozenset[bytes]:
-        """The objects to which nothing but one label leads."""
+        """Return the objects that have only this label."""
         return frozenset(oid for oid, labels in self._labels.items() if labels == label)
 
-    def _comes_back(self, oid: bytes, label: bytes) -> int:
-        """How many bytes are there again when an object goes with all else of its label."""
+    def _bytes_freed_by(self, oid: bytes, label: bytes) -> int:
+        """Return how many bytes are freed when an object is removed with everything else of its label."""
         sizes = self._sizes.of
         taken = sizes.get(oid, 0)
         others = self._sizes.differences.get(oid)
         if not others:
             return taken
-        # git writes the newest first, and that is what it would store as it is.
-        staying = (sizes[one] for one in others if self._leads_to_what_stays(one, label))
+        # git writes the newest version first, and would store that one whole.
+        staying = (sizes[one] for one in others if self._has_staying_delta(one, label))
         return min(taken, next(staying, taken))
 
-    def _leads_to_what_stays(self, oid: bytes, label: bytes) -> bool:
-        """Whether an object, or one that is a difference of it by however many steps, stays without a label."""
+    def _has_staying_delta(self, oid: bytes, label: bytes) -> bool:
+        """Return whether an object, or a direct or indirect delta of it, stays when a label is removed."""
         waiting = [oid]
         while waiting:
             one = waiting.pop()
@@ -159,8 +160,8 @@ class ObjectLabels:
                 waiting += self._sizes.differences.get(one, ())
         return False
 
-    def _mark(self, oid: bytes, label: bytes) -> bool:
-        """Whether the label is new there."""
+    def _add_label(self, oid: bytes, label: bytes) -> bool:
+        """Add a label to an object. Return whether it is new there."""
         known = self._labels.get(oid)
         if known is None:
             self._labels[oid] = label
@@ -174,16 +175,16 @@ class ObjectLabels:
         waiting = [tree]
         while waiting:
             oid = waiting.pop()
-            if self._mark(oid, label):
+            if self._add_label(oid, label):
                 for _, mode, child in self._entries(oid):
                     if mode == DIRECTORY:
                         waiting.append(child)
                     else:
-                        self._mark(child, label)
+                        self._add_label(child, label)
 
     def _top(self, root: bytes, label: bytes) -> None:
-        """The environment first: what is said of it, and the pieces of its files, are labelled as that is."""
-        self._mark(root, ABOUT)
+        """Label the environment first: its metadata and the chunks of its files get the labels of their files."""
+        self._add_label(root, ABOUT)
         reserved: bytes | None = None
         for name, mode, oid in self._entries(root):
             if name == RESERVED:
@@ -192,7 +193,7 @@ class ObjectLabels:
                 self._entry(b"", name, mode, oid, label)
         self._shards.setdefault(_shard(b""), label)
         if reserved is not None:
-            self._mark(reserved, ABOUT)
+            self._add_label(reserved, ABOUT)
             for name, mode, oid in self._entries(reserved):
                 self._reserved(name, mode, oid, label)
 
@@ -205,18 +206,23 @@ class ObjectLabels:
             path, one, is_directory, own = waiting.pop()
             if is_directory:
                 self._shards.setdefault(_shard(path), own)
-            if not self._mark(one, own):
+            if not self._add_label(one, own):
                 continue
             if not is_directory:
                 self._point(one, own)
                 continue
             waiting += [
-                (path + b"/" + child, below, what == DIRECTORY, self._step(own, child, what == DIRECTORY))
-                for child, what, below in self._entries(one)
+                (
+                    path + b"/" + child,
+                    below,
+                    child_mode == DIRECTORY,
+                    self._step(own, child, child_mode == DIRECTORY),
+                )
+                for child, child_mode, below in self._entries(one)
             ]
 
     def _point(self, oid: bytes, label: bytes) -> None:
-        """Remember whose pieces are where."""
+        """Remember the label of a file for its chunks."""
         if self._sizes.of.get(oid, MAX_POINTER) >= MAX_POINTER:
             return
         data = self._read(oid)
@@ -228,25 +234,25 @@ class ObjectLabels:
 
     def _reserved(self, name: bytes, mode: int, oid: bytes, label: bytes) -> None:
         if name == MANIFEST:
-            self._mark(oid, ABOUT)
+            self._add_label(oid, ABOUT)
             for outer, inner, shard in self._two_levels(oid):
-                self._mark(shard, self._shards.get(outer + inner, ABOUT))
+                self._add_label(shard, self._shards.get(outer + inner, ABOUT))
         elif name == PIECES:
-            self._mark(oid, ABOUT)
+            self._add_label(oid, ABOUT)
             for outer, inner, tree in self._two_levels(oid):
                 self._all(tree, self._pieces.get(bytes.fromhex((outer + inner).decode("ascii")), ABOUT))
         elif name in (ROOTS, DOTGIT) and mode == DIRECTORY:
-            self._mark(oid, ABOUT)
-            for child, what, below in self._entries(oid):
-                self._entry(RESERVED + b"/" + name, child, what, below, label)
+            self._add_label(oid, ABOUT)
+            for child, child_mode, below in self._entries(oid):
+                self._entry(RESERVED + b"/" + name, child, child_mode, below, label)
         elif mode == DIRECTORY:
             self._all(oid, ABOUT)
         else:
-            self._mark(oid, ABOUT)
+            self._add_label(oid, ABOUT)
 
     def _two_levels(self, tree: bytes) -> Iterator[tuple[bytes, bytes, bytes]]:
         for outer, mode, oid in self._entries(tree):
-            self._mark(oid, ABOUT)
+            self._add_label(oid, ABOUT)
             if mode == DIRECTORY:
                 for inner, _, below in self._entries(oid):
                     yield outer, inner, below
@@ -269,55 +275,59 @@ def _shard(path: bytes) -> bytes:
     return "".join(shard_path(path)).encode("ascii")
 
 
-# What comes back when some objects go: a cleaning without them, whose packs are counted and not kept.
+# Bytes freed by removing objects, measured by packing what stays.
 #
-# What stays may be stored as a difference of what goes. git then holds it against others, or stores it whole, which may
-# take as much as what went; and where one version less stands between two, it may store one whole that it need not any
-# more. No sum tells that. So what stood at the same paths is packed once as a cleaning would, without what goes.
+# An object that stays may be stored as a delta of a removed one. git then finds it another base or stores it whole,
+# which may take as much as was removed; and with one version fewer it may store one whole that it had stored as a
+# delta. No sum predicts that. So the objects at the affected paths are packed once as gc would, and the result is
+# only counted.
 
 OURS = ("--glob=refs/envhist/*", "--glob=refs/notes/envhist/*")
 MAX_COUNT = 64 << 20
-"""More packed bytes are not packed to be counted: it would take as long as the cleaning."""
+"""With more packed bytes than this the estimate is used: packing would take as long as gc."""
 
 
-def bytes_freed(repository: Repository, sizes: PackedSizes, going: Collection[bytes], estimate: int) -> int:
-    """How many bytes less our packs take without some objects; `estimate`: what sums say, where it is too much."""
-    lost = sum(sizes.of[oid] for oid in going if oid in sizes.of)
-    hanging = frozenset(_hanging(sizes, going))
-    if hanging.issubset(going):
+def bytes_freed(repository: Repository, sizes: PackedSizes, removed: Collection[bytes], estimate: int) -> int:
+    """Return how many bytes fewer our packs take without some objects.
+
+    `estimate`: the sum to return if measuring is too much work.
+    """
+    lost = sum(sizes.of[oid] for oid in removed if oid in sizes.of)
+    linked = frozenset(_linked_by_deltas(sizes, removed))
+    if linked.issubset(removed):
         return lost
-    # As a cleaning comes to them: that order decides what is held against what.
+    # In the order in which gc finds them: it determines the delta bases.
     found = reachable_objects(repository.git, sizes.of.__contains__, roots=OURS)
-    paths = {found[oid] for oid in hanging if oid in found}
-    left = _beside(found, paths, going)
+    paths = {found[oid] for oid in linked if oid in found}
+    left = _at_paths(found, paths, removed)
     before = sum(sizes.once(oid) for oid in left)
     if before > MAX_COUNT:
         return estimate
     return max(0, lost + before - packed_size(repository.git, left, repository.hash_length))
 
 
-def _hanging(sizes: PackedSizes, going: Collection[bytes]) -> Iterator[bytes]:
-    """All that hangs together, by differences, with what goes."""
-    waiting, seen = list(going), set(going)
+def _linked_by_deltas(sizes: PackedSizes, removed: Collection[bytes]) -> Iterator[bytes]:
+    """Yield all objects connected by deltas with the removed ones."""
+    waiting, seen = list(removed), set(removed)
     while waiting:
         oid = waiting.pop()
-        beside = {*sizes.differences.get(oid, ()), sizes.bases.get(oid, oid)} - {oid}
-        if beside:
+        linked = {*sizes.differences.get(oid, ()), sizes.bases.get(oid, oid)} - {oid}
+        if linked:
             yield oid
-        waiting += beside - seen
-        seen |= beside
+        waiting += linked - seen
+        seen |= linked
 
 
-def _beside(
-    found: Mapping[bytes, bytes], paths: Collection[bytes], going: Collection[bytes]
+def _at_paths(
+    found: Mapping[bytes, bytes], paths: Collection[bytes], removed: Collection[bytes]
 ) -> dict[bytes, bytes]:
-    return {oid: path for oid, path in found.items() if path in paths and oid not in going}
+    return {oid: path for oid, path in found.items() if path in paths and oid not in removed}
 
 
-# What holds the space of a history: its moments, directories and classes, and what each of them alone would free.
+# Report: what uses the space of a history, by snapshot, directory and class, and what each of them alone would free.
 
 DEPTH = 2
-"""Directories are told down to here."""
+"""Depth down to which directories are listed."""
 TOP = b"."
 IN, OUT = b"\0in", b"\0out"
 CHOSEN = b"\0chosen"
@@ -326,7 +336,7 @@ GENERATED = (b"packages", b"built", b"cache")
 
 @dataclass(frozen=True, slots=True)
 class SnapshotSet:
-    """The moments there are."""
+    """The snapshots of a repository."""
 
     lines: Mapping[str, Sequence[Snapshot]]
     """By timeline."""
@@ -336,22 +346,22 @@ class SnapshotSet:
 
 def measure(
     repository: Repository,
-    moments: SnapshotSet,
+    snapshots: SnapshotSet,
     chosen: Sequence[Snapshot],
     paths: Sequence[bytes],
-    tell: Callable[[str], None],
+    progress: Callable[[str], None],
 ) -> DiskUsage:
-    """What holds the space; `chosen`, `paths`: what these moments, these paths would free together."""
+    """Measure the space; `chosen`, `paths`: report what these snapshots, or these paths, would free together."""
     with closing(
         open_published(repository.common_state, repository.pack_dir, repository.object_format)
     ) as own:
         sizes = PackedSizes.read(own.packs, repository.hash_length)
-        tell("looking at what is yours")
+        progress("finding the objects of your own refs")
         ours = reachable_objects(repository.git, sizes.of.__contains__, roots=NOT_OURS)
-        count = _Count(repository, own, sizes, moments, frozenset(ours))
-        tell("counting by moment")
-        by_moment = count.by_moment()
-        tell("counting by directory")
+        count = _Count(repository, own, sizes, snapshots, frozenset(ours))
+        progress("measuring snapshots")
+        by_snapshot = count.by_snapshot()
+        progress("measuring directories")
         by_directory, by_class = count.by(_directory), count.by(_class)
         together = count.together(chosen, paths) if chosen or paths else None
         files = [
@@ -361,10 +371,10 @@ def measure(
         return DiskUsage(
             on_disk,
             len(own.paths),
-            sum(len(line) for line in moments.lines.values()),
-            len(moments.in_trash),
-            by_moment.pop(TRASH_REFS.encode(), LabelUsage()).frees,
-            _moments(by_moment, moments),
+            sum(len(line) for line in snapshots.lines.values()),
+            len(snapshots.in_trash),
+            by_snapshot.pop(TRASH_REFS.encode(), LabelUsage()).frees,
+            _snapshot_rows(by_snapshot, snapshots),
             _rows(by_directory),
             _rows(by_class),
             together,
@@ -377,60 +387,60 @@ class _Count:
         repository: Repository,
         own: OwnPacks,
         sizes: PackedSizes,
-        moments: SnapshotSet,
-        kept: frozenset[bytes],
+        snapshots: SnapshotSet,
+        reached: frozenset[bytes],
     ) -> None:
         self._repository = repository
         self._own = own
         self._sizes = sizes
         self._length = repository.hash_length
-        self._moments = moments
-        self._kept = kept
+        self._snapshot_rows = snapshots
+        self._reached = reached
 
-    def by_moment(self) -> dict[bytes, LabelUsage]:
-        ledger = ObjectLabels(self._own, self._sizes, self._length)
+    def by_snapshot(self) -> dict[bytes, LabelUsage]:
+        labels = ObjectLabels(self._own, self._sizes, self._length)
         for snapshot in self._all():
-            ledger.add(snapshot.commit, snapshot.commit.encode("ascii"))
-        return self._finish(ledger, TRASH_REFS.encode())
+            labels.add(snapshot.commit, snapshot.commit.encode("ascii"))
+        return self._finish(labels, TRASH_REFS.encode())
 
     def by(self, step: Step) -> dict[bytes, LabelUsage]:
-        ledger = ObjectLabels(self._own, self._sizes, self._length, step)
-        for commit in (*(one.commit for one in self._all()), *self._moments.in_trash):
-            ledger.add(commit, b"")
-        ledger.keep(self._kept)
-        return ledger.held()
+        labels = ObjectLabels(self._own, self._sizes, self._length, step)
+        for commit in (*(one.commit for one in self._all()), *self._snapshot_rows.in_trash):
+            labels.add(commit, b"")
+        labels.keep(self._reached)
+        return labels.usage()
 
     def together(self, chosen: Sequence[Snapshot], paths: Sequence[bytes]) -> int:
-        """What moments would free, gone together; or paths, gone from these moments (from all, without any)."""
-        everything = [*(one.commit for one in self._all()), *self._moments.in_trash]
+        """Return what snapshots would free together, or paths, removed from all snapshots."""
+        everything = [*(one.commit for one in self._all()), *self._snapshot_rows.in_trash]
         if paths:
-            ledger = ObjectLabels(self._own, self._sizes, self._length, _inside(frozenset(paths)))
+            labels = ObjectLabels(self._own, self._sizes, self._length, _inside(frozenset(paths)))
             for commit in everything:
-                ledger.add(commit, b"")
-            return self._freed(ledger, IN)
+                labels.add(commit, b"")
+            return self._freed(labels, IN)
         commits = {one.commit for one in chosen}
-        ledger = ObjectLabels(self._own, self._sizes, self._length)
+        labels = ObjectLabels(self._own, self._sizes, self._length)
         for commit in everything:
-            ledger.add(commit, CHOSEN if commit in commits else OUT)
-        return self._freed(ledger, CHOSEN)
+            labels.add(commit, CHOSEN if commit in commits else OUT)
+        return self._freed(labels, CHOSEN)
 
-    def _freed(self, ledger: ObjectLabels, label: bytes) -> int:
-        ledger.keep(self._kept)
-        estimate = ledger.held().get(label, LabelUsage()).frees
-        return bytes_freed(self._repository, self._sizes, ledger.alone(label), estimate)
+    def _freed(self, labels: ObjectLabels, label: bytes) -> int:
+        labels.keep(self._reached)
+        estimate = labels.usage().get(label, LabelUsage()).frees
+        return bytes_freed(self._repository, self._sizes, labels.alone(label), estimate)
 
     def _all(self) -> Iterable[Snapshot]:
-        return (one for line in self._moments.lines.values() for one in line)
+        return (one for line in self._snapshot_rows.lines.values() for one in line)
 
-    def _finish(self, ledger: ObjectLabels, trash: bytes) -> dict[bytes, LabelUsage]:
-        for commit in self._moments.in_trash:
-            ledger.add(commit, trash)
-        ledger.keep(self._kept)
-        return ledger.held()
+    def _finish(self, labels: ObjectLabels, trash: bytes) -> dict[bytes, LabelUsage]:
+        for commit in self._snapshot_rows.in_trash:
+            labels.add(commit, trash)
+        labels.keep(self._reached)
+        return labels.usage()
 
 
 def _directory(label: bytes, name: bytes, is_directory: bool) -> bytes:
-    """Directories down to some depth; what stands at the top is told together."""
+    """Label by directory down to DEPTH; all files at the top have one label."""
     if not is_directory or label.count(b"/") >= DEPTH - 1:
         return label or (TOP if not is_directory else name)
     return name if label in (b"", TOP) else label + b"/" + name
@@ -447,7 +457,10 @@ def _class(label: bytes, name: bytes, is_directory: bool) -> bytes:
 
 
 def _inside(paths: frozenset[bytes]) -> Step:
-    """Whether something stands at one of some paths, or below: until that is known its path is its label."""
+    """Return a step that labels entries at or below the paths IN, and all others OUT.
+
+    Until that is known, the label of an entry is its path.
+    """
 
     def step(label: bytes, name: bytes, _is_directory: bool) -> bytes:
         if label in (IN, OUT):
@@ -460,28 +473,30 @@ def _inside(paths: frozenset[bytes]) -> Step:
     return step
 
 
-def _moments(found: dict[bytes, LabelUsage], moments: SnapshotSet) -> tuple[SpaceUser, ...]:
+def _snapshot_rows(found: dict[bytes, LabelUsage], snapshots: SnapshotSet) -> tuple[SpaceUser, ...]:
     rows = []
-    for timeline, line in moments.lines.items():
+    for timeline, line in snapshots.lines.items():
         for one in line:
-            held = found.get(one.commit.encode("ascii"), LabelUsage())
-            rows.append(SpaceUser(one.id, held.holds, held.frees, timeline.removeprefix(TIMELINE_REFS), one))
+            usage = found.get(one.commit.encode("ascii"), LabelUsage())
+            rows.append(
+                SpaceUser(one.id, usage.holds, usage.frees, timeline.removeprefix(TIMELINE_REFS), one)
+            )
     return tuple(sorted(rows, key=lambda row: -row.frees))
 
 
 def _rows(found: dict[bytes, LabelUsage]) -> tuple[SpaceUser, ...]:
-    # What stands nowhere yet is the trees at the top: they are of no directory and of no class.
+    # Trees above the first directory have no label of their own.
     about = [found[label] for label in (ABOUT, b"") if label in found]
-    told = {label: held for label, held in found.items() if label not in (ABOUT, b"")}
+    labelled = {label: usage for label, usage in found.items() if label not in (ABOUT, b"")}
     if about:
-        told[ABOUT] = LabelUsage(sum(one.holds for one in about), sum(one.frees for one in about))
-    rows = [SpaceUser(_shown(label), held.holds, held.frees) for label, held in told.items()]
+        labelled[ABOUT] = LabelUsage(sum(one.holds for one in about), sum(one.frees for one in about))
+    rows = [SpaceUser(_shown(label), usage.holds, usage.frees) for label, usage in labelled.items()]
     return tuple(sorted(rows, key=lambda row: (-row.holds, row.name)))
 
 
 def _shown(label: bytes) -> str:
     if label == ABOUT:
-        return "what is said of moments"
+        return "snapshot metadata"
     try:
         return os.fsdecode(true_path(label)) if label != TOP else os.fsdecode(label)
     except Damaged:

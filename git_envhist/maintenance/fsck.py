@@ -1,7 +1,7 @@
-"""Whether the history is whole: its refs, its packs, what they lead to, and what is remembered beside them.
+"""Check whether a history is intact: its refs, packs, everything reachable, and its caches.
 
-Where nothing is damaged git alone is asked, which is quick. Only where something is, the snapshots are looked through
-for the paths that it touches.
+If nothing is damaged, a quick check by git itself is enough. Only after damage was found, the snapshots are searched
+for the paths that it affects. `repair_pack` replaces a damaged pack by one with its intact objects.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from git_envhist.maintenance.merge_packs import SINGLE, list_is_damaged
 from git_envhist.model import BrokenSnapshot, Fault, FsckReport, Snapshot
 from git_envhist.objects.commits import parse_commit
 from git_envhist.objects.compress import crc32
-from git_envhist.objects.own_packs import drop_caches, forget_second_names, own_names
+from git_envhist.objects.own_packs import drop_caches, own_names, remove_spare_links
 from git_envhist.objects.pack_index import PackIndex
 from git_envhist.objects.pack_reader import PackFile
 from git_envhist.objects.pack_writer import PackWriter
@@ -36,9 +36,7 @@ from git_envhist.worktree.stat_cache import StatCache
 from git_envhist.worktree.timeline_name import FILE as TIMELINE
 from git_envhist.worktree.timeline_name import read_name
 
-# Whether every byte of our packs is what it was: by git's own check, and object by object where that fails.
-#
-# What is sound of a damaged pack is written into a new one; the damaged one is set aside, as it is.
+# Packs: checked by git, and object by object if git reports damage.
 
 DAMAGED = "damaged"
 HEADER = 12
@@ -46,17 +44,17 @@ HEADER = 12
 
 @dataclass(frozen=True, slots=True)
 class DamagedPack:
-    """A pack of ours that is not as it was written."""
+    """A damaged pack of ours."""
 
     name: str
     why: str
     lost: tuple[bytes, ...]
-    """The objects that it does not give any more; of a pack whose index is gone they are not known."""
+    """The objects that can no longer be read; unknown (empty) if the index is missing."""
 
 
 @dataclass(frozen=True, slots=True)
 class PackCheck:
-    """What was looked at."""
+    """The result of checking packs."""
 
     packs: int
     objects: int
@@ -65,7 +63,10 @@ class PackCheck:
 
 
 def check_packs(repository: Repository, *, quick: bool, only: Iterable[str] | None = None) -> PackCheck:
-    """Look at our packs, `quick`: at their ends and indexes alone; at those of some names only, if they are given."""
+    """Check our packs.
+
+    `quick`: check only headers, trailers and indexes; `only`: check only packs of these names.
+    """
     left_out = unpublished(repository.common_state, repository.pack_dir)
     chosen = [name for name in own_names(repository.pack_dir) if name not in left_out]
     if only is not None:
@@ -73,71 +74,71 @@ def check_packs(repository: Repository, *, quick: bool, only: Iterable[str] | No
         chosen = [name for name in chosen if name in wanted]
     bad, objects, size = [], 0, 0
     for name in chosen:
-        found = _look(repository, name, quick)
+        found = _check_pack(repository, name, quick)
         if isinstance(found, DamagedPack):
             bad.append(found)
             continue
         objects += found
         with suppress(FileNotFoundError):
             size += os.stat(os.path.join(repository.pack_dir, f"{name}.pack")).st_size
-    # Captures and cleanings go on meanwhile: what was joined with others, or came back, is not damaged.
-    bad = [again for one in bad if (again := _look_again(repository, one.name, quick)) is not None]
+    # Captures and gc continue meanwhile: a pack that was merged or restored in between is not damaged.
+    bad = [again for one in bad if (again := _check_pack_again(repository, one.name, quick)) is not None]
     return PackCheck(len(chosen), objects, size, tuple(bad))
 
 
-def _look_again(repository: Repository, name: str, quick: bool) -> DamagedPack | None:
+def _check_pack_again(repository: Repository, name: str, quick: bool) -> DamagedPack | None:
     if not os.path.lexists(os.path.join(repository.pack_dir, f"{name}.keep")):
         return None
-    found = _look(repository, name, quick)
+    found = _check_pack(repository, name, quick)
     return found if isinstance(found, DamagedPack) else None
 
 
-def _look(repository: Repository, name: str, quick: bool) -> DamagedPack | int:
-    """How many objects a pack has, or what is wrong with it."""
+def _check_pack(repository: Repository, name: str, quick: bool) -> DamagedPack | int:
+    """Return the number of objects of a pack, or its damage."""
     base = os.path.join(repository.pack_dir, name)
     try:
         index = PackIndex(base + ".idx", repository.hash_length)
     except FileNotFoundError:
         return DamagedPack(name, "its index is missing", ())
     except (OSError, Damaged) as error:
-        return DamagedPack(name, _said(error), ())
+        return DamagedPack(name, _text_of(error), ())
     try:
-        why = _ends(base + ".pack", index)
+        why = _check_ends(base + ".pack", index)
         if why is None and not quick:
-            why = _bytes(repository.git, base)
+            why = _verify(repository.git, base)
         return index.count if why is None else DamagedPack(name, why, tuple(_lost(repository, base, index)))
     finally:
         index.close()
 
 
-def _ends(path: str, index: PackIndex) -> str | None:
-    """What is wrong with a pack as far as its length and its two ends tell."""
+def _check_ends(path: str, index: PackIndex) -> str | None:
+    """Return a problem with the length, header or trailer of a pack, or None."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
-        return f"it cannot be opened: {(error.strerror or '').lower()}"
+        return f"cannot be opened: {(error.strerror or '').lower()}"
     try:
         size = os.fstat(descriptor).st_size
         header = read_exactly(descriptor, HEADER, 0)
         trailer = read_exactly(descriptor, len(index.pack_hash), max(0, size - len(index.pack_hash)))
     except OSError as error:
-        return f"it cannot be read: {(error.strerror or '').lower()}"
+        return f"cannot be read: {(error.strerror or '').lower()}"
     finally:
         os.close(descriptor)
     if header[:8] != b"PACK\0\0\0\2" or int.from_bytes(header[8:], "big") != index.count:
-        return "its first bytes are not those of a pack"
-    return None if trailer == index.pack_hash else "it does not end as its index says"
+        return "the header is not a pack's"
+    return None if trailer == index.pack_hash else "the trailer does not match the index"
 
 
-def _bytes(git: Git, base: str) -> str | None:
+def _verify(git: Git, base: str) -> str | None:
     done = git.ask("verify-pack", base + ".idx")
     return None if done.status == 0 else done.complaint.partition("\n")[0] or "git cannot verify it"
 
 
 def _lost(repository: Repository, base: str, index: PackIndex) -> Iterator[bytes]:
-    """The objects that cannot be read out of a pack any more; none where its index alone is damaged."""
+    """Yield the objects that can no longer be read from a pack; none if only its index is damaged."""
     with tempfile.TemporaryDirectory(prefix="git-envhist-") as place:
-        if _index_anew(repository, base, place) is not None:
+        if _new_index(repository, base, place) is not None:
             return
     pack = PackFile(base + ".pack", index, repository.object_format)
     for oid in index.names():
@@ -147,27 +148,27 @@ def _lost(repository: Repository, base: str, index: PackIndex) -> Iterator[bytes
             yield oid
 
 
-def _said(error: Exception) -> str:
+def _text_of(error: Exception) -> str:
     return error.message if isinstance(error, EnvhistError) else str(error)
 
 
-def mend(repository: Repository, bad: DamagedPack) -> str:
-    """Put what is sound of a damaged pack into a new one, and the damaged one aside; where it is now.
+def repair_pack(repository: Repository, bad: DamagedPack) -> str:
+    """Write the intact objects of a damaged pack to a new pack and set the damaged one aside.
 
-    Whoever calls holds the common lock alone.
+    Return its new directory. The caller holds the common lock exclusively.
     """
     with Staging.create(repository.common_state, repository.pack_dir, repository.shared) as staging:
         base = os.path.join(repository.pack_dir, bad.name)
         with PackWriter(staging.pack_dir, repository.object_format) as writer:
-            for kind, data in _sound(repository, base, staging):
+            for kind, data in _intact(repository, base, staging):
                 writer.add(kind, data)
             pack = writer.finish()
         staging.publish([pack] if pack else [])
         staging.make_permanent()
     place = state_directory(os.path.join(repository.common_state, DAMAGED))
-    forget_second_names(repository.common_state, repository.pack_dir, [bad.name])
+    remove_spare_links(repository.common_state, repository.pack_dir, [bad.name])
     drop_caches(repository.pack_dir, [bad.name])
-    # git stops seeing it with its index; none of it is deleted.
+    # git stops seeing the pack with its index. No file is deleted.
     for suffix in (".idx", ".rev", ".bitmap", ".pack", ".keep"):
         try:
             _move(base + suffix, os.path.join(place, bad.name + suffix))
@@ -185,15 +186,15 @@ def _move(source: str, target: str) -> None:
     except FileNotFoundError:
         raise
     except OSError:
-        import shutil  # loaded late: only where the packs are on another file system
+        import shutil  # loaded late: only if the packs are on another file system
 
         shutil.copy2(source, target)
         os.unlink(source)
 
 
-def _sound(repository: Repository, base: str, staging: Staging) -> Iterator[tuple[bytes, bytes]]:
-    """Every object that a damaged pack still gives."""
-    made = _index_anew(repository, base, staging.path)
+def _intact(repository: Repository, base: str, staging: Staging) -> Iterator[tuple[bytes, bytes]]:
+    """Yield every object that can be read from a damaged pack."""
+    made = _new_index(repository, base, staging.path)
     try:
         index = PackIndex(made or base + ".idx", repository.hash_length)
     except (OSError, Damaged):
@@ -211,55 +212,54 @@ def _sound(repository: Repository, base: str, staging: Staging) -> Iterator[tupl
         pack.close()
 
 
-def _index_anew(repository: Repository, base: str, place: str) -> str | None:
-    """An index of a pack, made by git in some place; None where the pack itself is damaged."""
-    made = os.path.join(place, "anew.idx")
-    # In a repository without objects: in this one git would hold each to the copy that the damaged index leads to.
+def _new_index(repository: Repository, base: str, place: str) -> str | None:
+    """Have git create an index of a pack in a directory. Return its path, or None if the pack itself is damaged."""
+    made = os.path.join(place, "new.idx")
+    # With an empty object directory: in this repository git would compare each object with the copy that the damaged
+    # index leads to.
     nothing = {b"GIT_OBJECT_DIRECTORY": os.fsencode(place)}
     done = repository.git.ask("index-pack", "-o", made, base + ".pack", environment=nothing)
     return made if done.status == 0 else None
 
 
-# Which paths of which snapshots a damaged store touches.
-#
-# Trees that snapshots share are looked into once. What is said of a directory in the manifest, and the pieces of a big
-# file, are told by the directory and the file.
+# Paths: which paths of which snapshots the damage affects. Trees shared by snapshots are read once. A damaged shard
+# is reported as its directory, damaged chunks as their file.
 
 SHARDS = RESERVED + b"/" + MANIFEST + b"/"
 PIECES_BELOW = RESERVED + b"/" + PIECES + b"/"
 MAX_POINTER = 200
 
 Lost = tuple[tuple[bytes, bytes], ...]
-"""(stored path, object) of what cannot be read."""
+"""(stored path, object) of unreadable objects."""
 
 
 @dataclass(frozen=True, slots=True)
 class DamagedSnapshot:
-    """A snapshot that is not whole."""
+    """A snapshot that is incomplete."""
 
     commit: str
     lost: Lost
-    """Empty where the commit itself, or its tree, cannot be read."""
+    """Empty if the commit itself, or its tree, cannot be read."""
 
 
 class DamageFinder:
-    """Looks snapshots through; `is_there` tells whether an object can be had whole."""
+    """Find the damage of snapshots; `is_intact` returns whether an object can be read completely."""
 
-    def __init__(self, git: Git, hash_length: int, is_there: Callable[[bytes], bool]) -> None:
+    def __init__(self, git: Git, hash_length: int, is_intact: Callable[[bytes], bool]) -> None:
         self._git = git
         self._length = hash_length
-        self._is_there = is_there
+        self._is_intact = is_intact
         self._reader = CatFile(git)
         self._known: dict[bytes, Lost] = {}
-        self._sound: dict[bytes, bool] = {}
+        self._intact: dict[bytes, bool] = {}
 
     def close(self) -> None:
         self._reader.close()
 
-    def look(self, commit: str) -> DamagedSnapshot | None:
-        """What a snapshot has lost; None where nothing is."""
+    def damage_of(self, commit: str) -> DamagedSnapshot | None:
+        """Return the damage of a snapshot, or None."""
         try:
-            answer = self._reader.read(commit) if self._is_there(bytes.fromhex(commit)) else None
+            answer = self._reader.read(commit) if self._is_intact(bytes.fromhex(commit)) else None
             if answer is None:
                 return DamagedSnapshot(commit, ())
             root = bytes.fromhex(parse_commit(answer.data).tree)
@@ -273,10 +273,10 @@ class DamageFinder:
     def _below(self, tree: bytes) -> Lost:
         found = self._known.get(tree)
         if found is None:
-            found = self._known[tree] = tuple(self._look_into(tree))
+            found = self._known[tree] = tuple(self._lost_below(tree))
         return found
 
-    def _look_into(self, tree: bytes) -> Iterator[tuple[bytes, bytes]]:
+    def _lost_below(self, tree: bytes) -> Iterator[tuple[bytes, bytes]]:
         entries = self._entries(tree)
         if entries is None:
             yield b"", tree
@@ -290,7 +290,7 @@ class DamageFinder:
 
     def _entries(self, tree: bytes) -> list[tuple[bytes, int, bytes]] | None:
         try:
-            answer = self._reader.read(tree.hex()) if self._is_there(tree) else None
+            answer = self._reader.read(tree.hex()) if self._is_intact(tree) else None
             return None if answer is None else decode_tree(answer.data, self._length)
         except GitKilled:
             raise
@@ -298,38 +298,38 @@ class DamageFinder:
             return None
 
     def _has(self, oid: bytes) -> bool:
-        found = self._sound.get(oid)
+        found = self._intact.get(oid)
         if found is None:
-            found = self._sound[oid] = self._is_there(oid)
+            found = self._intact[oid] = self._is_intact(oid)
         return found
 
-    def shown(self, hurt: DamagedSnapshot) -> list[str]:
-        """The paths that a snapshot has lost, as people know them."""
-        found = dict.fromkeys(self._shown(hurt.commit, path) for path, _ in hurt.lost)
+    def lost_paths(self, damaged: DamagedSnapshot) -> list[str]:
+        """Return the paths that a snapshot has lost, as users spell them."""
+        found = dict.fromkeys(self._shown_path(damaged.commit, path) for path, _ in damaged.lost)
         return list(found)
 
-    def _shown(self, commit: str, stored: bytes) -> str:
+    def _shown_path(self, commit: str, stored: bytes) -> str:
         if stored.startswith(SHARDS):
             directory = self._directory_of(commit, stored.removeprefix(SHARDS))
             return (
-                "what is said of " + (os.fsdecode(directory) or "the top")
+                "the metadata of " + (os.fsdecode(directory) or "the top")
                 if directory is not None
                 else "a shard"
             )
         if stored.startswith(PIECES_BELOW):
             file = self._file_of(commit, stored.removeprefix(PIECES_BELOW))
             stored = file if file is not None else stored
-        return os.fsdecode(_true(stored)) or "the top"
+        return os.fsdecode(_true_path(stored)) or "the top"
 
     def _directory_of(self, commit: str, names: bytes) -> bytes | None:
-        """Of which directory a shard speaks."""
+        """Return the directory that a shard describes."""
         for path, mode, _ in self._listed(commit, "-d"):
             if mode == b"040000" and "/".join(shard_path(path)).encode("ascii") == names:
-                return _true(path)
+                return _true_path(path)
         return b"" if "/".join(shard_path(b"")).encode("ascii") == names else None
 
     def _file_of(self, commit: str, names: bytes) -> bytes | None:
-        """Which file points to some pieces."""
+        """Return the file that some chunks belong to."""
         wanted = b"".join(names.split(b"/")[:2])
         for path, _, oid in self._listed(commit, "-l"):
             try:
@@ -341,7 +341,7 @@ class DamageFinder:
         return None
 
     def _listed(self, commit: str, option: str) -> Iterator[tuple[bytes, bytes, bytes]]:
-        """(path, mode, id); with `-l` of files as small as a pointer is."""
+        """Yield (path, mode, id) of entries; with `-l` only of files as small as a pointer."""
         done = self._git.ask("ls-tree", "-r", "-z", "--full-tree", option, commit)
         for line in done.out.split(b"\0"):
             words, _, path = line.partition(b"\t")
@@ -351,8 +351,8 @@ class DamageFinder:
             yield path, parts[0], parts[2]
 
 
-def _true(stored: bytes) -> bytes:
-    """A path as people spell it; one of ours as it is."""
+def _true_path(stored: bytes) -> bytes:
+    """Return a path as users spell it, or the stored path of one of our own files."""
     directory, _, name = stored.rpartition(b"/")
     try:
         _, path = split_root(directory)
@@ -363,53 +363,60 @@ def _true(stored: bytes) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class FsckFindings:
-    """What a check found, in the store's own words."""
+    """The result of a check."""
 
     refs: RefListing
-    looked: PackCheck
-    hurt: tuple[tuple[str, DamagedSnapshot], ...] = ()
-    """(ref, the commit that is not whole) of every chain."""
+    pack_check: PackCheck
+    damaged: tuple[tuple[str, DamagedSnapshot], ...] = ()
+    """(ref, incomplete commit) of every chain."""
     lost: frozenset[bytes] = frozenset()
-    """The objects that cannot be had."""
-    more: tuple[Fault, ...] = ()
+    """The objects that cannot be read."""
+    other_faults: tuple[Fault, ...] = ()
     snapshots: int = 0
-    told: tuple[BrokenSnapshot, ...] = field(default=())
+    broken: tuple[BrokenSnapshot, ...] = field(default=())
 
     @property
     def faults(self) -> tuple[Fault, ...]:
-        packs = [Fault("pack", f"{bad.name}.pack", _why(bad)) for bad in self.looked.bad]
+        packs = [Fault("pack", f"{bad.name}.pack", _why(bad)) for bad in self.pack_check.bad]
         refs = [Fault("ref", bad.ref, bad.why) for bad in self.refs.bad]
         notes = [
-            Fault("notes", ref, "what it says of some moments cannot be read")
-            for ref in dict.fromkeys(ref for ref, _ in self.hurt if ref.startswith(NOTES_REFS))
+            Fault("notes", ref, "some notes cannot be read")
+            for ref in dict.fromkeys(ref for ref, _ in self.damaged if ref.startswith(NOTES_REFS))
         ]
-        return (*refs, *packs, *notes, *self.more)
+        return (*refs, *packs, *notes, *self.other_faults)
 
     def health(self, *, quick: bool, repaired: Iterable[str] = ()) -> FsckReport:
-        looked = self.looked
-        counts = (self.snapshots, looked.packs, looked.objects, looked.bytes)
-        return FsckReport(quick, *counts, self.faults, self.told, tuple(repaired))
+        pack_check = self.pack_check
+        counts = (self.snapshots, pack_check.packs, pack_check.objects, pack_check.bytes)
+        return FsckReport(quick, *counts, self.faults, self.broken, tuple(repaired))
 
 
 def check(
-    repository: Repository, *, quick: bool, tell: Callable[[str], None], only: Iterable[str] | None = None
+    repository: Repository, *, quick: bool, progress: Callable[[str], None], only: Iterable[str] | None = None
 ) -> FsckFindings:
-    """Look at all of it; `only`: at the bytes of these packs."""
-    tell("looking at the refs")
+    """Check everything; `only`: check the bytes of these packs only."""
+    progress("checking refs")
     refs = read_refs(repository)
-    tell("looking at the packs" if quick else "reading every pack")
-    looked = check_packs(repository, quick=quick, only=only)
-    tell("following every snapshot")
-    lists = () if quick else _lists(repository)
-    more = (*lists, *_caches(repository), *_gone(repository, refs), *_name(repository))
-    if not looked.bad and is_connected(repository.git, refs.sound.values()):
-        return FsckFindings(refs, looked, more=more, snapshots=_count(repository.git, refs))
-    with closing(_DamageSearch(repository, looked)) as search:
-        return search.run(refs, more)
+    progress("checking packs" if quick else "reading every pack")
+    pack_check = check_packs(repository, quick=quick, only=only)
+    progress("checking snapshots")
+    lists = () if quick else _pack_list_fault(repository)
+    other_faults = (
+        *lists,
+        *_cache_faults(repository),
+        *_lost_timelines(repository, refs),
+        *_name_fault(repository),
+    )
+    if not pack_check.bad and is_connected(repository.git, refs.readable.values()):
+        return FsckFindings(
+            refs, pack_check, other_faults=other_faults, snapshots=_count(repository.git, refs)
+        )
+    with closing(_DamageSearch(repository, pack_check)) as search:
+        return search.run(refs, other_faults)
 
 
 def is_connected(git: Git, tips: Iterable[str]) -> bool:
-    """Whether all that some commits lead to is there, as far as git reads it."""
+    """Return whether everything that some commits reach exists, as far as git reads it."""
     asked = "".join(f"{tip}\n" for tip in tips).encode("ascii")
     if not asked:
         return True
@@ -418,41 +425,43 @@ def is_connected(git: Git, tips: Iterable[str]) -> bool:
 
 
 class _DamageSearch:
-    """Looks for what cannot be had, and which snapshots it touches."""
+    """Find unreadable objects and the snapshots that they affect."""
 
-    def __init__(self, repository: Repository, looked: PackCheck) -> None:
+    def __init__(self, repository: Repository, pack_check: PackCheck) -> None:
         self._repository = repository
         self._git = repository.git
-        self._looked = looked
-        self._bad = frozenset(oid for bad in looked.bad for oid in bad.lost)
-        unread = {bad.name for bad in looked.bad if not bad.lost}
+        self._packs = pack_check
+        self._bad = frozenset(oid for bad in pack_check.bad for oid in bad.lost)
+        unread = {bad.name for bad in pack_check.bad if not bad.lost}
         own = open_published(repository.common_state, repository.pack_dir, repository.object_format)
         with closing(own):
             named = zip(own.names, own.packs, strict=True)
             self._ours = {oid for name, pack in named if name not in unread for oid in pack.index.names()}
         self._reader = CatFile(self._git)
-        self._touched = DamageFinder(self._git, repository.hash_length, self._is_there)
+        self._touched = DamageFinder(self._git, repository.hash_length, self._is_intact)
         self._asked: dict[bytes, bool] = {}
 
     def close(self) -> None:
         self._reader.close()
         self._touched.close()
 
-    def run(self, refs: RefListing, more: tuple[Fault, ...]) -> FsckFindings:
-        hurt: list[tuple[str, DamagedSnapshot]] = []
-        told: list[BrokenSnapshot] = []
+    def run(self, refs: RefListing, other_faults: tuple[Fault, ...]) -> FsckFindings:
+        damaged: list[tuple[str, DamagedSnapshot]] = []
+        broken: list[BrokenSnapshot] = []
         snapshots = 0
-        for ref, tip in refs.sound.items():
+        for ref, tip in refs.readable.items():
             for commit in self._chain(tip):
-                # What is in the trash is told of, too, where it has lost something.
+                # Snapshots in the trash are not counted, but reported if damaged.
                 snapshots += not ref.startswith(NOTES_REFS)
-                found = self._touched.look(commit)
+                found = self._touched.damage_of(commit)
                 if found is not None:
-                    hurt.append((ref, found))
-                    told += [] if ref.startswith(NOTES_REFS) else [self._tell(ref, found)]
-        lost = {oid for _, one in hurt for _, oid in one.lost}
-        lost |= {bytes.fromhex(one.commit) for _, one in hurt if not one.lost}
-        return FsckFindings(refs, self._looked, tuple(hurt), frozenset(lost), more, snapshots, tuple(told))
+                    damaged.append((ref, found))
+                    broken += [] if ref.startswith(NOTES_REFS) else [self._broken_snapshot(ref, found)]
+        lost = {oid for _, one in damaged for _, oid in one.lost}
+        lost |= {bytes.fromhex(one.commit) for _, one in damaged if not one.lost}
+        return FsckFindings(
+            refs, self._packs, tuple(damaged), frozenset(lost), other_faults, snapshots, tuple(broken)
+        )
 
     def _chain(self, tip: str) -> Iterator[str]:
         following: str | None = tip
@@ -461,7 +470,7 @@ class _DamageSearch:
             following = self._parent(following)
 
     def _parent(self, commit: str) -> str | None:
-        if not self._is_there(bytes.fromhex(commit)):
+        if not self._is_intact(bytes.fromhex(commit)):
             return None
         try:
             answer = self._reader.read(commit)
@@ -472,22 +481,22 @@ class _DamageSearch:
             return None
         return parents[0] if parents else None
 
-    def _is_there(self, oid: bytes) -> bool:
+    def _is_intact(self, oid: bytes) -> bool:
         if oid in self._ours and oid not in self._bad:
             return True
         found = self._asked.get(oid)
         if found is None:
-            found = self._asked[oid] = self._gives(oid)
+            found = self._asked[oid] = self._git_has(oid)
         return found
 
-    def _gives(self, oid: bytes) -> bool:
-        """Whether git has it whole, in whatever other place."""
+    def _git_has(self, oid: bytes) -> bool:
+        """Return whether git has an intact copy of an object anywhere."""
         try:
             answer = self._reader.read(oid.hex())
         except GitKilled:
             raise
         except (Damaged, GitFailed):
-            # git ends at what it cannot read.
+            # git exits at an object that it cannot read.
             self._reader.close()
             self._reader = CatFile(self._git)
             return False
@@ -495,9 +504,9 @@ class _DamageSearch:
             return False
         return object_id(answer.kind.encode("ascii"), answer.data, self._repository.object_format) == oid
 
-    def _tell(self, ref: str, found: DamagedSnapshot) -> BrokenSnapshot:
+    def _broken_snapshot(self, ref: str, found: DamagedSnapshot) -> BrokenSnapshot:
         snapshot: Snapshot | None = None
-        if self._is_there(bytes.fromhex(found.commit)):
+        if self._is_intact(bytes.fromhex(found.commit)):
             try:
                 answer = self._reader.read(found.commit)
                 snapshot = read_snapshot(found.commit, answer.data) if answer is not None else None
@@ -506,7 +515,7 @@ class _DamageSearch:
             except (Damaged, GitFailed):
                 snapshot = None
         return BrokenSnapshot(
-            found.commit, ref.removeprefix(TIMELINE_REFS), snapshot, tuple(self._touched.shown(found))
+            found.commit, ref.removeprefix(TIMELINE_REFS), snapshot, tuple(self._touched.lost_paths(found))
         )
 
 
@@ -516,23 +525,23 @@ def _why(bad: DamagedPack) -> str:
     return f"{bad.why}; {len(bad.lost):,} object{'' if len(bad.lost) == 1 else 's'} in it cannot be read"
 
 
-def _gone(repository: Repository, refs: RefListing) -> Iterator[Fault]:
-    """Timelines of working trees here whose ref is gone, while our packs still hold moments of them."""
-    known = {*refs.sound, *(bad.ref for bad in refs.bad)}
+def _lost_timelines(repository: Repository, refs: RefListing) -> Iterator[Fault]:
+    """Yield timelines without ref of which our packs still contain snapshots."""
+    known = {*refs.readable, *(bad.ref for bad in refs.bad)}
     for state in states_of(repository):
         name = read_name(state)
         if name is None or TIMELINE_REFS + name in known:
             continue
-        if held := outside_trash(repository, name):
+        if left := outside_trash(repository, name):
             yield Fault(
-                "gone", TIMELINE_REFS + name, f"our packs still hold {len(held):,} moments that it led to"
+                "gone", TIMELINE_REFS + name, f"our packs still contain {len(left):,} snapshots of it"
             )
     for name, links in lost_snapshots(repository).items():
-        told = f"it began anew; our packs still hold {len(links):,} moments from before"
-        yield Fault("gone", TIMELINE_REFS + name, told)
+        reason = f"it was started again; our packs still contain {len(links):,} older snapshots"
+        yield Fault("gone", TIMELINE_REFS + name, reason)
 
 
-def _name(repository: Repository) -> Iterator[Fault]:
+def _name_fault(repository: Repository) -> Iterator[Fault]:
     """Yield a fault if the file with the name of this working tree's timeline is damaged."""
     path = os.path.join(repository.state, TIMELINE)
     if os.path.lexists(path) and read_name(repository.state) is None:
@@ -541,27 +550,27 @@ def _name(repository: Repository) -> Iterator[Fault]:
         )
 
 
-def _lists(repository: Repository) -> Iterator[Fault]:
+def _pack_list_fault(repository: Repository) -> Iterator[Fault]:
     if list_is_damaged(repository):
         where = os.path.relpath(os.path.join(repository.pack_dir, SINGLE), repository.common_dir)
-        yield Fault("cache", where, "it does not say what the packs say, and git goes by it")
+        yield Fault("cache", where, "it disagrees with the packs, and git relies on it")
 
 
 def _count(git: Git, refs: RefListing) -> int:
-    tips = [oid for ref, oid in refs.sound.items() if ref.startswith(TIMELINE_REFS)]
+    tips = [oid for ref, oid in refs.readable.items() if ref.startswith(TIMELINE_REFS)]
     return int(git.run("rev-list", "--count", *tips)) if tips else 0
 
 
-def _caches(repository: Repository) -> Iterator[Fault]:
-    """What is remembered of working trees, where it cannot be read: it costs the next capture time, nothing else."""
+def _cache_faults(repository: Repository) -> Iterator[Fault]:
+    """Yield caches of working trees that cannot be read. That costs only time: the next capture reads every file."""
     for state in states_of(repository):
         directory = os.path.join(state, "cache")
         if not os.path.exists(os.path.join(directory, "head")):
             continue
         cache = StatCache(directory, crc32)
         head = cache.read_head()
-        # One of another version is whole, and of no use.
+        # A cache of another version is not damaged, only useless.
         torn = cache.is_torn() if head is None else any(cache.read_shard(one) is None for one in head.shards)
         if torn:
             where = os.path.relpath(directory, repository.common_dir)
-            yield Fault("cache", where, "it cannot be read; the next capture reads every file once")
+            yield Fault("cache", where, "cannot be read; the next capture reads every file once")

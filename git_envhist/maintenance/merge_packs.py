@@ -1,16 +1,16 @@
-"""Many small packs into few: each capture leaves a pack or two, and git looks an object up in every pack there is.
+"""Merge many small packs into few: each capture leaves a pack or two, and git searches every pack for an object.
 
 Packs are merged geometrically, like the digits of a counter: each is at least twice as large as all smaller ones
-together, so that their number grows with the logarithm of the history and every byte is copied only so often. Entries
-are copied as they are, nothing is inflated; each must still have the checksum that its index gives it, and a pack
-where one has not is left as it is, to be found by a check.
+together, so their number grows with the logarithm of the history and each byte is copied a bounded number of times.
+Entries are copied without inflating; each must still match the checksum in its index. A pack with a mismatch is left
+unchanged, for fsck to find.
 
-The order, for a kill at any point: the merged pack is published and durable; only then do the packs it replaces go,
-into the staging, from which they come back if they are wanted. What a kill leaves behind is objects that stand twice.
+The merged pack is published and durable before the packs that it replaces are moved into the staging; from there they
+are moved back if a git needs them. A kill leaves objects that exist twice.
 
-A git that reads an object finds it again when its pack has gone. One that goes by a list of packs made before
-(`fsck`, `repack`, `multi-pack-index`, a local clone) may fail, or write down a pack that has gone: while one of these
-is at work, and while gits are being started one after the other, nothing is merged.
+A git that reads an object searches again if its pack has disappeared. One that works from a list of packs (`fsck`,
+`repack`, `multi-pack-index`, a local clone) may fail or record a removed pack: nothing is merged while one of these
+runs, or while gits are started in quick succession.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from git_envhist.git.repository import Repository
 from git_envhist.objects.own_packs import (
     GONE,
     drop_caches,
-    forget_second_names,
     names_of,
     own_names,
     packs_named,
     put_aside,
     put_back,
+    remove_spare_links,
 )
 from git_envhist.objects.pack_reader import entries
 from git_envhist.objects.pack_writer import PackWriter
@@ -47,30 +47,30 @@ from git_envhist.snapshots.staging import Staging, open_published, unpublished
 
 FACTOR = 2
 MAX_PACKS = 5
-"""Each costs a git of the user's a hundredth of its time, or two, where it has little to do."""
+"""Each pack costs the user's git one or two hundredths of its time in short commands."""
 MAX_SIZE = 32 << 20
-"""Larger packs are not copied while somebody waits."""
-AT_ONCE = 2
-"""So many times the largest is copied after one capture at most; the rest is for the captures that follow."""
-AT_A_TIME = 24
-"""So many packs go between two looks: a git that comes meanwhile, and listed them, misses them for milliseconds."""
+"""Larger packs are not copied while a user waits."""
+MAX_COPY_FACTOR = 2
+"""Copy at most this many times the largest size after one capture; the rest is for later captures."""
+BATCH = 24
+"""Packs removed between two checks: a git started meanwhile that listed them misses them for milliseconds."""
 # fmt: off
-BY_PACKS = frozenset((
+PACK_COMMANDS = frozenset((
     "bundle", "clone", "commit-graph", "count-objects", "fsck", "gc", "index-pack", "maintenance", "multi-pack-index",
     "pack-objects", "pack-redundant", "prune", "prune-packed", "repack", "upload-pack", "verify-pack",
 ))
 # fmt: on
 LOCKS = ("gc.pid", "objects/maintenance.lock", "objects/pack/multi-pack-index.lock")
-"""By these a system that does not tell of its processes shows that packs are being cleaned."""
-FORGOTTEN = 12 * 3600.0
-"""Seconds after which git itself takes a `gc.pid` for one that was left."""
+"""On a system that does not list processes, these files show that packs are being cleaned."""
+STALE = 12 * 3600.0
+"""Seconds after which git itself considers a `gc.pid` stale."""
 PAUSE = 0.02
 RECENT = 2.0
-"""Seconds: a git as young as this is one of a row, where an old one only waits for questions."""
+"""Seconds: a younger git belongs to a series of commands; an older one is waiting for requests."""
 
 
 def no_running_git() -> list[RunningGit]:
-    """For a repository in which no git is at work."""
+    """Return no gits, for repositories in which none runs."""
     return []
 
 
@@ -84,66 +84,66 @@ def merge_packs(
     at_work: Callable[[], Sequence[RunningGit] | None] = no_running_git,
     shared: int = 0,
 ) -> int:
-    """Merge what should be merged; how many packs went. To be called while no capture runs."""
+    """Merge small packs and return the number of packs removed. Call it while no capture runs."""
     from git_envhist.maintenance.weigh_packs import read_kinds  # loaded late: most captures merge nothing
 
     common_dir = os.path.dirname(os.path.dirname(pack_dir))
     own = open_published(common_state, pack_dir, object_format)
     try:
-        # What gc wrote holds differences, which cannot be copied alone: gc itself keeps those packs few.
+        # Packs written by gc contain deltas, which cannot be copied alone; gc keeps their number small.
         kinds = read_kinds(common_state)
         chosen = _chosen(
             [path for name, path in zip(own.names, own.paths, strict=True) if name not in kinds],
             largest,
             most,
         )
-        if not chosen or not no_git_reads_packs(common_dir, at_work):
+        if not chosen or not no_git_works_from_packs(common_dir, at_work):
             return 0
         with Staging.create(common_state, pack_dir, shared) as staging:
             replaced = _write_merged(staging, object_format, chosen)
-            # Who came meanwhile keeps both: the next merge takes in what stands twice.
-            if not replaced or not no_git_reads_packs(common_dir, at_work):
+            # If a git started meanwhile, both copies stay; the next merge handles them.
+            if not replaced or not no_git_works_from_packs(common_dir, at_work):
                 return 0
-            return _take_away(staging, common_state, replaced, lambda: goes_by_packs(common_dir, at_work()))
+            return _remove(staging, common_state, replaced, lambda: works_from_packs(common_dir, at_work()))
     finally:
         own.close()
 
 
-def no_git_reads_packs(common_dir: str, at_work: Callable[[], Sequence[RunningGit] | None]) -> bool:
-    """Whether no git goes by packs here, and none is likely to begin to before we are done.
+def no_git_works_from_packs(common_dir: str, at_work: Callable[[], Sequence[RunningGit] | None]) -> bool:
+    """Return False if a git works from a list of packs, or is likely to start soon.
 
-    One that begins while we look may list a pack and miss it when it comes to it. Where gits follow each other, one was
-    there a moment ago, or will be there in a moment.
+    A git that starts during the check may list a pack and miss it later. If gits run in quick succession, one ran a
+    moment ago or will run in a moment.
     """
     for turn in range(2):
         if turn:
             time.sleep(PAUSE)
         gits = at_work()
-        if goes_by_packs(common_dir, gits) or _somebody_is_busy(gits or ()):
+        if works_from_packs(common_dir, gits) or _has_recent_git(gits or ()):
             return False
     return True
 
 
-def _somebody_is_busy(gits: Sequence[RunningGit]) -> bool:
+def _has_recent_git(gits: Sequence[RunningGit]) -> bool:
     now = time.time()
     recent = [git for git in gits if now - git.started < RECENT]
-    # A git that waits for us (`git envlog`, a commit whose hook we are) begins nothing while it does.
+    # A git that waits for us (`git envlog`, a commit that runs our hook) starts nothing meanwhile.
     return bool(recent) and not {git.pid for git in recent} <= callers()
 
 
-def goes_by_packs(common_dir: str, gits: Sequence[RunningGit] | None) -> bool:
-    """Whether a git is at work, or for all we know may be, that must not lose a pack that it has listed."""
+def works_from_packs(common_dir: str, gits: Sequence[RunningGit] | None) -> bool:
+    """Return whether a git is running, or may be, that must not lose a pack that it has listed."""
     now = time.time()
     if gits is None:
         locks = [os.path.join(common_dir, name) for name in LOCKS]
         return any(_is_younger(lock, now) for lock in locks)
-    if any(git.command in BY_PACKS and now - git.started < FORGOTTEN for git in gits):
+    if any(git.command in PACK_COMMANDS and now - git.started < STALE for git in gits):
         return True
-    return _collects_elsewhere(os.path.join(common_dir, "gc.pid"), now)
+    return _gc_runs_elsewhere(os.path.join(common_dir, "gc.pid"), now)
 
 
-def _collects_elsewhere(path: str, now: float) -> bool:
-    """Whether a `git gc` of another machine, or of another container, stands in `gc.pid`."""
+def _gc_runs_elsewhere(path: str, now: float) -> bool:
+    """Return whether `gc.pid` names a `git gc` of another machine or container."""
     try:
         with open(path, encoding="utf-8", errors="replace", opener=open_file_only) as file:
             _, _, host = file.read(4096).strip().partition(" ")
@@ -154,13 +154,13 @@ def _collects_elsewhere(path: str, now: float) -> bool:
 
 def _is_younger(path: str, now: float) -> bool:
     try:
-        return now - os.lstat(path).st_mtime < FORGOTTEN
+        return now - os.lstat(path).st_mtime < STALE
     except OSError:
         return False
 
 
 def choose(sizes: Sequence[int], most: int = MAX_PACKS) -> int:
-    """How many of the smallest packs, sizes in ascending order, are to become one."""
+    """Return how many of the smallest packs to merge, given the sizes in ascending order."""
     if len(sizes) <= most:
         return 0
     total, split = 0, 0
@@ -175,13 +175,13 @@ def _chosen(paths: Sequence[str], largest: int, most: int) -> list[str]:
     sizes = {path: os.stat(path).st_size for path in paths}
     small = sorted((size, path) for path, size in sizes.items() if size <= largest)
     count = choose([size for size, _ in small], most)
-    while count > 2 and sum(size for size, _ in small[:count]) > AT_ONCE * largest:
+    while count > 2 and sum(size for size, _ in small[:count]) > MAX_COPY_FACTOR * largest:
         count -= 1
     return [path for _, path in small[:count]] if count > 1 else []
 
 
 def _write_merged(staging: Staging, object_format: str, paths: list[str]) -> list[str]:
-    """Publish one pack with everything that some hold; the packs that it really replaces."""
+    """Publish one pack with the objects of some packs. Return the packs that it replaces."""
     hash_length = 20 if object_format == "sha1" else 32
     replaced = []
     with PackWriter(staging.pack_dir, object_format) as writer:
@@ -198,54 +198,51 @@ def _write_merged(staging: Staging, object_format: str, paths: list[str]) -> lis
     if merged is None:
         return []
     staging.publish([merged])
-    # No commit speaks for the merged pack: found in a journal after a power cut, it would be taken back.
+    # No commit refers to the merged pack: after a power cut, a sweep that finds it in a journal would remove it.
     staging.make_permanent()
     return replaced
 
 
-def _take_away(
-    staging: Staging, common_state: str, paths: Sequence[str], is_wanted: Callable[[], bool]
-) -> int:
-    """Let packs go, some at a time; how many went. They come back where a git is at work that may have listed them.
+def _remove(staging: Staging, common_state: str, paths: Sequence[str], is_needed: Callable[[], bool]) -> int:
+    """Remove packs in batches and return how many were removed; a batch is moved back if a git may have listed it.
 
-    One that listed them before they went would write down, when they are gone, that they are there; below such an index
-    nothing of theirs is found, although the merged pack has it all. Whoever is not at work any more when they are out
-    of sight has written already, and what it wrote is dropped.
+    A git that listed the packs before could write an index that names them, which hides the merged pack's copies. A
+    git that ended before the packs were moved aside has already written its index, and that is dropped.
     """
     pack_dir, bases = os.path.dirname(paths[0]), names_of(paths)
     aside = os.path.join(staging.path, GONE)
-    went = 0
-    for start in range(0, len(bases), AT_A_TIME):
-        some = bases[start : start + AT_A_TIME]
-        if start and is_wanted():
+    removed = 0
+    for start in range(0, len(bases), BATCH):
+        batch = bases[start : start + BATCH]
+        if start and is_needed():
             break
-        forget_second_names(common_state, pack_dir, some)
-        put_aside(pack_dir, aside, some)
-        if is_wanted():
-            put_back(aside, pack_dir, some)
+        remove_spare_links(common_state, pack_dir, batch)
+        put_aside(pack_dir, aside, batch)
+        if is_needed():
+            put_back(aside, pack_dir, batch)
             break
-        drop_caches(pack_dir, some)
-        went += len(some)
+        drop_caches(pack_dir, batch)
+        removed += len(batch)
     sync_directory(pack_dir)
-    return went
+    return removed
 
 
-# git's own list of several packs (its multi-pack-index): one file to look in, where each of them would be another.
+# git's own list of several packs (its multi-pack-index): one file to search instead of one per pack.
 #
-# Whoever asks git for an object that stands in no pack, as all of a young repository's do, has it open the index of
-# every pack there is. With this list it opens one file in the place of all that stand there.
+# A git that looks for an object outside all packs, as most objects of a young repository are, opens the index of
+# every pack; with the list it opens one file instead.
 #
-# Packs that a cleaning wrote stand in ours: they change once a day, by cleanings alone. Those of captures are merged
-# every few captures, and to write the list takes some 25 milliseconds; so they come into it only where they cannot be
-# merged and are many. Whoever takes a pack away drops the list before that (`gitcaches`). A list that names a pack of
-# somebody else's is theirs, and is left as it is.
+# Our list contains the packs written by gc, because they change once a day. Packs of captures are merged every few
+# captures, and writing the list takes 25 ms, so they are listed only if they cannot be merged and are many. The list
+# is dropped before a pack is removed (`drop_caches`). A list that names other packs is the user's and stays
+# unchanged.
 
-FEWEST = 2
+MIN_LISTED = 2
 SINGLE, LAYERED = "multi-pack-index", "multi-pack-index.d"
 
 
 def list_packs(repository: Repository, names: Iterable[str]) -> None:
-    """Have git know these packs of ours by one list; nothing is done where it keeps one of its own."""
+    """Write git's list for these packs, unless git has one of its own."""
     wanted = {f"{name}.idx".encode("ascii") for name in names}
     path = os.path.join(repository.pack_dir, SINGLE)
     if os.path.lexists(os.path.join(repository.pack_dir, LAYERED)):
@@ -255,70 +252,72 @@ def list_packs(repository: Repository, names: Iterable[str]) -> None:
         ours = {f"{name}.idx".encode("ascii") for name in own_names(repository.pack_dir)}
         if not named or named == wanted or not named <= ours:
             return
-    if len(wanted) >= FEWEST:
+    if len(wanted) >= MIN_LISTED:
         asked = b"".join(name + b"\n" for name in sorted(wanted))
-        # A git before 2.34 takes no names. To be without the list costs time alone, and not ours.
+        # git before 2.34 accepts no names. Without the list git is only slower.
         repository.git.try_run("multi-pack-index", "write", "--stdin-packs", stdin=asked)
         tighten(repository.pack_dir, repository.shared)
 
 
-def listed(repository: Repository) -> frozenset[str]:
-    """The packs that git knows by its list, whosever it is."""
+def listed_packs(repository: Repository) -> frozenset[str]:
+    """Return the packs in git's list."""
     named = packs_named(os.path.join(repository.pack_dir, SINGLE))
     return frozenset(os.fsdecode(name).removesuffix(".idx") for name in named)
 
 
-def keep_listed(repository: Repository, before: Collection[str], most: int) -> None:
-    """After captures' packs were merged, or could not be: list all where more than so many are in no list, and else
-    those of cleanings again, if the list of `before` named what went.
+def update_list(repository: Repository, before: Collection[str], most: int) -> None:
+    """Update git's list of packs after captures' packs were merged, or could not be.
 
-    To be called while nobody captures or cleans: what is listed must not be on its way out.
+    It lists all packs if more than `most` are in no list, and otherwise those of gc, if the list of `before` was
+    dropped. Call it while neither captures nor gc run: a listed pack must not be about to be removed.
     """
     from git_envhist.maintenance.weigh_packs import read_kinds  # loaded late: most captures merge nothing
 
     own = set(own_names(repository.pack_dir)) - unpublished(repository.common_state, repository.pack_dir)
-    now = listed(repository)
+    now = listed_packs(repository)
     cleaned = own & read_kinds(repository.common_state).keys()
     wanted = own if len(own - cleaned - now) > most else cleaned if before and not now else ()
-    # One who writes such a list, too, would find it locked.
-    if wanted and not goes_by_packs(repository.common_dir, repository.gits_at_work()):
+    # A git that writes such a list too would find it locked.
+    if wanted and not works_from_packs(repository.common_dir, repository.gits_at_work()):
         list_packs(repository, wanted)
 
 
 def list_is_damaged(repository: Repository) -> bool:
-    """Whether git's list of packs, whosever it is, does not say what the packs say."""
+    """Return whether git's list of packs disagrees with the packs."""
     if not os.path.lexists(os.path.join(repository.pack_dir, SINGLE)):
         return False
     return repository.git.ask("multi-pack-index", "verify").status != 0
 
 
 def drop_damaged_list(repository: Repository) -> bool:
-    """Have git do without its list where that is damaged; whether it was."""
+    """Delete git's list if it is damaged. Return whether it was."""
     return list_is_damaged(repository) and remove_if_present(os.path.join(repository.pack_dir, SINGLE))
 
 
-# Keeps the packs few after a capture or a restore, when nobody is in the way, and has the rest done once a day.
-#
-# A failure costs nothing but room.
+# After a capture or restore: keep the number of packs small and start the daily gc. A failure only costs space.
 
 AFTER_RESTORE = 2 * MAX_PACKS
-"""A restore leaves two packs of a few kilobytes: whoever goes back and forth need not wait for their merging each time.
-The next capture does it."""
+"""A restore leaves two packs of a few kilobytes: repeated undo and redo need not wait for merging each time. The next
+capture merges them.
+"""
 
 
 def merge_packs_after(repository: Repository, most: int = MAX_PACKS) -> None:
-    """Merge small packs where there are more than so many, unless a capture of another working tree, or a git that goes
-    by packs, is under way; where gits leave no gap for it, have them know all packs by one list."""
-    from git_envhist.maintenance.daily import begin_if_due  # loaded late: most captures merge nothing
+    """Merge small packs if there are more than `most`.
+
+    Nothing is merged while another capture, or a git that works from packs, is running; if gits leave no gap for a
+    merge, all packs are listed instead.
+    """
+    from git_envhist.maintenance.daily import start_if_due  # loaded late: most captures merge nothing
 
     state = repository.common_state
     try:
         with (
-            locked_now(os.path.join(state, UPKEEP_LOCK)) as idle,
-            locked_now(os.path.join(state, COMMON_LOCK)) as alone,
+            locked_now(os.path.join(state, UPKEEP_LOCK)) as upkeep_locked,
+            locked_now(os.path.join(state, COMMON_LOCK)) as common_locked,
         ):
-            if idle and alone:
-                before = listed(repository)
+            if upkeep_locked and common_locked:
+                before = listed_packs(repository)
                 merge_packs(
                     repository.common_state,
                     repository.pack_dir,
@@ -327,7 +326,7 @@ def merge_packs_after(repository: Repository, most: int = MAX_PACKS) -> None:
                     at_work=repository.gits_at_work,
                     shared=repository.shared,
                 )
-                keep_listed(repository, before, most)
-        begin_if_due(repository)
+                update_list(repository, before, most)
+        start_if_due(repository)
     except (EnvhistError, OSError):
-        return  # the next capture tries again; the snapshot that was just taken must not be spoken of as failed
+        return  # the next capture tries again; the snapshot just taken did not fail

@@ -1,10 +1,9 @@
-"""What a repository still reaches: from every place that git itself holds on to, and from what was set aside.
+"""Find what a repository reaches, remove packs safely, and write packs with git.
 
-git looks at what a cleaning of its own looks at: every ref, the HEAD and the index of each working tree, and what the
-reflogs name. Of what comes of it we keep those objects that stand in our packs, in git's order and with the path under
-which git came to each: by both it finds later which of them resemble each other.
-
-A ref that cannot be read is an error, never passed over: what only it reaches would look like garbage.
+Reachability starts where git's own gc starts: every ref, the HEAD and the index of each working tree, the reflogs,
+plus the pseudo refs of unfinished operations. Only objects in our packs are returned, in git's
+order and with the path at which git found each: git uses both to find deltas. A ref that cannot be read is an error:
+otherwise its objects would look like garbage.
 """
 
 from __future__ import annotations
@@ -18,20 +17,20 @@ from contextlib import contextmanager, suppress
 from git_envhist.disk import COMMON_LOCK, locked, sync, sync_directory, system_errors
 from git_envhist.errors import EnvhistError, GitFailed
 from git_envhist.git.process import Git, GitStream, memory_file, quote_alternate
-from git_envhist.git.refs import RunningGit, callers, hint_after, in_words
+from git_envhist.git.refs import RunningGit, callers, describe_gits, hint_after
 from git_envhist.git.repository import Repository
 from git_envhist.lazy import dataclass
-from git_envhist.maintenance.merge_packs import goes_by_packs, no_git_reads_packs
+from git_envhist.maintenance.merge_packs import no_git_works_from_packs, works_from_packs
 from git_envhist.objects.own_packs import (
     ASIDE,
     GONE,
     HARMLESS,
     drop_caches,
     drop_graphs_of,
-    forget_second_names,
     may_write,
     put_aside,
     put_back,
+    remove_spare_links,
 )
 from git_envhist.objects.pack_index import PackIndex
 from git_envhist.objects.pack_writer import StagedPack
@@ -41,9 +40,9 @@ from git_envhist.snapshots.staging import Staging
 ROOTS = ("--all", "--reflog", "--indexed-objects")
 OURS = ("refs/envhist/", "refs/notes/envhist/")
 NOT_OURS = (*(f"--exclude={place}*" for place in OURS), *ROOTS)
-"""The same, without what a history of ours leads to."""
+"""The same, without what our history reaches."""
 PROMISED = "--missing=allow-promisor"
-"""What a partial clone left out is not missing."""
+"""Objects that a partial clone left out are not missing."""
 PSEUDO = (
     "ORIG_HEAD",
     "MERGE_HEAD",
@@ -58,20 +57,20 @@ PSEUDO = (
     "rebase-apply/autostash",
     "rebase-apply/orig-head",
 )
-"""git's own cleaning takes no heed of most of these. Whoever finds one there has something half done."""
+"""git's own gc ignores most of these. Their presence means that an operation is unfinished."""
 LENGTHS = (40, 64)
-HINT = "'git fsck' and 'git envlog fsck' say what is damaged; nothing was removed"
+HINT = "nothing was removed; find the damage: git envlog fsck"
 
 
 @dataclass(frozen=True, slots=True)
 class Tips:
-    """What every ref and HEAD named at one moment."""
+    """The commits that all refs and HEAD named at one time."""
 
     ids: frozenset[str]
 
 
 def tips_of(git: Git) -> Tips:
-    """Where the refs stand; an error where one of them cannot be read."""
+    """Return the current tips. Raise `GitFailed` if a ref cannot be read."""
     done = git.run("for-each-ref", "--format=%(objectname)")
     head = git.ask("rev-parse", "--verify", "--quiet", "HEAD").out
     return Tips(frozenset(os.fsdecode(done + head).split()))
@@ -85,15 +84,17 @@ def reachable_objects(
     more: Iterable[str] = (),
     since: Tips | None = None,
 ) -> dict[bytes, bytes]:
-    """The wanted objects that anything reaches, each with a path; `GitFailed` where that cannot be known.
+    """Return the wanted objects that anything reaches, each with a path.
 
-    `roots`: where to begin, in the words of `git rev-list`; `more`: further ids, as far as they are there. `since`:
-    what came after these, at least.
+    Raise `GitFailed` if that cannot be determined. `roots`: where to start, as options of `git rev-list`; `more`:
+    further ids, if they exist. `since`: return at least what became reachable after these tips.
     """
     old = since.ids if since is not None else ()
     lines = [*_present(git, more), *(f"^{tip}" for tip in _present(git, old))]
     found: dict[bytes, bytes] = {}
-    for line in _lines(_paranoid(git), ("rev-list", "--objects", *roots, PROMISED, "--stdin"), lines):
+    for line in _lines(
+        _refusing_broken_refs(git), ("rev-list", "--objects", *roots, PROMISED, "--stdin"), lines
+    ):
         name, _, path = line.partition(b" ")
         oid = _object_id(name)
         if is_wanted(oid):
@@ -105,14 +106,14 @@ def _object_id(name: bytes) -> bytes:
     try:
         return bytes.fromhex(name.decode("ascii"))
     except ValueError:
-        # Its pipe failed in the middle of a line.
+        # The pipe broke in the middle of a line.
         raise GitFailed("git rev-list printed an incomplete line", hint="run the command again") from None
 
 
 def present_objects_of(
     git: Git, commits: Iterable[str], is_wanted: Callable[[bytes], bool]
 ) -> dict[bytes, bytes]:
-    """What is still there of some snapshots that are not whole, each with a path."""
+    """Return the objects of incomplete snapshots that exist, each with a path."""
     words = ("rev-list", "--objects", "--no-walk", "--ignore-missing", "--missing=allow-any", "--stdin")
     found: dict[bytes, bytes] = {}
     lines = _present(git, commits)
@@ -126,29 +127,29 @@ def present_objects_of(
 
 
 def git_dirs_of(common_dir: str) -> tuple[str, ...]:
-    """The git directories of all working trees."""
+    """Return the git directories of all working trees."""
     place = os.path.join(common_dir, "worktrees")
     linked = os.listdir(place) if os.path.isdir(place) else ()
     return (common_dir, *(os.path.join(place, name) for name in linked))
 
 
 def unreferenced_tips(git_dirs: Iterable[str], *, ours: bool = True) -> list[str]:
-    """The ids that no ref of git's lists, and that whoever works in these git directories goes by.
+    """Return the ids that are in use in these git directories without being listed as refs.
 
-    `ours`: with what a history of ours leads to.
+    `ours`: include what our history reaches.
     """
     found: list[str] = []
     for directory in git_dirs:
-        found += _half_done(directory)
-        # Refs of one working tree alone (a bisect, a rebase) are listed to a git that stands in it.
-        told = Git(directory, None).ask("for-each-ref", "--format=%(objectname) %(refname)")
-        rows = (line.partition(" ") for line in os.fsdecode(told.out).splitlines())
+        found += _unfinished_tips(directory)
+        # Refs of a single working tree (bisect, rebase) are listed only by a git in that working tree.
+        listed = Git(directory, None).ask("for-each-ref", "--format=%(objectname) %(refname)")
+        rows = (line.partition(" ") for line in os.fsdecode(listed.out).splitlines())
         found += [oid for oid, _, ref in rows if ours or not ref.startswith(OURS)]
     return found
 
 
-def _half_done(directory: str) -> Iterator[str]:
-    """What stands in the files by which something half done is remembered."""
+def _unfinished_tips(directory: str) -> Iterator[str]:
+    """Yield the ids in the files of unfinished operations."""
     for name in PSEUDO:
         try:
             with open(os.path.join(directory, name), "rb", opener=open_file_only) as file:
@@ -160,18 +161,18 @@ def _half_done(directory: str) -> Iterator[str]:
 
 
 def _present(git: Git, ids: Iterable[str]) -> list[str]:
-    """Those that are there: a name of what went long ago would end everything."""
+    """Return the ids that exist: the name of a missing object would make git fail."""
     asked = sorted(set(ids))
     if not asked:
         return []
-    told = git.run(
+    listed = git.run(
         "cat-file", "--batch-check=%(objectname)", stdin="".join(f"{oid}\n" for oid in asked).encode()
     )
-    return [line for line in os.fsdecode(told).splitlines() if len(line) in LENGTHS]
+    return [line for line in os.fsdecode(listed).splitlines() if len(line) in LENGTHS]
 
 
-def _paranoid(git: Git) -> Git:
-    # Before 2.34 git passed over refs that are broken, unless it was told.
+def _refusing_broken_refs(git: Git) -> Git:
+    # Before 2.34 git ignored broken refs by default.
     careful = git.with_alternates(*git.alternates)
     careful.environment[b"GIT_REF_PARANOIA"] = b"1"
     return careful
@@ -188,43 +189,43 @@ def _lines(git: Git, words: tuple[str, ...], asked: Iterable[str]) -> Iterator[b
     finally:
         done = child.close()
     if done.status != 0:
-        raise GitFailed(f"what is still needed cannot be told: {done.complaint}", hint=HINT)
+        raise GitFailed(f"the reachable objects cannot be determined: {done.complaint}", hint=HINT)
 
 
-# The moment in which packs go: alone, for as long as it takes, and taken back where somebody may rely on them.
+# Remove packs under an exclusive lock; put them back if another process may use them.
 
 TRIES, PAUSE = 20, 0.25
 TRIES_WHILE_CAPTURES_WAIT = 4
-AGAIN = "nothing was removed; run the command again"
+NOTHING_REMOVED = "nothing was removed; run the command again"
 
 
 class RepositoryBusy(EnvhistError):
-    """Packs cannot go while others may rely on them; nothing was removed."""
+    """Packs cannot be removed while other processes may use them; nothing was removed."""
 
     code = "busy"
 
 
 @contextmanager
 def exclusive_access(repository: Repository, *, removes: bool) -> Iterator[None]:
-    """No capture runs, and no git goes by packs: as soon as that is so.
+    """Wait until no capture runs and no git works from packs, and lock captures out.
 
-    `removes`: objects go, and not only the packs that they stand in; no git may be adding anything either.
+    `removes`: objects are removed, not only the packs that contain them; then no git may be adding objects either.
     """
     for turn in range(TRIES):
         if turn:
             time.sleep(PAUSE)
         with locked(os.path.join(repository.common_state, COMMON_LOCK), limited=True):
             writers = may_write(repository.gits_at_work() or ()) if removes else ()
-            if not writers and no_git_reads_packs(
-                repository.common_dir, lambda: _but_for_readers(repository.gits_at_work())
+            if not writers and no_git_works_from_packs(
+                repository.common_dir, lambda: _without_readers(repository.gits_at_work())
             ):
                 yield
                 return
     raise _busy(repository.gits_at_work() or ())
 
 
-def _but_for_readers(gits: list[RunningGit] | None) -> list[RunningGit] | None:
-    # Captures that wait for us have begun gits that only read: beside many of them there would never be quiet.
+def _without_readers(gits: list[RunningGit] | None) -> list[RunningGit] | None:
+    # Waiting captures have started gits that only read; counting those, there would never be a quiet time.
     return None if gits is None else [git for git in gits if git.command not in HARMLESS]
 
 
@@ -235,39 +236,41 @@ def remove_packs(
     gone: set[bytes],
     check: Callable[[Tips], object],
 ) -> tuple[str, ...]:
-    """Have packs go, whose needed objects stand elsewhere now; they come back where somebody wants them.
+    """Remove packs, the needed objects of which exist elsewhere; put them back if another process needs them.
 
-    The words by which git makes its commit-graph anew, where the old one spoke of what goes.
+    Return the command with which git rewrites its commit-graph if the old one named removed commits, else nothing.
     """
     tips = tips_of(repository.git)
-    # One that began while the last of it was written has listed them, and would miss them until they come back.
+    # A git that started meanwhile has listed these packs and would miss them until they are put back.
     _wait_for_others(repository, removes=False)
-    forget_second_names(repository.common_state, repository.pack_dir, bases)
+    remove_spare_links(repository.common_state, repository.pack_dir, bases)
     aside = os.path.join(staging.path, ASIDE)
     staging.keep_after_error()
     with system_errors(repository.pack_dir):
-        return _let_go(repository, aside, bases, gone, lambda: check(tips))
+        return _remove_aside(repository, aside, bases, gone, lambda: check(tips))
 
 
-def _let_go(
+def _remove_aside(
     repository: Repository, aside: str, bases: Sequence[str], gone: set[bytes], check: Callable[[], object]
 ) -> tuple[str, ...]:
     try:
         put_aside(repository.pack_dir, aside, bases)
         _wait_for_others(repository, removes=bool(gone))
-        # Whoever was at work when they went has ended: what they left shows what they relied on.
+        # The gits that ran when the packs were moved have ended, so their results show what they relied on.
         check()
     except BaseException as error:
         put_back(aside, repository.pack_dir, bases)
         sync_directory(repository.pack_dir)
         if isinstance(error, GitFailed):
-            raise RepositoryBusy("what was to go is needed again", hint=AGAIN) from error
+            raise RepositoryBusy(
+                "objects that were about to be removed are needed again", hint=NOTHING_REMOVED
+            ) from error
         raise
-    anew = drop_graphs_of(repository.objects_dir, gone, repository.hash_length)
+    graph_command = drop_graphs_of(repository.objects_dir, gone, repository.hash_length)
     os.rename(aside, os.path.join(os.path.dirname(aside), GONE))
     drop_caches(repository.pack_dir, bases)
     sync_directory(repository.pack_dir)
-    return anew
+    return graph_command
 
 
 def _wait_for_others(repository: Repository, *, removes: bool) -> None:
@@ -276,7 +279,7 @@ def _wait_for_others(repository: Repository, *, removes: bool) -> None:
         if turn:
             time.sleep(PAUSE)
         gits = repository.gits_at_work()
-        if goes_by_packs(repository.common_dir, gits):
+        if works_from_packs(repository.common_dir, gits):
             break
         if not removes or not may_write(gits or ()):
             return
@@ -287,24 +290,24 @@ def _busy(gits: Sequence[RunningGit]) -> RepositoryBusy:
     ours = callers()
     others = [git for git in gits if git.pid not in ours and git.command not in HARMLESS]
     return RepositoryBusy(
-        f"packs cannot be removed while another git may use them: {in_words(others)}", hint=hint_after(others)
+        f"packs cannot be removed while another git may use them: {describe_gits(others)}",
+        hint=hint_after(others),
     )
 
 
-# Packs written by git itself: objects of ours copied, and stored as differences of each other where that is smaller.
+# Write packs with git: copies of our objects, stored as deltas of each other where that is smaller.
 #
-# git is told each object and the path at which it was found, so that versions of one file are held against each other.
-# It checks what it copies against the checksums of the index it came from, and reads an object elsewhere where one copy
-# is damaged.
+# git gets each object with the path at which it was found, so that versions of one file are compared. It checks
+# copies against the checksums in their index, and reads an object elsewhere if one copy is damaged.
 
 DEPTH = 8
-"""Differences of differences of… each is read for the one object that is wanted. git's own limit is 50."""
+"""Limit of delta chains: each link must be read for one object. git's own limit is 50."""
 WINDOW = 10
 SETTINGS = (
     "pack.packSizeLimit=0",
     "pack.indexVersion=2",
     "pack.writeReverseIndex=false",
-    # Of a large environment git would hold much more at a time, and map its packs whole.
+    # For a large environment git would otherwise use much more memory, and map its packs whole.
     "pack.windowMemory=64m",
     "pack.deltaCacheSize=64m",
     "core.deltaBaseCacheLimit=32m",
@@ -314,9 +317,9 @@ SETTINGS = (
     "core.bigFileThreshold=32m",
 )
 HEADER = 12
-AS_IT_IS = ("--window=0",)
-ANEW = ("--no-reuse-delta", "--no-reuse-object", f"--window={WINDOW}")
-JOINED = (f"--window={WINDOW}",)
+COPY = ("--window=0",)
+REDELTIFY = ("--no-reuse-delta", "--no-reuse-object", f"--window={WINDOW}")
+REUSE = (f"--window={WINDOW}",)
 
 
 def write_pack(
@@ -329,11 +332,11 @@ def write_pack(
     *,
     threads: int = 1,
 ) -> list[StagedPack]:
-    """Durable packs in a staging that hold these objects (with the path of each); none where there are none."""
+    """Write durable packs with these objects (and the path of each) in a staging; none if there are no objects."""
     if not objects:
         return []
     asked, words = _asked(objects), _words(how, threads)
-    # Beside the staging git would leave what it was writing in the repository, where it is killed.
+    # Without this, a killed git would leave temporary files in the repository instead of the staging.
     directory = os.path.join(staging, "pack")
     with _seen_by_git(staging) as seen:
         places = {
@@ -341,21 +344,21 @@ def write_pack(
             b"GIT_ALTERNATE_OBJECT_DIRECTORIES": os.fsencode(quote_alternate(objects_dir)),
         }
         bare, where = _without_tree(git)
-        told = bare.run(*where, *words, os.path.join(seen, "pack", "pack"), stdin=asked, environment=places)
-    packs = [_finish(directory, name, object_format) for name in os.fsdecode(told).split()]
+        names = bare.run(*where, *words, os.path.join(seen, "pack", "pack"), stdin=asked, environment=places)
+    packs = [_finish(directory, name, object_format) for name in os.fsdecode(names).split()]
     if sum(pack.objects for pack in packs) != len(objects):
         raise GitFailed(
-            "git did not pack what it was told to", hint="nothing was removed; run the command again"
+            "git packed fewer objects than requested", hint="nothing was removed; run the command again"
         )
     return packs
 
 
 @contextmanager
 def _seen_by_git(staging: str) -> Iterator[str]:
-    """Give a path by which a git finds a staging wherever it is moved to.
+    """Yield a path by which git finds a staging even after it moved.
 
-    git makes missing directories on the way to a new pack: by its name it would make the staging, and the repository
-    around it, again at its old place.
+    git creates missing directories on the way to a new pack: given the name, it would recreate the staging, and the
+    repository around it, at the old place.
     """
     if not SYSTEM.proc:
         yield staging
@@ -369,20 +372,20 @@ def _seen_by_git(staging: str) -> Iterator[str]:
 
 
 def _without_tree(git: Git) -> tuple[Git, tuple[str, ...]]:
-    """Return a git that reads nothing in the working tree, and the words that its command line begins with.
+    """Return a git that reads nothing in the working tree, and the first options of its command line.
 
-    git asks the attributes of each path that it packs. In the working tree they are the user's, about other files, and
-    a pipe with the name `.gitattributes` keeps git waiting for ever.
+    git reads the attributes of each path that it packs. In the working tree those are the user's, for other files,
+    and a pipe named `.gitattributes` would block git for ever.
     """
     bare = Git(git.git_dir, None, alternates=git.alternates, base=git.base)
     return bare, ("--bare", "-C", git.git_dir)
 
 
 def packed_size(git: Git, objects: Mapping[bytes, bytes], hash_length: int) -> int:
-    """How many bytes these objects would take in a pack that a cleaning makes anew; nothing is kept."""
+    """Return the size of these objects in a pack written by gc; the pack is discarded."""
     source = memory_file(_asked(objects))
     bare, where = _without_tree(git)
-    child = GitStream(bare, *where, *_words(ANEW, 1), "--stdout", source=source)
+    child = GitStream(bare, *where, *_words(REDELTIFY, 1), "--stdout", source=source)
     size = 0
     try:
         while chunk := child.read(1 << 20):
@@ -391,8 +394,8 @@ def packed_size(git: Git, objects: Mapping[bytes, bytes], hash_length: int) -> i
         done = child.close()
     if done.status != 0:
         raise GitFailed(
-            f"what would be left cannot be told: {done.complaint}",
-            hint="'git envlog fsck' says what is damaged",
+            f"the remaining size cannot be determined: {done.complaint}",
+            hint="find the damage: git envlog fsck",
         )
     return size - HEADER - hash_length
 
@@ -408,7 +411,7 @@ def _words(how: tuple[str, ...], threads: int) -> list[str]:
 
 
 def _finish(directory: str, name: str, object_format: str) -> StagedPack:
-    """Make a pack of git's one that can be published: durable, and under a name that is never used twice."""
+    """Make a pack written by git publishable: durable, and with a name that is never reused."""
     unique = hashlib.new(object_format, name.encode() + os.urandom(16), usedforsecurity=False).hexdigest()
     base, named = os.path.join(directory, f"pack-{name}"), os.path.join(directory, f"pack-{unique}")
     for suffix in (".pack", ".idx"):

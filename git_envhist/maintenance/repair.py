@@ -1,7 +1,7 @@
-"""Mends a history: what is sound stays, what is lost is brought back where it can be, what cannot is set aside.
+"""Repair a history: keep what is intact, recover lost objects if possible, and set the rest aside.
 
-The user's own git has to go on afterwards: no ref of ours leads to what is missing, no pack of ours is damaged. Nothing
-is deleted: damaged packs stand in a directory of their own, and what was set aside is written down.
+Afterwards the user's git works again: no ref of ours leads to a missing object, no pack of ours is damaged. Nothing
+is deleted: damaged packs are moved to a directory of their own, and everything set aside is logged.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from git_envhist.errors import Damaged, EnvhistError, GitFailed
 from git_envhist.git.cat_file import CatFile
 from git_envhist.git.repository import NOTES_REFS, TIMELINE_REFS, TRASH_REFS, RefUpdate, Repository, states_of
 from git_envhist.lazy import dataclass
-from git_envhist.maintenance.fsck import FsckFindings, check, mend
+from git_envhist.maintenance.fsck import FsckFindings, check, repair_pack
 from git_envhist.maintenance.merge_packs import drop_damaged_list
 from git_envhist.model import FsckReport
 from git_envhist.objects.compress import crc32
@@ -32,16 +32,16 @@ from git_envhist.remote.upload import RemoteState, read_remote_state
 from git_envhist.rewrite.commits import ChainCommit
 from git_envhist.rewrite.salvage import (
     gathered_notes,
+    log_removed,
     lost_snapshots,
-    newest_whole,
+    newest_readable,
     older_than,
     set_aside,
-    write_down,
 )
 from git_envhist.rewrite.timeline import TimelineRewriter, TimelineState, TimelineTarget
 from git_envhist.snapshots.fetched import FetchedStore
 from git_envhist.snapshots.staging import Staging
-from git_envhist.snapshots.timelines import forget_left_behind
+from git_envhist.snapshots.timelines import clear_restarted
 from git_envhist.worktree.stat_cache import StatCache
 from git_envhist.worktree.timeline_name import ensure_timeline
 
@@ -49,13 +49,13 @@ if TYPE_CHECKING:
     from git_envhist.context import HistoryContext
 
 
-# Brings lost objects back: from what was fetched, from remotes that have them, from the working tree as it is now.
+# Recover lost objects: from fetched timelines, from remotes, from the working tree.
 #
-# The working tree is captured once more, into a staging that is thrown away: what is there now and was lost (a file
-# that did not change, what is said of a directory, the pieces of a database) is among what the capture would store.
+# For the last, the working tree is captured into a staging that is discarded: unchanged files, metadata of
+# directories, and chunks of a database are among the objects that the capture would store.
 
 MAX_SINGLE = 200
-"""Where a remote gives not all that is asked for, so many objects are asked for one by one."""
+"""If a remote does not return all objects at once, at most this many are requested one by one."""
 
 Objects = dict[bytes, tuple[bytes, bytes]]
 """id -> (kind, bytes)."""
@@ -63,49 +63,49 @@ Objects = dict[bytes, tuple[bytes, bytes]]
 
 @dataclass(frozen=True, slots=True)
 class RecoveredObjects:
-    """What came back, and from where."""
+    """The recovered objects and their sources."""
 
     ids: frozenset[bytes]
-    told: tuple[str, ...]
+    sources: tuple[str, ...]
 
 
 def recover(capturing: CapturePipeline, directory: str, lost: frozenset[bytes]) -> RecoveredObjects:
-    """Bring back what can be had of some objects, into a pack of ours."""
+    """Recover as many lost objects as possible into a new pack."""
     repository = capturing.repository
     found: Objects = {}
-    told: list[str] = []
+    sources: list[str] = []
     for source, objects in _sources(capturing, directory, lost):
         fresh = {oid: thing for oid, thing in objects.items() if oid not in found}
         if fresh:
             found |= fresh
             many = f"{len(fresh):,} objects came" if len(fresh) > 1 else "1 object came"
-            told.append(f"{many} back from {source}")
+            sources.append(f"{many} back from {source}")
         if len(found) == len(lost):
             break
     if found:
-        _keep(repository, found)
-    return RecoveredObjects(frozenset(found), tuple(told))
+        _store(repository, found)
+    return RecoveredObjects(frozenset(found), tuple(sources))
 
 
 def _sources(
     capturing: CapturePipeline, directory: str, lost: frozenset[bytes]
 ) -> Iterator[tuple[str, Objects]]:
     repository = capturing.repository
-    yield "what was fetched", _fetched(repository, lost)
-    # A capture is cheaper than a network, and asks nobody.
+    yield "the fetched timelines", _from_fetched(repository, lost)
+    # A capture is cheaper than a network.
     with suppress(EnvhistError):
-        yield "the working tree", _present(capturing, lost)
+        yield "the working tree", _from_working_tree(capturing, lost)
     for name in os.fsdecode(repository.git.ask("remote").out).split():
         with suppress(EnvhistError):
             remote = find_remote(repository, name, directory)
             if read_remote_state(repository.common_state, remote_key(remote)) == RemoteState():
-                continue  # nothing of ours was ever sent there
+                continue  # nothing was ever pushed there
             fetched = FetchedStore.of(repository)
             fetched.ensure()
             fetched.set_remote(remote.name, remote.url)
             transport = transport_for(repository, fetched, remote, capturing.environ)
             _ask(transport, sorted(oid.hex() for oid in lost))
-            yield f"the remote '{remote.name}'", _fetched(repository, lost)
+            yield f"the remote '{remote.name}'", _from_fetched(repository, lost)
 
 
 def _ask(transport: Transport, names: list[str]) -> None:
@@ -114,7 +114,7 @@ def _ask(transport: Transport, names: list[str]) -> None:
             transport.fetch_objects([name])
 
 
-def _fetched(repository: Repository, lost: frozenset[bytes]) -> Objects:
+def _from_fetched(repository: Repository, lost: frozenset[bytes]) -> Objects:
     fetched = FetchedStore.of(repository)
     return dict(_read(repository, fetched, lost)) if fetched.exists else {}
 
@@ -131,13 +131,13 @@ def _read(
                     yield oid, (kind, answer.data)
 
 
-def _present(capturing: CapturePipeline, lost: frozenset[bytes]) -> Objects:
+def _from_working_tree(capturing: CapturePipeline, lost: frozenset[bytes]) -> Objects:
     repository = capturing.repository
-    # What it remembers may name what was lost.
+    # The stat cache may refer to lost objects.
     StatCache(os.path.join(repository.state, "cache"), crc32).forget()
     found: Objects = {}
-    with capturing.current_tree() as held:
-        for staged in held.finish().packs:
+    with capturing.current_tree() as capture:
+        for staged in capture.finish().packs:
             index = PackIndex(staged.index_path, repository.hash_length)
             with closing(PackFile(staged.pack_path, index, repository.object_format)) as pack:
                 for oid in lost:
@@ -147,7 +147,7 @@ def _present(capturing: CapturePipeline, lost: frozenset[bytes]) -> Objects:
     return found
 
 
-def _keep(repository: Repository, found: Objects) -> None:
+def _store(repository: Repository, found: Objects) -> None:
     with (
         Staging.create(repository.common_state, repository.pack_dir, repository.shared) as staging,
         PackWriter(staging.pack_dir, repository.object_format) as writer,
@@ -160,183 +160,185 @@ def _keep(repository: Repository, found: Objects) -> None:
 
 
 ROUNDS = 6
-"""What comes back may show that more is missing: a tree, what is below it."""
+"""A recovered object may show that more is missing: a tree leads to its entries."""
 
 
 class Repair:
-    """One repair."""
+    """A run of a repair."""
 
     def __init__(
-        self, history: HistoryContext, capturing: CapturePipeline, tell: Callable[[str], None]
+        self, history: HistoryContext, capturing: CapturePipeline, progress: Callable[[str], None]
     ) -> None:
         self._history = history
         self._capturing = capturing
         self._repository = self._capturing.repository
-        self._tell = tell
+        self._progress = progress
         self._done: list[str] = []
 
     def run(self) -> FsckReport:
-        """Mend what can be mended; what a thorough check says afterwards."""
+        """Repair what can be repaired. Return the report of a thorough check afterwards."""
         state = state_directory(self._repository.common_state)
         with locked(os.path.join(state, UPKEEP_LOCK)):
             with locked(os.path.join(state, COMMON_LOCK)):
-                found = self._mend_packs()
-                self._put_back(found)
-            if self._rejoin():
-                found = check(self._repository, quick=True, tell=self._tell)
-            found = self._bring_back(found)
+                found = self._repair_packs()
+                self._restore_refs(found)
+            if self._rejoin_older():
+                found = check(self._repository, quick=True, progress=self._progress)
+            found = self._recover(found)
             if found.lost or found.refs.bad:
                 with locked(os.path.join(state, COMMON_LOCK)):
                     self._set_refs_aside(found)
                     self._drop_graph(found)
-                self._rejoin()
-                self._leave_out()
+                self._rejoin_older()
+                self._drop_incomplete()
             self._forget_caches(found)
         self._write_name(found)
         if not lost_snapshots(self._repository):
-            forget_left_behind(self._repository.common_state)
-        after = check(self._repository, quick=False, tell=self._tell)
+            clear_restarted(self._repository.common_state)
+        after = check(self._repository, quick=False, progress=self._progress)
         return after.health(quick=False, repaired=self._done)
 
-    def _mend_packs(self) -> FsckFindings:
+    def _repair_packs(self) -> FsckFindings:
         repository = self._repository
         for name in restore_lost_indexes(repository.common_state, repository.pack_dir):
-            self._done.append(f"the index of {name} is back")
+            self._done.append(f"the index of {name} was restored")
         if drop_broken_index(repository.pack_dir):
-            self._done.append("git's multi-pack-index named packs that are gone, and was dropped")
+            self._done.append("git's multi-pack-index named missing packs, and was deleted")
         if drop_damaged_list(repository):
-            self._done.append("git's multi-pack-index did not say what the packs say, and was dropped")
-        found = check(repository, quick=False, tell=self._tell)
-        for bad in found.looked.bad:
-            self._tell("writing what is sound into new packs")
-            place = os.path.relpath(mend(repository, bad), repository.root)
-            self._done.append(f"what is sound of {bad.name} stands in a new pack, the damaged one in {place}")
-        return check(repository, quick=False, tell=self._tell) if found.looked.bad else found
+            self._done.append("git's multi-pack-index disagreed with the packs, and was deleted")
+        found = check(repository, quick=False, progress=self._progress)
+        for bad in found.pack_check.bad:
+            self._progress("writing intact objects into new packs")
+            place = os.path.relpath(repair_pack(repository, bad), repository.root)
+            self._done.append(
+                f"the intact objects of {bad.name} are in a new pack, the damaged pack is in {place}"
+            )
+        return check(repository, quick=False, progress=self._progress) if found.pack_check.bad else found
 
-    def _bring_back(self, found: FsckFindings) -> FsckFindings:
+    def _recover(self, found: FsckFindings) -> FsckFindings:
         for _ in range(ROUNDS):
             lost = found.lost | {
-                bytes.fromhex(bad.said) for bad in found.refs.bad if len(bad.said) in (40, 64)
+                bytes.fromhex(bad.content) for bad in found.refs.bad if len(bad.content) in (40, 64)
             }
             if not lost:
                 break
-            self._tell("looking for what is lost")
+            self._progress("looking for lost objects")
             back = recover(self._capturing, self._history.directory, lost)
             if not back.ids:
                 break
-            self._done += back.told
-            found = check(self._repository, quick=True, tell=self._tell)
+            self._done += back.sources
+            found = check(self._repository, quick=True, progress=self._progress)
         return found
 
     def _set_refs_aside(self, found: FsckFindings) -> None:
         repository = self._repository
         for bad in found.refs.bad:
             place = os.path.relpath(set_aside(repository, bad), repository.root)
-            self._done.append(f"'{bad.ref}' is set aside: {bad.why} ({place})")
-            self._put_another(bad.ref)
+            self._done.append(f"'{bad.ref}' was set aside: {bad.why} ({place})")
+            self._restore_ref(bad.ref)
 
-    def _put_back(self, found: FsckFindings) -> None:
-        """Have a timeline that somebody deleted by hand be there again."""
-        for fault in found.more:
+    def _restore_refs(self, found: FsckFindings) -> None:
+        """Restore the ref of a timeline that was deleted by hand."""
+        for fault in found.other_faults:
             if fault.kind == "gone" and self._repository.resolve_ref(fault.subject) is None:
-                self._put_another(fault.subject)
+                self._restore_ref(fault.subject)
                 notes = NOTES_REFS + fault.subject.removeprefix(TIMELINE_REFS)
                 if self._repository.resolve_ref(notes) is None:
-                    self._put_another(notes)
+                    self._restore_ref(notes)
 
-    def _rejoin(self) -> bool:
-        """Have timelines that began anew go on from what stood before; whether any did."""
+    def _rejoin_older(self) -> bool:
+        """Continue restarted timelines from their older snapshots. Return whether there were any."""
         found = lost_snapshots(self._repository)
         for timeline, older in found.items():
-            self._put_before(timeline, older)
+            self._prepend(timeline, older)
         return bool(found)
 
-    def _put_before(self, timeline: str, older: Sequence[ChainCommit]) -> None:
-        def decide(stand: TimelineState, _staging: Staging) -> TimelineTarget:
-            known = {link.id for link in stand.links}
+    def _prepend(self, timeline: str, older: Sequence[ChainCommit]) -> None:
+        def decide(state: TimelineState, _staging: Staging) -> TimelineTarget:
+            known = {link.id for link in state.links}
             return TimelineTarget(
-                (*(link for link in older if link.id not in known), *stand.links), begins=True
+                (*(link for link in older if link.id not in known), *state.links), cuts_off=True
             )
 
         done = TimelineRewriter(self._history).rewrite(timeline, decide, keeps=False)
         self._history.refresh()
-        many = f"{len(older):,} moments are" if len(older) > 1 else "1 moment is"
-        self._done.append(f"{many} on '{timeline}' again, which had begun anew")
+        many = f"{len(older):,} snapshots are" if len(older) > 1 else "1 snapshot is"
+        self._done.append(f"{many} on '{timeline}' again, which had been restarted")
         self._done += done.warnings
 
-    def _put_another(self, ref: str) -> None:
-        """Have a timeline, or its notes, be what the packs still hold of it."""
-        newest = newest_whole(self._repository, ref)
+    def _restore_ref(self, ref: str) -> None:
+        """Set the ref of a timeline, or of its notes, to the newest commit that the packs contain."""
+        newest = newest_readable(self._repository, ref)
         if newest is not None:
             self._repository.move_refs([RefUpdate(ref, newest, None)])
             self._repository.sync_refs([ref])
-            self._done.append(f"'{ref}' is the newest that the packs hold of it: {newest[:7]}")
+            self._done.append(f"'{ref}' was set to the newest commit in the packs: {newest[:7]}")
 
     def _drop_graph(self, found: FsckFindings) -> None:
         repository = self._repository
-        lost = {bytes.fromhex(one.commit) for _, one in found.hurt if not one.lost}
+        lost = {bytes.fromhex(one.commit) for _, one in found.damaged if not one.lost}
         if drop_graphs_of(repository.objects_dir, lost, repository.hash_length):
-            self._done.append("git's commit-graph spoke of what is lost, and was dropped")
+            self._done.append("git's commit-graph named lost commits, and was deleted")
 
-    def _leave_out(self) -> None:
-        """Have the chains go on without what is not whole."""
+    def _drop_incomplete(self) -> None:
+        """Rewrite the chains without incomplete snapshots."""
         for _ in range(ROUNDS):
-            found = check(self._repository, quick=True, tell=self._tell)
+            found = check(self._repository, quick=True, progress=self._progress)
             # Notes first: a chain that is rewritten takes its notes along.
-            refs = sorted({ref for ref, _ in found.hurt}, key=lambda ref: not ref.startswith(NOTES_REFS))
+            refs = sorted({ref for ref, _ in found.damaged}, key=lambda ref: not ref.startswith(NOTES_REFS))
             if not refs:
                 return
             for ref in refs:
-                hurt = {one.commit for where, one in found.hurt if where == ref}
-                self._leave_out_of(ref, hurt)
+                damaged = {one.commit for where, one in found.damaged if where == ref}
+                self._drop_from(ref, damaged)
 
-    def _leave_out_of(self, ref: str, hurt: set[str]) -> None:
-        for commit in sorted(hurt):
-            write_down(
+    def _drop_from(self, ref: str, damaged: set[str]) -> None:
+        for commit in sorted(damaged):
+            log_removed(
                 self._repository, f"{'notes' if ref.startswith(NOTES_REFS) else 'snapshot'} {ref} {commit}"
             )
         if ref.startswith(TIMELINE_REFS):
-            self._rewrite(ref.removeprefix(TIMELINE_REFS), hurt)
+            self._rewrite(ref.removeprefix(TIMELINE_REFS), damaged)
             return
         tip = self._repository.resolve_ref(ref)
         if ref.startswith(TRASH_REFS) or tip is None:
             self._repository.move_refs([RefUpdate(ref, None, tip)])
-            self._done.append(f"'{ref}' is set aside: what was dropped there is not whole")
+            self._done.append(f"'{ref}' was set aside: a dropped snapshot in it is incomplete")
         else:
             self._renew_notes(ref, tip)
 
-    def _rewrite(self, timeline: str, hurt: set[str]) -> None:
+    def _rewrite(self, timeline: str, damaged: set[str]) -> None:
         repository = self._repository
 
-        def decide(stand: TimelineState, _staging: Staging) -> TimelineTarget:
-            links = tuple(link for link in stand.links if link.commit not in hurt)
+        def decide(state: TimelineState, _staging: Staging) -> TimelineTarget:
+            links = tuple(link for link in state.links if link.commit not in damaged)
             older: Sequence[ChainCommit] = ()
-            if stand.links and stand.links[0].parent is not None:
-                older = older_than(repository, timeline, stand.links)
-            return TimelineTarget((*older, *links), begins=True)
+            if state.links and state.links[0].parent is not None:
+                older = older_than(repository, timeline, state.links)
+            return TimelineTarget((*older, *links), cuts_off=True)
 
         done = TimelineRewriter(self._history).rewrite(timeline, decide, keeps=False)
         self._history.refresh()
-        many = f"{len(hurt):,} moments are" if len(hurt) > 1 else "1 moment is"
-        self._done.append(f"{many} not whole and set aside; '{timeline}' goes on without")
+        many = f"{len(damaged):,} snapshots are" if len(damaged) > 1 else "1 snapshot is"
+        self._done.append(f"{many} incomplete and set aside; '{timeline}' continues without")
         self._done += done.warnings
 
     def _renew_notes(self, ref: str, tip: str) -> None:
-        """Have notes hold what can be read of them, with no history of their own."""
+        """Replace notes by what can be read of them, without their history."""
         new = gathered_notes(self._repository, ref)
         self._repository.move_refs([RefUpdate(ref, new, tip)])
         self._repository.sync_refs([ref])
-        self._done.append(f"'{ref}' holds what can be read of it and of what it was before")
+        self._done.append(f"'{ref}' contains everything readable of it and of its older versions")
 
     def _write_name(self, found: FsckFindings) -> None:
         """Write the name of this working tree's timeline again if its file is damaged."""
-        if any(fault.kind == "timeline" for fault in found.more):
+        if any(fault.kind == "timeline" for fault in found.other_faults):
             state = state_directory(self._repository.state)
             with locked(os.path.join(state, "lock")):
                 ensure_timeline(self._repository, self._capturing.settings, self._done.append)
 
     def _forget_caches(self, found: FsckFindings) -> None:
-        if any(fault.kind == "cache" for fault in found.more):
+        if any(fault.kind == "cache" for fault in found.other_faults):
             for state in states_of(self._repository):
                 StatCache(os.path.join(state, "cache"), crc32).forget()
-            self._done.append("what was remembered is forgotten; the next capture reads every file")
+            self._done.append("the stat caches were deleted; the next capture reads every file")

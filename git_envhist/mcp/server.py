@@ -354,7 +354,7 @@ def _plan(plans: Plans) -> Callable[..., Any]:
         Use it before every restore, and read the plan. Limit it with paths, only, keep_code or keep_new if it would
         change too much. Pass the plan_id of the result to restore.
         """
-        chosen = [("--keep-code", keep_code), ("--keep-new", keep_new)]
+        chosen = [("--keep-tracked", keep_code), ("--keep-new", keep_new)]
         words = [*(word for word, wanted in chosen if wanted), *_given("--only", ",".join(only) or None)]
         planned = await run(
             "envrestore", ["--json", "--dry-run", *words, *_operands(revision), *_paths(paths)], {}

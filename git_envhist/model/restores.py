@@ -27,6 +27,8 @@ class DirectoryPair(NamedTuple):
     path: EnvPath
     before: DirectoryListing | None
     after: DirectoryListing | None
+    left_out: int = 0
+    """The number of entries that are equal on both sides and in neither listing."""
 
 
 class PlanAction(Enum):
@@ -83,7 +85,7 @@ class RestorePlan:
 
     steps: tuple[PlanStep, ...]
     directories: tuple[PlannedDirectory, ...]
-    left_alone: tuple[SkippedPath, ...] = ()
+    skipped: tuple[SkippedPath, ...] = ()
 
     @property
     def counts(self) -> dict[PlanAction, int]:
@@ -110,7 +112,7 @@ class RestoreResult:
     """The number of files in the environment before the restore."""
     safety: Snapshot | None = None
     """The snapshot of the state before the restore; None if nothing was changed."""
-    moment: Snapshot | None = None
+    snapshot: Snapshot | None = None
     """The snapshot of the state after the restore."""
     verified: int = 0
     """The number of paths that were read again and agree with the snapshot."""
@@ -200,7 +202,7 @@ class ForkResult:
     source: Snapshot
     root: str
     timeline: str
-    moment: Snapshot
+    snapshot: Snapshot
     """The first snapshot on the fork's timeline."""
     head: str | None
     """The checked-out code commit; None if it is gone, and for a plain directory."""
@@ -212,7 +214,7 @@ class ForkResult:
     pointing: tuple[OutsideReference, ...] = ()
     """Paths that still refer to the original directory."""
     relocated: tuple[EnvPath, ...] = ()
-    left_alone: tuple[SkippedPath, ...] = ()
+    skipped: tuple[SkippedPath, ...] = ()
     kept: tuple[SkippedPath, ...] = ()
     losses: tuple[SkippedPath, ...] = ()
     warnings: tuple[str, ...] = ()

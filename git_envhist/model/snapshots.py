@@ -182,9 +182,9 @@ class Snapshot:
     """Attachments that were added later, the last one of each name."""
 
     @property
-    def were(self) -> tuple[str, ...]:
+    def earlier_hashes(self) -> tuple[str, ...]:
         """Return the abbreviated hashes of its commits between the first one and this one."""
-        return earlier_hashes(self.message)
+        return hashes_before_rewrites(self.message)
 
     @property
     def verdict(self) -> Verdict | None:
@@ -201,7 +201,7 @@ def latest_judged(verdicts: Sequence[Verdict]) -> Verdict | None:
     return judged[-1] if judged else None
 
 
-def earlier_hashes(message: bytes) -> tuple[str, ...]:
+def hashes_before_rewrites(message: bytes) -> tuple[str, ...]:
     """Return the abbreviated earlier commit hashes in the `Env-Were` trailer of a message."""
     _, found, rest = message[message.rfind(b"\n\n") + 1 :].partition(b"\nEnv-Were: ")
     words = rest.partition(b"\n")[0].decode("ascii", "replace").split() if found else ()

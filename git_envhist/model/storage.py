@@ -249,7 +249,7 @@ class PushResult:
     bytes: int
     """The stored size, which is close to the sent size."""
     parts: int
-    look: OutgoingScan
+    scan: OutgoingScan
     first: bool
     """True for the first push to that address."""
     problems: tuple[str, ...] = ()
@@ -297,7 +297,7 @@ class ExportResult:
     objects: int
     timelines: tuple[tuple[str, tuple[Snapshot, ...]], ...]
     """By their names in the file, oldest snapshot first."""
-    look: OutgoingScan
+    scan: OutgoingScan
 
 
 @dataclass(frozen=True, slots=True)
@@ -391,10 +391,10 @@ class DiskUsage:
 
     bytes: int
     packs: int
-    moments: int
+    snapshots: int
     in_trash: int
     trash_frees: int
-    by_moment: tuple[SpaceUser, ...]
+    by_snapshot: tuple[SpaceUser, ...]
     """Sorted by the space that is freed."""
     by_directory: tuple[SpaceUser, ...]
     """Sorted by the space that is used."""

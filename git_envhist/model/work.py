@@ -123,7 +123,7 @@ class RecentChanges:
     commands: tuple[LogEvent, ...]
     head: tuple[LogEvent, ...]
     """Movements of HEAD."""
-    looked: int
+    examined: int
     """The number of entries that were examined."""
 
 
@@ -147,9 +147,9 @@ class Task:
     status: TaskStatus
     at: datetime
     """The time of the latest state."""
-    stands_on: SnapshotId
+    snapshot_id: SnapshotId
     """The newest snapshot at that time."""
-    begun_at: SnapshotId | None = None
+    started_id: SnapshotId | None = None
     """The newest snapshot when it was last started."""
     agent: str | None = None
     """The agent that set the latest state, if one did, and its version."""
@@ -169,7 +169,7 @@ class Effect:
     command: str | None = None
     exit_code: int | None = None
     """None if there was no command, or it did not end."""
-    stands_on: SnapshotId | None = None
+    snapshot_id: SnapshotId | None = None
     """The newest snapshot before it happened."""
     refused: bool = False
     """It was not approved and did not happen."""
@@ -187,7 +187,7 @@ class ObservedCheckpoint:
     comment: str = ""
     source: str = ""
     """The name of the platform, if known."""
-    stands_on: SnapshotId | None = None
+    snapshot_id: SnapshotId | None = None
     """The newest snapshot when it was found."""
 
 

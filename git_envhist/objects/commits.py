@@ -6,11 +6,11 @@ from datetime import datetime
 from typing import NamedTuple
 
 from git_envhist.errors import Damaged
-from git_envhist.git.config import moment_of
+from git_envhist.git.config import time_of
 
 
 class Commit(NamedTuple):
-    """A commit, taken apart; author and committer are whole lines: name, address, moment."""
+    """A parsed commit; author and committer are complete lines: name, address, time."""
 
     tree: str
     parents: tuple[str, ...]
@@ -20,12 +20,12 @@ class Commit(NamedTuple):
 
     @property
     def at(self) -> datetime:
-        """The committer's moment, with the offset it was written with."""
-        return moment_of(self.committer)
+        """The committer's time, with its offset."""
+        return time_of(self.committer)
 
 
 def encode_commit(tree: str, parent: str | None, author: bytes, committer: bytes, message: bytes) -> bytes:
-    """The bytes of a commit object."""
+    """Return the content of a commit object."""
     parents = b"parent %s\n" % parent.encode("ascii") if parent is not None else b""
     return b"tree %s\n%sauthor %s\ncommitter %s\n\n%s" % (
         tree.encode("ascii"),
@@ -37,7 +37,7 @@ def encode_commit(tree: str, parent: str | None, author: bytes, committer: bytes
 
 
 def parse_commit(data: bytes) -> Commit:
-    """A commit object, taken apart."""
+    """Parse the content of a commit object."""
     header, blank, message = data.partition(b"\n\n")
     lines = [line.partition(b" ") for line in header.split(b"\n")]
     first = {key: value for key, _, value in reversed(lines)}

@@ -1,7 +1,7 @@
-"""zstd frames with a checksum: for the stat cache and for archives, never for git's objects.
+"""Compression: zstd frames with a checksum for the stat cache and for archives, deflate for git's objects.
 
-By zstandard where it is installed. From Python 3.15 on it need not be, for Python has a zstd of its own, and new
-versions of Python come before the wheels do.
+zstd is the module zstandard if it is installed, otherwise that of Python 3.15. deflate is isal if it is installed
+(four times as fast), otherwise zlib; both produce streams of the same format.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ PYTHONS_OWN = "compression.zstd"
 
 
 def pack(data: bytes) -> bytes:
-    """The data as one frame that says how long it is and carries a checksum."""
+    """Return data as one frame that contains its length and a checksum."""
     try:
         import zstandard  # loaded late: not every command meets a frame
     except ImportError:
@@ -29,21 +29,21 @@ def pack(data: bytes) -> bytes:
 
 
 def unpack(frame: bytes) -> bytes:
-    """The data of a frame; ValueError where it is damaged."""
+    """Return the data of a frame; raise ValueError if it is damaged."""
     try:
         import zstandard  # loaded late: not every command meets a frame
     except ImportError:
         own = import_module(PYTHONS_OWN)
-        with _told_as_value(own.ZstdError):
+        with _as_value_error(own.ZstdError):
             data: bytes = own.decompress(frame)
         return data
-    with _told_as_value(zstandard.ZstdError):
+    with _as_value_error(zstandard.ZstdError):
         return zstandard.ZstdDecompressor().decompress(frame)
 
 
 @contextmanager
 def packing(file: IO[bytes], level: int) -> Iterator[Callable[[bytes], object]]:
-    """What writes into a file as one frame, which ends with the block."""
+    """Yield a function that writes to a file as one frame, which ends with the block."""
     try:
         import zstandard  # loaded late: only an export writes one
     except ImportError:
@@ -58,7 +58,10 @@ def packing(file: IO[bytes], level: int) -> Iterator[Callable[[bytes], object]]:
 
 @contextmanager
 def unpacking(file: IO[bytes], window: int) -> Iterator[Callable[[int], bytes]]:
-    """What reads a frame from a file, with no more memory than `window`; ValueError where it is damaged."""
+    """Yield a function that reads a frame from a file with at most `window` bytes of memory.
+
+    It raises ValueError if the frame is damaged.
+    """
     try:
         import zstandard  # loaded late: only an import reads one
     except ImportError:
@@ -78,22 +81,22 @@ def _options(own: Any, level: int) -> dict[Any, int]:
 
 
 def _reader(read: Callable[[int], bytes], broken: type[Exception]) -> Callable[[int], bytes]:
-    def told(size: int) -> bytes:
-        with _told_as_value(broken):
+    def checked(size: int) -> bytes:
+        with _as_value_error(broken):
             return read(size)
 
-    return told
+    return checked
 
 
 @contextmanager
-def _told_as_value(broken: type[Exception]) -> Iterator[None]:
+def _as_value_error(broken: type[Exception]) -> Iterator[None]:
     try:
         yield
     except (broken, EOFError) as error:
         raise ValueError(str(error)) from error
 
 
-# The deflate of git objects: isal where it is installed (four times as fast), else zlib; the streams are alike.
+# The deflate of git objects.
 
 if TYPE_CHECKING:
     from zlib import adler32, compress, crc32, decompress, decompressobj
@@ -117,24 +120,27 @@ else:
 __all__ = ["InflateError", "adler32", "compress", "crc32", "decompress", "decompressobj", "deflate_object"]
 
 SMALL = (16 << 10) - 1
-"""Up to here the codes of a stream of its own cost a third to three quarters of the time (9 microseconds, whatever the
-size), for a quarter to an eighth of the bytes. All that is so small takes a tenth of a pack. A page of a database is
-one byte longer: it gains a quarter by them, and there are many."""
+"""Up to this size the fixed codes of the fastest level are used.
+
+Codes for each stream would take 9 µs whatever its size, a third to three quarters of the time, and save a quarter to
+an eighth of the bytes; such objects are a tenth of a pack. A page of a database is one byte longer: codes save a
+quarter of it, and databases have many pages.
+"""
 WORTH_A_LOOK = 32 << 10
 GLANCE, SAMPLE = 256, 2048
 MIXED = 130
-"""So many values are among 256 random bytes at least; in text they are 40, in machine code 110."""
+"""256 random bytes have at least this number of different values; text has 40, machine code 110."""
 STORED_BLOCK = 65_535
-"""The longest that deflate knows."""
+"""The longest stored block of deflate."""
 FRAME = 11
-"""What a stream adds to bytes that stand in one such block."""
+"""The bytes that a stream adds to data in one stored block."""
 
 
 def deflate_object(data: bytes, level: int) -> bytes:
-    """A zlib stream of the data: as small as the level makes it, or quickly where that would not make it smaller."""
+    """Return a zlib stream of the data, stored uncompressed if compression would not make it smaller."""
     if len(data) <= SMALL:
         quickly = compress(data, QUICKEST)
-        # Codes that were made for text make what is dense already longer.
+        # The fixed codes of the fastest level make compressed data longer.
         return _stored(data) if data and len(quickly) > len(data) + FRAME else quickly
     if len(data) >= WORTH_A_LOOK and _is_dense(data):
         return _stored(data)
@@ -142,7 +148,7 @@ def deflate_object(data: bytes, level: int) -> bytes:
 
 
 def _is_dense(data: bytes) -> bool:
-    """Whether the data look as if compressed or encrypted already: a glance first, then samples are tried."""
+    """Return whether data seems to be compressed or encrypted: count a few values, then compress samples."""
     middle = len(data) // 2
     if len(set(data[middle : middle + GLANCE])) < MIXED:
         return False
@@ -158,7 +164,7 @@ def _stored(data: bytes) -> bytes:
         size = len(block)
         last = start + size == len(data)
         parts += (b"%c" % last, size.to_bytes(2, "little"), (size ^ 0xFFFF).to_bytes(2, "little"), block)
-        # Of what goes into the stream, not of what it was made from: it tells whether bytes changed on the way.
+        # The checksum of the written bytes, so that a comparison with the original's detects a change in memory.
         checksum = adler32(block, checksum)
     parts.append(checksum.to_bytes(4, "big"))
     return b"".join(parts)

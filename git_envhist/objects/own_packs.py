@@ -1,7 +1,8 @@
-"""The packs that captures published into a repository: which objects they hold, and the objects.
+"""The packs that captures published: find and read their objects, put packs aside and back, repair lost indexes.
 
-Only packs whose `.keep` bears our mark count. The user's `gc` leaves these alone, whereas anything else in the
-repository may be gone by the time a snapshot relies on it.
+A pack is ours if its `.keep` file contains `KEEP_MARK`. `git gc` does not touch such packs; any other object may be
+deleted before a snapshot relies on it. Also here: git's own caches over packs, which must not name a pack that was
+removed.
 """
 
 from __future__ import annotations
@@ -28,12 +29,11 @@ from git_envhist.objects.pack_index import PackIndex, map_or_read
 from git_envhist.objects.pack_reader import PackFile
 from git_envhist.platform import NOFOLLOW
 
-# git's own caches over its packs: dropped where they speak of a pack that is taken back.
-#
-# A multi-pack-index that names a missing pack hides every object it would find there, even one that the user has in
-# another pack; a commit-graph with a missing commit fails `git fsck`. git derives both anew whenever it wants them.
+# git's caches over packs: the multi-pack-index and the commit-graph. A multi-pack-index that names a missing pack
+# hides all objects that it has there, even those with a copy elsewhere; a commit-graph with a missing commit makes
+# `git fsck` fail. git writes both again when it needs them.
 
-# The file that stands alone; the directory of a layered one, and the list of its layers.
+# The file of a single cache; the directory of a layered one, and the list of its layers.
 CACHES = (
     ("pack/multi-pack-index", "pack/multi-pack-index.d", "multi-pack-index-chain"),
     ("info/commit-graph", "info/commit-graphs", "commit-graph-chain"),
@@ -41,32 +41,32 @@ CACHES = (
 MIDX_HEADER = 12
 GRAPH_HEADER = 8
 CHUNK_ROW = 12
-"""The table of chunks: four letters and where the chunk begins."""
+"""A row of the chunk table: four letters and an offset."""
 
 
 def drop_caches_naming(objects_dir: str, needles: Collection[bytes]) -> None:
-    """Remove each cache in which one of the names or ids occurs."""
+    """Remove each cache that contains one of the names or ids."""
     for single, layered, chain in CACHES:
         alone = os.path.join(objects_dir, single)
-        if _holds(alone, needles):
+        if _contains(alone, needles):
             remove_if_present(alone)
         layers = _files_in(os.path.join(objects_dir, layered))
-        if any(_holds(layer, needles) for layer in layers):
-            # Without the list no layer counts, so that a stop half way leaves nothing that misleads.
+        if any(_contains(layer, needles) for layer in layers):
+            # Without the list no layer is used, so an interruption leaves nothing wrong.
             remove_if_present(os.path.join(objects_dir, layered, chain))
             for layer in layers:
                 remove_if_present(layer)
 
 
 def drop_graphs_of(objects_dir: str, gone: Container[bytes], hash_length: int) -> tuple[str, ...]:
-    """Remove the commit-graph where one of the commits in it is gone; the words by which git makes it anew, if so."""
+    """Remove the commit-graph if a commit in it is gone; return the git command that writes it again, if so."""
     single, layered, chain = CACHES[1]
     files = [os.path.join(objects_dir, single)]
     layers = _files_in(os.path.join(objects_dir, layered))
     files += [path for path in layers if path.endswith(".graph")]
     if not any(oid in gone for path in files for oid in _commits_in(path, hash_length)):
         return ()
-    changed = ("--changed-paths",) if any(_holds(path, [b"BDAT"]) for path in files) else ()
+    changed = ("--changed-paths",) if any(_contains(path, [b"BDAT"]) for path in files) else ()
     remove_if_present(files[0])
     remove_if_present(os.path.join(objects_dir, layered, chain))
     for layer in layers:
@@ -75,7 +75,7 @@ def drop_graphs_of(objects_dir: str, gone: Container[bytes], hash_length: int) -
 
 
 def _commits_in(path: str, hash_length: int) -> Iterator[bytes]:
-    """The ids in one file of a commit-graph; none where it cannot be read as one."""
+    """Yield the ids in a file of a commit-graph; none if it is invalid."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -92,9 +92,9 @@ def _commits_in(path: str, hash_length: int) -> Iterator[bytes]:
 
 
 def drop_broken_index(pack_dir: str) -> bool:
-    """Remove a multi-pack-index that names a pack which is not there; whether there was one.
+    """Remove a multi-pack-index that names a missing pack; return whether there was one.
 
-    A git that was writing one while packs were replaced names some that have gone since.
+    A git that wrote one while packs were replaced names some that were removed since.
     """
     files = [os.path.join(pack_dir, "multi-pack-index")]
     layered = os.path.join(pack_dir, "multi-pack-index.d")
@@ -107,7 +107,7 @@ def drop_broken_index(pack_dir: str) -> bool:
 
 
 def packs_named(path: str) -> list[bytes]:
-    """The names of the indexes that a multi-pack-index stands for; none where it cannot be read as one."""
+    """Return the names of the pack indexes in a multi-pack-index; none if it is invalid."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -127,7 +127,7 @@ def _chunk_of_names(descriptor: int) -> tuple[int, int]:
 
 
 def _chunk(descriptor: int, table: int, chunks: int, wanted: bytes) -> tuple[int, int]:
-    """Where a chunk begins and ends, given where the table of chunks stands."""
+    """Return the start and the end of a chunk, given the position of the chunk table."""
     rows = read_exactly(descriptor, CHUNK_ROW * (chunks + 1), table)
     for at in range(0, len(rows) - CHUNK_ROW, CHUNK_ROW):
         if rows[at : at + 4] == wanted:
@@ -137,7 +137,7 @@ def _chunk(descriptor: int, table: int, chunks: int, wanted: bytes) -> tuple[int
     return 0, 0
 
 
-def _holds(path: str, needles: Collection[bytes]) -> bool:
+def _contains(path: str, needles: Collection[bytes]) -> bool:
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -146,7 +146,7 @@ def _holds(path: str, needles: Collection[bytes]) -> bool:
         size = os.fstat(descriptor).st_size
         if size == 0:
             return False
-        # git replaces these files by rename, never in place.
+        # git replaces these files by rename and never changes them in place.
         content = map_or_read(descriptor, size)
         try:
             return any(content.find(needle) >= 0 for needle in needles)
@@ -170,12 +170,12 @@ HEX = frozenset("0123456789abcdef")
 
 
 def is_pack_name(name: str) -> bool:
-    """Whether a name is one that our packs can have: no path, nothing of anybody else's."""
+    """Return whether a name has the form of our packs' names."""
     return len(name) in NAME_LENGTHS and name.startswith("pack-") and HEX.issuperset(name[5:])
 
 
 def bears_mark(keep_path: str) -> bool:
-    """Whether a `.keep` file is one of ours."""
+    """Return whether a `.keep` file is ours."""
     try:
         descriptor = os.open(keep_path, os.O_RDONLY | NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
@@ -189,7 +189,7 @@ def bears_mark(keep_path: str) -> bool:
 
 
 def own_names(pack_dir: str) -> list[str]:
-    """The names of our packs, whatever else is left of them than the mark."""
+    """Return the names of our packs, by their marks only."""
     try:
         names = os.listdir(pack_dir)
     except FileNotFoundError:
@@ -201,12 +201,12 @@ def own_names(pack_dir: str) -> list[str]:
 
 
 class OwnPacks:
-    """Our published packs at one moment. Nothing but their names is read until something is looked up."""
+    """Our published packs at the time of `open`. Only names are read until an object is looked up."""
 
     def __init__(self, pack_dir: str, object_format: str, candidates: list[str]) -> None:
         self.pack_dir = pack_dir
         self.damaged: list[Damaged] = []
-        """What is wrong with packs that had to be passed over."""
+        """The problems of packs that were skipped."""
         self._format = object_format
         self._candidates = candidates
         self._packs: dict[str, PackFile] | None = None
@@ -219,10 +219,10 @@ class OwnPacks:
         object_format: str,
         exclude: Container[str] | Callable[[], Container[str]] = (),
     ) -> Self:
-        """The packs of ours in a directory, less the excluded ones.
+        """Return our packs in a directory, without the excluded ones.
 
-        Give a function for packs that are being published: it is called after the directory was read and before
-        any pack is opened, the one order in which no pack that a sweep takes away can be relied upon.
+        For packs that are being published, `exclude` is a function: it is called after the directory was read and
+        before any pack is opened. Only in this order no removed pack is relied upon.
         """
         try:
             names = os.listdir(pack_dir)
@@ -242,7 +242,7 @@ class OwnPacks:
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """The `.pack` files."""
+        """The paths of the `.pack` files."""
         return tuple(pack.path for pack in self._opened().values())
 
     @property
@@ -254,13 +254,13 @@ class OwnPacks:
         for place, find in enumerate(finders):
             if find(oid) is not None:
                 if place:
-                    # What is asked for next most likely stands there, too.
+                    # The next object is most likely in the same pack.
                     finders.insert(0, finders.pop(place))
                 return True
         return False
 
     def read(self, oid: bytes) -> tuple[bytes, bytes]:
-        """The kind and the bytes of an object; `KeyError` where no pack has it, `Damaged` where none has it whole."""
+        """Return the type and content of an object; KeyError if no pack has it, Damaged if all copies are damaged."""
         damage = None
         for pack in self._opened().values():
             try:
@@ -280,7 +280,7 @@ class OwnPacks:
         self._packs, self._finders, self._candidates = None, None, []
 
     def _open_finders(self) -> list[Callable[[bytes], int | None]]:
-        # The fullest pack is the likeliest to have what is looked for.
+        # The largest pack most likely contains the object.
         indexes = sorted((pack.index for pack in self._opened().values()), key=lambda index: -index.count)
         self._finders = [index.find for index in indexes]
         return self._finders
@@ -299,18 +299,18 @@ class OwnPacks:
         try:
             index = PackIndex(base + ".idx", 20 if self._format == "sha1" else 32)
         except FileNotFoundError:
-            return  # swept meanwhile
+            return  # removed meanwhile
         except OSError as error:
             self.damaged.append(Damaged(f"cannot read the pack index '{base}.idx': {error.strerror}"))
         except Damaged as error:
-            # Its objects count as absent and are stored again, which mends what this capture needs of it.
+            # Its objects count as missing and are stored again, which repairs what this capture needs.
             self.damaged.append(error)
         else:
             packs[name] = PackFile(base + ".pack", index, self._format)
 
 
 def write_keep(path: str, pack_dir: os.stat_result) -> None:
-    """Make a new `.keep` with our mark, durable."""
+    """Create a `.keep` file with our mark and sync it."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
         write_all(descriptor, KEEP_MARK, 0)
@@ -324,16 +324,13 @@ def _readable_as(directory: os.stat_result) -> int:
     return 0o400 | directory.st_mode & 0o044
 
 
-# Packs of ours that are replaced by others: put out of sight, brought back, let go. And who may still want them.
-#
-# Packs that go are first put aside, into a staging. Who puts them there says what a kill means: below `GONE` they are
-# on their way out, and the next sweep takes the rest; below `ASIDE` it is not decided yet, and the sweep brings them
-# back.
+# Packs that are being replaced are first moved into a staging directory. Below `GONE` their removal is decided, and
+# after a kill the next sweep deletes the rest; below `ASIDE` it is not, and the sweep moves them back.
 
 GONE = "gone"
 ASIDE = "aside"
 SUFFIXES = (".idx", ".rev", ".bitmap", ".pack", ".keep")
-"""In this order a pack goes: git stops seeing it with its index, and what is left is known as ours to the last."""
+"""The order in which files of a pack are moved: git stops using the pack without its index, and the mark goes last."""
 # fmt: off
 HARMLESS = frozenset((
     "annotate", "blame", "cat-file", "check-attr", "check-ignore", "citool", "config", "credential-cache--daemon",
@@ -342,16 +339,16 @@ HARMLESS = frozenset((
     "shortlog", "show", "status", "web--browse",
 ))
 # fmt: on
-"""Gits that read, or wait; they look for a pack again where it has gone, and let no object be relied upon."""
+"""Commands that only read or wait. They look for a moved pack again, and write no reference to an object."""
 
 
 def names_of(paths: Iterable[str]) -> list[str]:
-    """The packs' names, without directory and ending."""
+    """Return the names of packs, without directory and ending."""
     return [os.path.basename(path).removesuffix(".pack") for path in paths]
 
 
 def put_aside(pack_dir: str, aside: str, bases: Sequence[str]) -> None:
-    """Take packs out of git's sight, into a directory of their own; git's caches that name them go."""
+    """Move packs into a directory that git does not read, and remove git's caches that name them."""
     drop_caches(pack_dir, bases)
     with suppress(FileExistsError):
         os.mkdir(aside, 0o700)
@@ -359,19 +356,19 @@ def put_aside(pack_dir: str, aside: str, bases: Sequence[str]) -> None:
 
 
 def put_back(aside: str, pack_dir: str, bases: Sequence[str]) -> None:
-    """Put back what was put aside."""
+    """Move packs back."""
     _move(aside, pack_dir, bases, SUFFIXES[::-1])
 
 
 def drop_caches(pack_dir: str, bases: Iterable[str]) -> None:
-    """Drop those of git's caches that speak of packs which have gone, or are about to."""
+    """Remove git's caches that name these packs."""
     drop_caches_naming(os.path.dirname(pack_dir), [os.fsencode(base + ".idx") for base in bases])
 
 
 def was_used_since(base: str) -> bool:
-    """Whether git touched a pack since it was written: somebody added what stands there, which git stores nowhere else.
+    """Return whether git touched a pack after writing it, because an object was added that the pack contains already.
 
-    The index is written after its pack, and nobody touches that.
+    The index is written after its pack, and git does not touch it.
     """
     try:
         return os.stat(base + ".pack").st_mtime_ns > os.stat(base + ".idx").st_mtime_ns
@@ -380,7 +377,7 @@ def was_used_since(base: str) -> bool:
 
 
 def restore_undecided(path: str, pack_dir: str) -> None:
-    """Bring back what a staging holds that somebody put aside who died before it was decided."""
+    """Move packs back from the staging directory of a process that died before it decided on them."""
     aside = os.path.join(path, ASIDE)
     if os.path.isdir(aside):
         bases = {name.rpartition(".")[0] for name in os.listdir(aside)}
@@ -395,64 +392,61 @@ def may_write(gits: Iterable[RunningGit]) -> list[RunningGit]:
 
 
 def _move(source: str, target: str, bases: Sequence[str], suffixes: Sequence[str]) -> None:
-    # First the indexes of all, or last: only as long as these are on their way does git see some of the packs alone.
+    # All indexes are moved first, or last: so git sees a part of the packs for a short time only.
     for suffix in suffixes:
         for base in bases:
             try:
                 os.rename(os.path.join(source, base + suffix), os.path.join(target, base + suffix))
             except FileNotFoundError:
-                continue  # few packs have all of them
+                continue  # few packs have all of these files
 
 
-# A second name for the index of every pack of ours, by which it comes back when somebody took it for garbage.
-#
-# `git gc` removes an index beside which it saw no pack. It reads the directory while others write to it: where there
-# are more names than the system hands out at a time, one that came later may be seen and one that came before it
-# missed. Then the index of a fresh pack goes, and with it, if that was seen, the mark; the pack stays, and nobody finds
-# what is in it.
-#
-# The second name is a hard link. It is there before the first one, and goes before it, so that nothing comes back that
-# was taken away on purpose.
+# A spare hard link to the index of each of our packs. `git gc` removes an index whose pack it did not see; it reads
+# the directory while others write to it, so it can see a later name and miss an earlier one. Then the index of a new
+# pack, and perhaps its mark, is removed, and the objects in the pack cannot be found. The link is created before the
+# index gets its name and removed before the index is, so that no index returns that was removed on purpose.
 
-BESIDE_STATE_TOO = "indexes"
-BESIDE_PACKS_TOO = ".envhist-indexes"
+INDEXES_IN_STATE = "indexes"
+INDEXES_NEAR_PACKS = ".envhist-indexes"
 
 
 def spares(common_state: str, pack_dir: str) -> tuple[str, str]:
-    """Where second names can stand: beside either place of stagings, on the file system of the packs."""
-    return os.path.join(common_state, BESIDE_STATE_TOO), os.path.join(
-        os.path.dirname(pack_dir), BESIDE_PACKS_TOO
+    """Return the possible directories of spare links: next to either staging directory."""
+    return os.path.join(common_state, INDEXES_IN_STATE), os.path.join(
+        os.path.dirname(pack_dir), INDEXES_NEAR_PACKS
     )
 
 
-def spare_beside(place: str) -> str:
-    """Where they stand for what is staged in a place."""
+def spare_directory_for(place: str) -> str:
+    """Return the directory of spare links for packs staged in a directory."""
     above, name = os.path.split(place)
-    return os.path.join(above, BESIDE_STATE_TOO if name == BESIDE_STATE else BESIDE_PACKS_TOO)
+    return os.path.join(above, INDEXES_IN_STATE if name == BESIDE_STATE else INDEXES_NEAR_PACKS)
 
 
 def link_spare_index(index: str, spare: str, name: str) -> None:
-    """Link an index; a file system that cannot has no second names."""
+    """Link an index; on a file system without links there are no spare links."""
     with suppress(OSError):
         make_directory(spare, stat.S_IMODE(os.stat(os.path.dirname(spare)).st_mode))
         os.link(index, os.path.join(spare, name))
 
 
-def forget_second_names(common_state: str, pack_dir: str, names: Iterable[str]) -> None:
-    """To be called before the packs go."""
+def remove_spare_links(common_state: str, pack_dir: str, names: Iterable[str]) -> None:
+    """Remove the spare links of packs; call this before the packs are removed."""
     for name in names:
         for spare in spares(common_state, pack_dir):
             remove_if_present(os.path.join(spare, name))
 
 
 def restore_lost_indexes(common_state: str, pack_dir: str) -> list[str]:
-    """Give every pack of ours the index that it lost, and every index a second name; the packs that had lost theirs."""
+    """Restore lost indexes of our packs and create missing spare links; return the names of the restored ones."""
     first, second = spares(common_state, pack_dir)
     known = {name: spare for spare in (first, second) for name in _names_in(spare)}
     present = _names_in(pack_dir)
-    _name_again(first, second, pack_dir, present, known)
+    _add_missing_links(first, second, pack_dir, present, known)
     lost = [name for name in known if is_pack_name(name) and f"{name}.idx" not in present]
-    back = [name for name in lost if f"{name}.pack" in present and _bring_back(known[name], pack_dir, name)]
+    back = [
+        name for name in lost if f"{name}.pack" in present and _restore_index(known[name], pack_dir, name)
+    ]
     for name in lost:
         if f"{name}.pack" not in present and not os.path.lexists(os.path.join(pack_dir, f"{name}.pack")):
             remove_if_present(os.path.join(known[name], name))
@@ -461,13 +455,13 @@ def restore_lost_indexes(common_state: str, pack_dir: str) -> list[str]:
     return back
 
 
-def _bring_back(spare: str, pack_dir: str, name: str) -> bool:
+def _restore_index(spare: str, pack_dir: str, name: str) -> bool:
     base = os.path.join(pack_dir, name)
     marked = not os.path.lexists(base + ".keep")
     try:
         if marked:
             write_keep(base + ".keep", os.stat(pack_dir))
-        # At once or not at all: whoever takes the pack away took this name first.
+        # The link appears completely or not at all; removing a pack removes its spare link first.
         os.link(os.path.join(spare, name), base + ".idx")
     except OSError as error:
         if marked and not isinstance(error, FileExistsError):
@@ -476,10 +470,10 @@ def _bring_back(spare: str, pack_dir: str, name: str) -> bool:
     return True
 
 
-def _name_again(
+def _add_missing_links(
     first: str, second: str, pack_dir: str, present: frozenset[str], known: dict[str, str]
 ) -> None:
-    """For packs of earlier versions, and for those that a clone brought along."""
+    """Create the links for packs of earlier versions, and for packs that a clone copied."""
     unnamed = [name[:-5] for name in present if name.endswith(".keep") and name[:-5] not in known]
     for name in unnamed:
         if (

@@ -1,9 +1,8 @@
-"""The index of a pack (git's version 2): written from arrays in one go, read in place.
+"""The index of a pack (git's version 2): written from arrays at once, read in place.
 
-An index is a header, a fan-out table (how many ids begin with a byte up to this one), the ids sorted, a CRC of each
-packed entry, its offset in 31 bits or, with the top bit set, a place in a second table of 64-bit offsets; then the
-hash that ends the pack, and a hash over all of it. Ids and hashes are 20 bytes in a SHA-1 repository and 32 in a
-SHA-256 one; nothing else differs.
+An index is a header, a fan-out table (the number of ids up to each first byte), the sorted ids, a CRC of each packed
+entry, its offset in 31 bits or, with the top bit set, a position in a second table of 64-bit offsets; then the hash
+of the pack, and a hash of the whole index. Ids and hashes have 20 bytes with SHA-1 and 32 with SHA-256.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ MAGIC = b"\xfftOc\0\0\0\2"
 FAN_OUT_SIZE = 256 * 4
 LARGE = 1 << 31
 SMALL = 1 << 16
-"""Up to here an index is read instead of mapped: a mapping holds a file descriptor, and small packs are many."""
+"""Up to this size an index is read instead of mapped: a mapping uses a file descriptor, and small packs are many."""
 
 
 def encode_index(
@@ -35,8 +34,8 @@ def encode_index(
     *,
     large_from: int = LARGE,
 ) -> bytes:
-    """The index of the entries whose offsets and CRCs stand in pack order; `numbers` says which id is which entry."""
-    import hashlib  # loaded late: whoever reads an index hashes nothing
+    """Return the index of entries whose offsets and CRCs are in pack order; `numbers` maps an id to its entry."""
+    import hashlib  # loaded late: reading an index does not need it
 
     names = sorted(numbers)
     order = [numbers[name] for name in names]
@@ -82,10 +81,10 @@ def _big_endian(letter: str, values: Sequence[int]) -> bytes:
 
 
 class PackIndex:
-    """An index of ours, mapped into memory; looking an id up takes a microsecond or two."""
+    """An index of ours, mapped into memory; a lookup takes one or two microseconds."""
 
     def __init__(self, path: str, hash_length: int) -> None:
-        """Open an index; `Damaged` where its size or its first tables cannot be right."""
+        """Open an index; raise Damaged if its size or its first table is invalid."""
         self.path = path
         self._length = hash_length
         self._map = _map_file(path)
@@ -116,16 +115,16 @@ class PackIndex:
         self._far = self._offsets + self.count * 4
         self._end = len(self._map) - 2 * self._length
         if self._end < self._far or (self._end - self._far) % 8 or self._end - self._far > self.count * 8:
-            raise Damaged(f"the pack index '{self.path}' is damaged: {self.count} objects take another size")
+            raise Damaged(f"the pack index '{self.path}' is damaged: {self.count} objects need another size")
 
     @property
     def pack_hash(self) -> bytes:
-        """The hash that the pack ends with."""
+        """The hash at the end of the pack."""
         return self._map[self._end : self._end + self._length]
 
     def is_whole(self) -> bool:
-        """Whether it is, byte for byte, what was written: it ends with a hash of all of it."""
-        import hashlib  # loaded late: whoever reads an index hashes nothing, mostly
+        """Return whether the index matches the hash at its end."""
+        import hashlib  # loaded late: reading an index rarely needs it
 
         new = hashlib.sha1 if self._length == 20 else hashlib.sha256
         end = self._end + self._length
@@ -133,34 +132,34 @@ class PackIndex:
             return new(body, usedforsecurity=False).digest() == self._map[end:]
 
     def find(self, oid: bytes) -> int | None:
-        """The number of an id in sorted order, or None."""
+        """Return the number of an id in sorted order; None if it is not in the pack."""
         first = oid[0]
         low, high = self._fan_out[first], self._fan_out[first + 1]
         length, names, mapped = self._length, self._names, self._map
         while low < high:
             middle = (low + high) >> 1
             start = names + middle * length
-            here = mapped[start : start + length]
-            if here == oid:
+            found = mapped[start : start + length]
+            if found == oid:
                 return middle
-            if here < oid:
+            if found < oid:
                 low = middle + 1
             else:
                 high = middle
         return None
 
     def name(self, number: int) -> bytes:
-        """The id of this number."""
+        """Return the id with this number."""
         start = self._names + number * self._length
         return self._map[start : start + self._length]
 
     def checksum(self, number: int) -> int:
-        """The CRC of the packed entry of this number."""
+        """Return the CRC of the packed entry with this number."""
         start = self._names + self.count * self._length + number * 4
         return int.from_bytes(self._map[start : start + 4], "big")
 
     def offset(self, number: int) -> int:
-        """Where in the pack the entry of this number begins."""
+        """Return the offset of the entry with this number."""
         start = self._offsets + number * 4
         near = int.from_bytes(self._map[start : start + 4], "big")
         if near < LARGE:
@@ -171,19 +170,19 @@ class PackIndex:
         return int.from_bytes(self._map[start : start + 8], "big")
 
     def checksums(self) -> list[int]:
-        """The CRC of each packed entry, in the order of their ids."""
+        """Return the CRC of each packed entry, in the order of ids."""
         found = array("I", self._map[self._names + self.count * self._length : self._offsets])
         if sys.byteorder == "little":
             found.byteswap()
         return found.tolist()
 
     def names(self) -> list[bytes]:
-        """Every id, in order."""
+        """Return all ids, in order."""
         length, block = self._length, self._map[self._names : self._names + self.count * self._length]
         return [block[at : at + length] for at in range(0, len(block), length)]
 
     def offsets(self) -> list[int]:
-        """Where each entry begins, in the order of their ids."""
+        """Return the offset of each entry, in the order of ids."""
         near = array("I", self._map[self._offsets : self._far])
         if sys.byteorder == "little":
             near.byteswap()
@@ -203,18 +202,18 @@ def _map_file(path: str) -> mmap.mmap | bytes:
         size = os.fstat(descriptor).st_size
         if size <= SMALL:
             return read_exactly(descriptor, size, 0)
-        # An index is written whole and never changed in place, so that a mapping of it stays good.
+        # An index is never changed in place, so a mapping stays valid.
         return map_or_read(descriptor, size)
     finally:
         os.close(descriptor)
 
 
 def map_or_read(descriptor: int, size: int) -> mmap.mmap | bytes:
-    """Return the bytes of an open file that is not empty: mapped, or read where the file system maps none."""
+    """Return the bytes of an open file that is not empty: mapped, or read if the file system cannot map files."""
     try:
         return mmap.mmap(descriptor, size, access=mmap.ACCESS_READ)
     except OSError as error:
-        # Some mounts of FUSE and 9p map no file.
+        # Some mounts of FUSE and 9p cannot map files.
         if error.errno not in (errno.ENODEV, errno.ENOSYS, errno.EINVAL, errno.EACCES):
             raise
         return read_exactly(descriptor, size, 0)

@@ -1,6 +1,6 @@
-"""Reads objects out of one pack: inflates them, resolves deltas (a later repack makes some) and checks their ids.
+"""Read objects from one pack with all checks: inflate, resolve deltas (which a later repack makes), verify the id.
 
-Read by `pread`, never mapped: a pack that was cut short is then an error to report, not a signal that kills.
+Packs are read by `pread`, never mapped: a truncated pack is then an error and not a signal.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ WITHOUT_DELTA = frozenset((1, 2, 3, 4))
 
 
 def entries(pack_path: str, hash_length: int) -> Iterator[tuple[bytes, bytes, int]]:
-    """(id, packed entry, its checksum) of every object of a pack, in the order in which they stand."""
+    """Yield (id, packed entry, its checksum) of every object of a pack, in pack order."""
     index = PackIndex(pack_path.removesuffix(".pack") + ".idx", hash_length)
     if not index.is_whole():
-        # An id that changed in it would be carried on, and the object of that id be gone with this pack.
+        # A changed id would be copied into the merged pack, and the object would be lost with this one.
         raise Damaged(f"the pack index '{index.path}' is damaged")
     descriptor = os.open(pack_path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
@@ -42,31 +42,31 @@ def entries(pack_path: str, hash_length: int) -> Iterator[tuple[bytes, bytes, in
 KINDS = {1: b"commit", 2: b"tree", 3: b"blob", 4: b"tag"}
 OFFSET_DELTA, ID_DELTA = 6, 7
 WINDOW = 1 << 15
-"""Most objects lie in one reading of this size: 8 KiB took a second one for half of them, and 10 % more time."""
+"""Most entries fit into one read of this size: with 8 KiB, half of them need a second one, and 10 % more time."""
 CHUNK = 1 << 18
 JOINED = 1 << 20
-"""Packs of up to so many bytes are written once more, with the commit: each pack costs every git of the user's time."""
+"""Packs up to this size are written once more, with the commit: each pack slows down every git of the user."""
 MAX_HEAD = 64
 MAX_INFLATION = 1040
-"""Deflate never makes more of a byte than this."""
+"""The largest factor by which deflate can expand data."""
 MAX_CHAIN = 4096
-"""git makes chains of 50 by default and 4095 at most."""
-FSCK_HINT = "'git envlog fsck' says what else is affected, and mends what can be mended"
+"""git makes chains of at most 50 by default, and never more than 4095."""
+FSCK_HINT = "'git envlog fsck' lists what else is affected and repairs what it can"
 
 
 class EntryHeader(NamedTuple):
-    """What stands before an entry's deflated bytes."""
+    """The header of a packed entry."""
 
     code: int
     size: int
     base: int
-    """Where the base of an offset delta begins, or the number of an id delta's base."""
+    """The offset of the base of an offset delta or id delta."""
     data_at: int
 
 
 @lru_cache(1 << 14)
 def entry_header(code: int, size: int) -> bytes:
-    """What stands before an entry's deflated bytes: its kind, and how many bytes they were."""
+    """Return the header of a packed entry: its type and the size of its content."""
     if size < 16:
         return bytes((code << 4 | size,))
     parts = bytearray((0x80 | code << 4 | size & 15,))
@@ -79,7 +79,7 @@ def entry_header(code: int, size: int) -> bytes:
 
 
 class PackFile:
-    """One pack and its index."""
+    """A pack and its index."""
 
     def __init__(self, path: str, index: PackIndex, object_format: str) -> None:
         self.path = path
@@ -91,11 +91,11 @@ class PackFile:
 
     @property
     def size(self) -> int:
-        """The bytes of the file."""
+        """The size of the file in bytes."""
         return os.stat(self.path).st_size
 
     def read(self, oid: bytes) -> tuple[bytes, bytes] | None:
-        """The kind and the bytes of an object, checked against its id; None where the pack has no such object."""
+        """Return the type and content of an object, verified by its id; None if the pack does not have it."""
         number = self.index.find(oid)
         if number is None:
             return None
@@ -103,16 +103,16 @@ class PackFile:
             kind, data = self._read_at(self.index.offset(number))
         except OSError as error:
             raise Damaged(f"cannot read the pack '{self.path}': {error.strerror}", hint=FSCK_HINT) from error
-        import hashlib  # loaded late: a comparison reads what needs no check
+        import hashlib  # loaded late: a comparison verifies no ids
 
         digest = hashlib.new(self._format, b"%b %d\0" % (kind, len(data)), usedforsecurity=False)
         digest.update(data)
         if digest.digest() != oid:
-            raise self._damaged(f"object {oid.hex()} has other bytes than its id says")
+            raise self._damaged(f"object {oid.hex()} does not match its id")
         return kind, data
 
     def bases(self) -> Iterator[tuple[bytes, bytes]]:
-        """(id, id of what it is stored as a difference of), for all that are stored as differences."""
+        """Yield (id, id of its delta base) for all objects stored as deltas."""
         names, offsets = self.index.names(), self.index.offsets()
         at = dict(zip(offsets, names, strict=True))
         start, read = 0, b""
@@ -161,17 +161,17 @@ class PackFile:
                 back, at = _read_distance(window, at)
                 base = offset - back
             elif code == ID_DELTA:
-                base = self._base_of(window[at : at + self._hash_length])
+                base = self._offset_of_base(window[at : at + self._hash_length])
                 at += self._hash_length
             elif code not in KINDS:
-                raise self._damaged(f"an entry at {offset} is of no known kind")
+                raise self._damaged(f"an entry at {offset} has an unknown type")
         except IndexError as cut:
             raise self._damaged(f"the entry at {offset} is cut off") from cut
         if size > self._size * MAX_INFLATION:
-            raise self._damaged(f"the entry at {offset} claims a size that nothing could inflate to")
+            raise self._damaged(f"the entry at {offset} claims an impossible size")
         return EntryHeader(code, size, base, offset + at)
 
-    def _base_of(self, oid: bytes) -> int:
+    def _offset_of_base(self, oid: bytes) -> int:
         number = self.index.find(oid) if len(oid) == self._hash_length else None
         if number is None:
             raise self._damaged(f"a delta's base {oid.hex()} is missing")
@@ -186,7 +186,7 @@ class PackFile:
                 chunk = read_exactly(self._file, CHUNK, reading_at)
                 reading_at += len(chunk)
                 if not chunk:
-                    raise self._damaged("it ends within an object")
+                    raise self._damaged("an object is cut off")
             try:
                 part = inflater.decompress(chunk, missing + 1)
             except InflateError as error:
@@ -197,7 +197,7 @@ class PackFile:
                 break
             chunk = inflater.unconsumed_tail
         if missing:
-            raise self._damaged("an object is not of the size it claims")
+            raise self._damaged("an object does not have the size it claims")
         return b"".join(parts)
 
     def _apply(self, base: bytes, delta: bytes) -> bytes:
@@ -211,7 +211,7 @@ class PackFile:
 
 
 def open_entry(entry: bytes) -> tuple[bytes, bytes]:
-    """The kind and the bytes of an entry as it stands in a pack; `Damaged` where it is a delta, or none."""
+    """Return the type and content of a packed entry; raise Damaged if it is a delta or invalid."""
     try:
         code, size, at = _read_size(entry)
     except IndexError as error:
@@ -221,7 +221,7 @@ def open_entry(entry: bytes) -> tuple[bytes, bytes]:
     except InflateError as error:
         raise Damaged(f"an entry of a pack does not inflate ({error})", hint=FSCK_HINT) from error
     if code not in KINDS or len(data) != size:
-        raise Damaged("an entry of a pack is not what it claims", hint=FSCK_HINT)
+        raise Damaged("an entry of a pack has another type or size than it claims", hint=FSCK_HINT)
     return KINDS[code], data
 
 
@@ -247,7 +247,7 @@ def _read_distance(window: bytes, at: int) -> tuple[int, int]:
 
 
 def apply_delta(base: bytes, delta: bytes) -> bytes:
-    """What a delta makes of its base; `ValueError` or `IndexError` where it makes nothing."""
+    """Return the result of a delta applied to its base; raise ValueError or IndexError if it is invalid."""
     base_size, at = _delta_number(delta, 0)
     wanted, at = _delta_number(delta, at)
     if base_size != len(base):

@@ -1,13 +1,13 @@
-"""Objects made durable: hashed, deflated and streamed into one pack with its index; our packs found and read again.
+"""Write objects into a pack with its index, verified and durable.
 
-A pack is a header with the number of entries, the entries, and a hash over all of it. The number is known only at the
-end, so that the file is written with a gap for it and read once more to be hashed. That second reading is also the
-check that nothing flipped on the way: every entry must still have the CRC it had in memory, and each deflated stream
-must carry the checksum its bytes had before they were hashed.
+A pack is a header with the number of entries, the entries, and a hash of all this. The number is known only at the
+end, so the header is written last and the file is read once more to be hashed. This second read also checks for bit
+errors: every entry must still have the CRC it had in memory, and each deflated stream must contain the checksum that
+its bytes had before they were hashed.
 
-The loop that adds an object is tight. Measured on 6,191 files, 172 MB, of a virtual environment (2 vCPU with SHA-NI,
-ext4): 335 MB/s from bytes in memory to a durable pack with its index, where deflating alone does 540 and hashing
-alone 2,200. `tests/benchmarks/pack_writer.py` measures it again.
+The loop that adds an object is optimized. Measured with 6,191 files, 172 MB, of a virtual environment (2 vCPU with
+SHA-NI, ext4): 335 MB/s from bytes in memory to a durable pack with its index; deflating alone reaches 540 and hashing
+alone 2,200. `tests/benchmarks/pack_writer.py` repeats the measurement.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ CHECK_MEMORY = "run a memory test on this machine, then the command again"
 
 @dataclass(frozen=True, slots=True)
 class StagedPack:
-    """A finished pack and its index, durable, not yet where git looks."""
+    """A finished pack and its index in a directory that git does not read."""
 
     name: str
     """`pack-<hex>`, the same for all files of the pack."""
@@ -51,11 +51,12 @@ class StagedPack:
     index_path: str
     objects: int
     size: int
-    durable: bool = True  # what is to be written once more, with others, need not be
+    durable: bool = True
+    """False for a pack that will be written once more, together with others."""
 
 
 class PackPosition(NamedTuple):
-    """How far a pack had come; `PackWriter.rollback` returns to it."""
+    """A position in an unfinished pack; `PackWriter.rollback` returns to it."""
 
     objects: int
     end: int
@@ -63,7 +64,7 @@ class PackPosition(NamedTuple):
 
 
 class PackWriter:
-    """Writes one pack; an object that stands in it already, or is `known` elsewhere, is not stored again."""
+    """Write one pack; an object that it contains already, or that is `known` elsewhere, is not stored again."""
 
     def __init__(
         self,
@@ -72,7 +73,7 @@ class PackWriter:
         known: Callable[[bytes], bool] | None = None,
         level: int = 1,
     ) -> None:
-        """Nothing is written before the first object; `directory` must exist then."""
+        """`directory` must exist when the first object is added; nothing is written before."""
         self.directory = directory
         self.raw_bytes = 0
         self._format = object_format
@@ -91,7 +92,7 @@ class PackWriter:
 
     def add(self, kind: bytes, data: bytes) -> ObjectId:
         """Store an object and return its id."""
-        # Taken before the hash, compared with what deflate saw after it: a bit that flips between is noticed.
+        # Computed before the hash and compared with deflate's checksum after it, to detect a bit error in between.
         checksum = adler32(data)
         digest = self._new_hash(b"%b %d\0" % (kind, len(data)), usedforsecurity=False)
         digest.update(data)
@@ -105,7 +106,7 @@ class PackWriter:
         if packed[-4:] != checksum.to_bytes(4, "big"):
             raise Damaged("bytes changed in memory while they were stored", hint=CHECK_MEMORY)
         header = entry_header(KIND_CODES[kind], len(data))
-        # What came before: who finds this one too large forgets it before it takes room on the disk.
+        # Only earlier objects are flushed: a caller that finds this one too large rolls it back before it is written.
         self._flush(at_least=BUFFER_SIZE)
         self._number(oid, crc32(packed, crc32(header)), len(header) + len(packed))
         self._buffer += header
@@ -127,15 +128,15 @@ class PackWriter:
 
     @property
     def stored_bytes(self) -> int:
-        """What the pack takes on disk so far."""
+        """The size of the pack so far."""
         return self._end if self._offsets else 0
 
     def mark(self) -> PackPosition:
-        """Remember this moment for `rollback`."""
+        """Return the present position for `rollback`."""
         return PackPosition(len(self._offsets), self._end, self.raw_bytes)
 
     def rollback(self, mark: PackPosition) -> None:
-        """Forget every object added since the mark: their ids stand for nothing any more."""
+        """Remove every object added since a position; their ids are invalid then."""
         while len(self._numbers) > mark.objects:
             self._numbers.popitem()
         del self._offsets[mark.objects :]
@@ -153,7 +154,7 @@ class PackWriter:
             raise self._fail(error) from error
 
     def take_out(self) -> list[tuple[bytes, bytes, int]] | None:
-        """Every (id, packed entry, its checksum), leaving the pack empty; None where it is large, or on the disk."""
+        """Return every (id, packed entry, its checksum) and empty the pack; None if it is large or partly on disk."""
         if self._flushed or self._failure is not None or len(self._buffer) >= BUFFER_SIZE:
             return None
         bounds = [*self._offsets, self._end]
@@ -163,15 +164,14 @@ class PackWriter:
         return taken
 
     def put(self, oid: bytes, entry: bytes, checksum: int) -> None:
-        """Take over an entry that `take_out` of another pack gave; what it became on the way here is held to the
-        checksum of what it was."""
+        """Add an entry that `take_out` of another pack returned, with the checksum it had there."""
         if oid not in self._numbers:
             self._flush(at_least=BUFFER_SIZE)
             self._number(oid, checksum, len(entry))
             self._buffer += entry
 
     def finish(self, *, durable: bool = True) -> StagedPack | None:
-        """Complete the pack, check it, make it durable; None, and no file, where it holds nothing."""
+        """Complete, verify and sync the pack; return None, without a file, if it is empty."""
         if self._failure is not None:
             raise self._failure
         if not self._offsets:
@@ -188,7 +188,7 @@ class PackWriter:
             raise
 
     def abort(self) -> None:
-        """Give the pack up and remove what was written of it; a finished pack stays."""
+        """Discard the pack and remove its files; a finished pack is kept."""
         self._buffer.clear()
         self._close()
         for path in self._paths:
@@ -214,7 +214,7 @@ class PackWriter:
         except OSError as error:
             if error.errno not in OUT_OF_SPACE_ERRNOS or self._file < 0:
                 raise self._fail(error) from error
-            # Nothing is lost: there may be room for less, once the last of it has been forgotten.
+            # Nothing is lost: after a rollback of the last objects there may be enough space.
             os.ftruncate(self._file, self._flushed)
             raise cannot_write(error, self.directory) from error
         self._flushed += len(self._buffer)
@@ -248,7 +248,7 @@ class PackWriter:
         return bytes(digest.digest())
 
     def _read_entries(self, first: int, last: int, bounds: array[int]) -> bytes:
-        """The bytes of a run of entries as the file has them, each with the CRC it had in memory."""
+        """Return the bytes of a run of entries from the file, after comparing the CRC of each."""
         start = bounds[first]
         block = read_exactly(self._file, bounds[last] - start, start)
         view = memoryview(block)
@@ -262,7 +262,7 @@ class PackWriter:
 
     def _flipped(self, what: str) -> Damaged:
         path = self._paths[0]
-        return Damaged(f"'{path}' does not hold what was written to it ({what})", hint=CHECK_MEMORY)
+        return Damaged(f"'{path}' does not contain what was written to it ({what})", hint=CHECK_MEMORY)
 
     def _write_index(self, pack_hash: bytes, durable: bool) -> str:
         path = self._paths[0].removesuffix(".pack") + ".idx"
@@ -273,8 +273,8 @@ class PackWriter:
         return path
 
     def _name_files(self, index_path: str, pack_hash: bytes, durable: bool) -> StagedPack:
-        # Two captures of the same bytes make the same pack. Were it also the same name, sweeping one that died
-        # would take away what the other published; so a name is never used twice.
+        # Two captures of the same bytes write equal packs. With equal names, removing the pack of a killed capture
+        # could remove a published one, so each name is used only once.
         unique = hashlib.new(self._format, pack_hash + os.urandom(16), usedforsecurity=False)
         name = f"pack-{unique.hexdigest()}"
         base = os.path.join(self.directory, name)
@@ -286,7 +286,7 @@ class PackWriter:
         return StagedPack(name, base + ".pack", base + ".idx", *sizes, durable)
 
     def _seal(self, durable: bool) -> None:
-        os.fchmod(self._file, 0o400)  # nothing may change it in place; publishing opens it where it is shared
+        os.fchmod(self._file, 0o400)  # read-only; publishing adds permissions in a shared repository
         if durable:
             sync(self._file)
         self._close()
@@ -297,7 +297,7 @@ class PackWriter:
             os.close(descriptor)
 
     def _fail(self, error: OSError) -> EnvhistError:
-        # Remembered, so that a pack that lost objects can never be taken for an empty or a whole one.
+        # Stored, so that a later call cannot return the incomplete pack.
         self._failure = cannot_write(error, self.directory)
         self.abort()
         return self._failure

@@ -1,7 +1,8 @@
 """Permissions of packs and directories: for their owner alone, unless the repository is shared.
 
-git makes its packs readable by everybody whom the directory lets in. A snapshot holds files of mode 0600 and of closed
-directories, so its packs are closed, too; `core.sharedRepository` opens them as it opens git's own files.
+git makes its packs readable by all users who can enter the directory. A snapshot contains files of mode 0600 and from
+closed directories, so our packs are readable by their owner only; `core.sharedRepository` applies to them as to git's
+own files.
 """
 
 from __future__ import annotations
@@ -17,23 +18,23 @@ MULTI_PACK_INDEX = "multi-pack-index"
 
 
 def bits_of(pack_dir: os.stat_result, configured: int) -> int:
-    """Return the permissions of files beside the packs; a directory made for a group by hand is shared with it."""
+    """Return the permissions of files next to the packs; a directory that was made group-writable by hand is shared."""
     by_hand = stat.S_ISGID | stat.S_IWGRP
     return configured or (GROUP if pack_dir.st_mode & by_hand == by_hand else PRIVATE)
 
 
 def file_mode(bits: int) -> int:
-    """Return the mode of a file that nothing may change in place."""
+    """Return the mode of a file that is never changed in place."""
     return 0o400 | bits & 0o044
 
 
 def directory_mode(pack_dir: os.stat_result, bits: int) -> int:
-    """Return the mode of a directory beside the packs: as git made its own in a shared repository."""
+    """Return the mode of a directory next to the packs: in a shared repository that of git's own."""
     return stat.S_IMODE(pack_dir.st_mode) if bits else 0o700
 
 
 def tighten(pack_dir: str, configured: int) -> None:
-    """Close packs of ours, and an index over them, that earlier versions left open; what is closed costs a stat."""
+    """Close our packs, and an index over them, that earlier versions left open; a closed one costs a stat."""
     with suppress(OSError):
         bits = bits_of(os.stat(pack_dir), configured)
         closed = ~(file_mode(bits) | 0o200)
@@ -47,7 +48,7 @@ def tighten(pack_dir: str, configured: int) -> None:
 
 
 def tighten_directory(path: str, bits: int) -> None:
-    """Close a directory of ours that earlier versions left open to others."""
+    """Close a directory of ours that earlier versions left open to other users."""
     mode = _mode(path)
     allowed = 0o7700 | 0o7070 * bool(bits & 0o040) | 0o7007 * bool(bits & 0o004)
     if mode & ~allowed:
@@ -58,7 +59,7 @@ def tighten_directory(path: str, bits: int) -> None:
 def _close(path: str, bits: int) -> None:
     mode = _mode(path)
     if mode & ~(file_mode(bits) | 0o200):
-        with suppress(OSError):  # another user's, who closes it
+        with suppress(OSError):  # it belongs to another user, whose own command closes it
             os.chmod(path, mode & (file_mode(bits) | 0o200))
 
 

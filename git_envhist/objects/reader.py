@@ -1,8 +1,18 @@
-"""Reads many objects of our own packs one after another, as a restore does: most lie beside the last one.
+"""Read objects: from the packs of captures in this process, otherwise through git.
 
-A hot path: the bytes of 100,000 files, 20 KiB each, take 33 µs a file, of which 30 go into inflating and hashing
-(tests/restore/measure.py measures restores). Read by `pread`, never mapped: a pack that was cut short is then an error
-to report. Whatever is not plain (a delta, damage) is left to the pack's own reader.
+Four readers, by purpose and by what they verify:
+
+- `ObjectReader` for restores: the id of every object, or the pack's checksum if that is enough (`by_checksum`). It
+  reads packs through `PackReader`, in order and in large blocks: 33 µs per file of 20 KiB, 30 of them for inflating
+  and hashing (measured by tests/restore/measure.py).
+- `PackFirstReader` for comparisons, with the interface of `CatFile`. It reads packs through `ScatteredReader`, in
+  small windows; as in git, only the checksum of the deflated bytes is verified. 450 trees and shards take 7 ms, in
+  `git cat-file` 12.
+- `BulkReader` for the chunks of big files, by dulwich.
+
+Packs are read by `pread`, never mapped: a truncated pack is then an error and not a signal. Deltas and damaged
+entries are left to `PackFile`. A reader must be opened in the process that uses it, because a forked child shares the
+pipe to git with its parent.
 """
 
 from __future__ import annotations
@@ -28,18 +38,15 @@ if TYPE_CHECKING:
     from dulwich.object_store import DiskObjectStore
 
 
-# Many objects in one go, read in this process; git's own reader answers where that cannot.
-#
-# The pieces of one big file are thousands of blobs: a pipe to git and back for each of them costs more than the bytes.
-# dulwich reads packs and loose objects in place. What it does not know (an object format other than SHA-1, a partial
-# clone, an object that came meanwhile) is asked of git.
+# Big files are thousands of chunks, so asking git through a pipe takes longer than reading the bytes. dulwich reads
+# packs and loose objects in place; what it cannot read (SHA-256, partial clones, new objects) is read through git.
 
 SHA1_HEX = 40
 BULK_BLOB_TYPE = 3
 
 
 class BulkReader:
-    """Reads blobs by their ids, in the order asked for."""
+    """Read blobs by their ids, in order."""
 
     def __init__(self, git: Git, objects_dir: str) -> None:
         self._objects_dir = objects_dir
@@ -47,7 +54,7 @@ class BulkReader:
         self._store: DiskObjectStore | None = None
 
     def read(self, ids: Iterable[str]) -> Iterator[bytes | None]:
-        """The bytes of each blob; None for what is missing."""
+        """Yield the content of each blob; None if it is missing."""
         for oid in ids:
             data = self._read_here(oid) if len(oid) == SHA1_HEX else None
             if data is None:
@@ -67,7 +74,7 @@ class BulkReader:
         try:
             kind, data = self._opened().get_raw(ObjectID(oid.encode("ascii")))
         except Exception:
-            # Whatever it cannot read (damage included), git reads or says why it cannot.
+            # git reads what dulwich cannot, or reports the error.
             return None
         return data if kind == BULK_BLOB_TYPE else None
 
@@ -79,39 +86,34 @@ class BulkReader:
         return self._store
 
 
-# Reads objects that lie here and there in our packs, as a comparison does: small ones mostly, each once.
-#
-# A hot path: 450 trees and shards of two snapshots of 100,000 files take 7 ms, a `git cat-file` 12
-# (`python -m tests.benchmarks --only diff`). As git does when it reads a pack, this trusts the checksum of the deflated
-# bytes; no id is computed. Read by `pread`, never mapped: a pack that was cut short is then an error to report. What is
-# not plain (a delta, damage) is left to the pack's own reader.
+# Small objects at random places in our packs, as a comparison reads them.
 
 WINDOW = 1 << 13
-"""Most trees and shards lie in one reading of this size."""
+"""Most trees and shards fit into one read of this size."""
 WIDE, HALVED = 1 << 16, 2
-"""What is larger is read once more, by so much of its size that it is inflated at one go: text is."""
+"""A larger entry is read again with this fraction of its size, which is enough to inflate a text at once."""
 MAX_SCATTERED_READ = 1 << 26
-"""What claims to be larger is read by those who doubt it."""
+"""A larger size may be false; `PackFile` reads such an entry with checks."""
 SCATTERED_READ_SLACK = 256
-"""What deflate may add to bytes that it cannot make smaller, beside a part of their number: tables of its codes."""
+"""The bytes that deflate may add to incompressible data, apart from a fraction of its size: the code tables."""
 
 
-class Scattered:
-    """The objects of our packs."""
+class ScatteredReader:
+    """Read small objects from our packs, verified by deflate's checksum only."""
 
     def __init__(self, own: OwnPacks) -> None:
         self._own = own
         self._open: list[_Pack] | None = None
 
     def read(self, oid: bytes) -> tuple[bytes, bytes]:
-        """The kind and the bytes of an object; `KeyError` where no pack has it, `Damaged` where none has it whole."""
+        """Return the type and content of an object; KeyError if no pack has it, Damaged if all copies are damaged."""
         packs = self._open if self._open is not None else self._open_all()
         for place, pack in enumerate(packs):
             number = pack.find(oid)
             if number is None:
                 continue
             if place:
-                # What is asked for next most likely lies there, too.
+                # The next object is most likely in the same pack.
                 packs.insert(0, packs.pop(place))
             found = pack.read(number)
             if found is not None:
@@ -126,13 +128,13 @@ class Scattered:
         self._own.close()
 
     def _open_all(self) -> list[_Pack]:
-        # The fullest pack is the likeliest to have what is looked for.
+        # The largest pack most likely contains the object.
         self._open = [_Pack(pack) for pack in sorted(self._own.packs, key=lambda pack: -pack.index.count)]
         return self._open
 
 
 class _Pack:
-    """One pack, opened when something is read."""
+    """A pack that is opened at the first read."""
 
     def __init__(self, pack: PackFile) -> None:
         self.find = pack.index.find
@@ -141,7 +143,7 @@ class _Pack:
         self._file = -1
 
     def read(self, number: int) -> tuple[bytes, bytes] | None:
-        """The kind and the bytes of an object; None where the pack's own reader is to be asked."""
+        """Return the type and content of an object; None if `PackFile` must read it."""
         try:
             offset = self._offset(number)
             if self._file < 0:
@@ -164,7 +166,7 @@ class _Pack:
             inflater = decompressobj()
             data = inflater.decompress(window[at:], size + 1)
             if not inflater.eof and len(window) == asked:
-                # Bytes without a pattern take nine bits each in a code that was made for others.
+                # Incompressible bytes may take nine bits each.
                 rest = os.pread(self._file, size + (size >> 3) + SCATTERED_READ_SLACK, offset + asked)
                 data += inflater.decompress(inflater.unconsumed_tail + rest, size + 1 - len(data))
         except (OSError, IndexError, Damaged):
@@ -179,30 +181,30 @@ class _Pack:
             os.close(file)
 
 
-# Objects by git's names, read in this process where a pack of a capture holds them; git's own reader tells the rest.
-#
-# For a comparison, which reads some hundred small objects and a few large ones: a git to ask costs 2 ms to start, and
-# every object takes it longer.
+# Objects by git's names, for a comparison: starting a git takes 2 ms, and each object takes it longer.
 
 FORMATS = {40: "sha1", 64: "sha256"}
 TREE = "^{tree}"
 
 
-class OwnFirst:
-    """Answers as `CatFile` does, which is asked for what is not ours."""
+class PackFirstReader:
+    """Read objects by any name that `CatFile` accepts: from our packs, else through `CatFile`."""
 
     def __init__(self, git: Git, others: CatFile, like: str) -> None:
-        """`like`: an id, as long as all of them."""
+        """`like` is an id, as long as all ids of the repository."""
         self._others = others
-        self._own = Scattered(_packs(git, like))
+        self._own = ScatteredReader(_packs(git, like))
         self._trees: dict[tuple[str, str], dict[bytes, tuple[int, bytes]]] = {}
 
-    def ours(self, oid: bytes) -> tuple[bytes, bytes]:
-        """The kind and the bytes of an object; `KeyError` where no pack of ours has it, `Damaged` where none whole."""
+    def read_own(self, oid: bytes) -> tuple[bytes, bytes]:
+        """Return the type and content of an object.
+
+        Raise KeyError if our packs do not have it, Damaged if all copies are damaged.
+        """
         return self._own.read(oid)
 
     def root_tree(self, name: str) -> bytes:
-        """The bytes of the tree that the whole id of a commit or a tree means; `KeyError` where it is not ours."""
+        """Return the content of the tree of a commit or tree, given by its full id; KeyError if it is not ours."""
         kind, data = self._own.read(_raw(name))
         if kind == b"commit" and data.startswith(b"tree "):
             kind, data = self._own.read(_raw(data[5 : data.find(b"\n")].decode("ascii", "replace")))
@@ -211,7 +213,7 @@ class OwnFirst:
         return data
 
     def read(self, name: str | bytes) -> GitObject | None:
-        """The object of that name; None where there is none."""
+        """Return an object by name; None if it does not exist."""
         try:
             kind, data = self._find(os.fsdecode(name))
         except (KeyError, Damaged):
@@ -219,7 +221,7 @@ class OwnFirst:
         return GitObject(kind.decode("ascii"), data)
 
     def read_many(self, names: Iterable[str | bytes]) -> Iterator[GitObject | None]:
-        """The objects of these names in turn."""
+        """Return an iterator over the objects of these names, in order."""
         return map(self.read, names)
 
     def close(self) -> None:
@@ -260,7 +262,7 @@ def _packs(git: Git, like: str) -> OwnPacks:
 
 
 def _raw(name: str) -> bytes:
-    """The bytes of a whole id; `KeyError` where a name is none."""
+    """Return the raw bytes of a full id; KeyError for any other name."""
     try:
         oid = bytes.fromhex(name)
     except ValueError:
@@ -271,7 +273,7 @@ def _raw(name: str) -> bytes:
 
 
 def _common_dir(git_dir: str) -> str:
-    """Where git keeps the objects: in a linked worktree a file says it."""
+    """Return the directory with the objects; the file `commondir` names it in a linked worktree."""
     try:
         with open(os.path.join(git_dir, "commondir"), "rb", opener=open_file_only) as file:
             return os.path.join(git_dir, os.fsdecode(file.read().removesuffix(b"\n")))
@@ -280,49 +282,53 @@ def _common_dir(git_dir: str) -> str:
 
 
 BLOCK = 1 << 17
-"""Blocks begin at multiples of this."""
+"""The blocks of a pack begin at multiples of this."""
 OVERLAP = 1 << 14
-"""So much of the next is read with each: an object that begins in a block mostly ends in what is read of it."""
+"""The bytes of the next block that are read with each: an object that begins in a block mostly ends within them."""
 MAX_BLOCKS = 24
-"""So many of a pack stay in memory. The files of a directory follow one another; its manifest lies elsewhere."""
+"""The blocks of a pack that are kept in memory. The files of a directory are adjacent, its manifest is not."""
 MAX_SIZE = 1 << 26
-"""What claims to be larger is read by those who doubt it."""
+"""A larger size may be false; `PackFile` reads such an entry with checks."""
 SLACK = 256
-"""What deflate may add to bytes that it cannot make smaller, beside a part of their number: tables of its codes."""
+"""The bytes that deflate may add to incompressible data, apart from a fraction of its size: the code tables."""
 LIST_AFTER_READS = 1 << 10
-"""Who has read so many objects of a pack, and a sixteenth of it, will read most: where all are is learned by heart."""
+"""After this number of reads from a pack (or a sixteenth of its objects), all its offsets are loaded."""
 WHOLE_SNAPSHOT_FACTOR = 4
-"""Who reads a whole snapshot surely will: so much sooner."""
+"""The number is smaller by this factor if a whole snapshot is read."""
 MAX_LISTED = 1 << 19
-"""So many are learned, at 150 bytes each, in a process."""
+"""The limit of offsets loaded by a process, at 150 bytes each."""
 ONE_SHOT_LIMIT = 1 << 18
-"""What claims to be smaller is inflated at one go, which spares what a stream needs between two. It may turn out to be
-more, by no more than deflate can make of as many bytes."""
+"""Smaller objects are inflated by one call, which is faster than a stream.
+
+Their size may be false, but deflate expands by a limited factor.
+"""
 DEFLATED, FRAME = 0x78, 2
-"""How the frame of git's streams begins, and how long it is."""
+"""The first byte and the length of the zlib header in git's streams."""
 CHECKSUM = 4
-"""So long is what the frame ends with."""
+"""The length of the zlib trailer."""
 RAW_DEFLATE = -15
-"""Without the frame's checksum: what an object is held to is its id, or what its pack's index has of all its bytes."""
+"""Inflate without zlib's checksum, because the id or the checksum of the whole entry is verified."""
 BLOB = 3
-"""What an entry of a pack says that holds one."""
+"""The type code of a blob in a pack."""
 NO_OFFSET = 0
-"""Where a pack begins there is no object."""
+"""No object begins at the start of a pack."""
 
 
 class PackReader:
-    """The objects of our packs."""
+    """Read objects from our packs in order, in large blocks."""
 
     def __init__(self, own: OwnPacks, object_format: str, *, reads_most: bool = False) -> None:
-        """`reads_most`: a whole snapshot is going to be read."""
+        """`reads_most` is set if a whole snapshot will be read."""
         self._own = own
         self._new = getattr(hashlib, object_format)
         self._open: list[_PackCursor] | None = None
         self._reads_most = reads_most
 
     def packed(self, oid: bytes) -> bytes | None:
-        """A blob of which the packed bytes have the checksum that was taken when the id was; None where nothing tells
-        so. To hash what comes of them takes a third of the time that it takes to inflate it."""
+        """Return a blob verified by its pack's checksum; None if that cannot be verified.
+
+        This avoids hashing the content, which takes a third of the time of inflating it.
+        """
         packs = self._open if self._open is not None else self._open_all()
         for place, pack in enumerate(packs):
             offset = pack.find(oid)
@@ -334,19 +340,19 @@ class PackReader:
         return None
 
     def read(self, oid: bytes) -> tuple[bytes, bytes]:
-        """The kind and the bytes of an object; `KeyError` where no pack has it, `Damaged` where none has it whole."""
+        """Return the type and content of an object; KeyError if no pack has it, Damaged if all copies are damaged."""
         packs = self._open if self._open is not None else self._open_all()
         for place, pack in enumerate(packs):
             offset = pack.find(oid)
             if offset is None:
                 continue
             if place:
-                # What is asked for next most likely lies there, too.
+                # The next object is most likely in the same pack.
                 packs.insert(0, packs.pop(place))
             found = pack.read(offset)
             if found is None:
                 break
-            # Asked for by its own name a hash is made twice as fast.
+            # A named constructor is twice as fast as hashlib.new.
             digest = self._new(b"%b %d\0" % (found[0], len(found[1])), usedforsecurity=False)
             digest.update(found[1])
             if digest.digest() == oid:
@@ -361,7 +367,7 @@ class PackReader:
         self._own.close()
 
     def _open_all(self) -> list[_PackCursor]:
-        # The fullest pack is the likeliest to have what is looked for.
+        # The largest pack most likely contains the object.
         packs = sorted(self._own.packs, key=lambda pack: -pack.index.count)
         listed, self._open = 0, []
         for pack in packs:
@@ -371,7 +377,7 @@ class PackReader:
 
 
 class _PackCursor:
-    """One pack, opened when something is read."""
+    """A pack that is opened at the first read."""
 
     def __init__(self, pack: PackFile, may_list: bool, reads_most: bool) -> None:
         self.find: Callable[[bytes], int | None] = self._look_up
@@ -381,13 +387,13 @@ class _PackCursor:
         self._blocks: dict[int, memoryview] = {}
         self._ends: dict[int, int] = {}
         self._checksums: dict[int, int] = {}
-        """By where they begin: where objects end, and what their packed bytes sum up to; learned when that is asked."""
+        """The ends and the checksums of entries by their offsets, loaded at first use."""
         self._is_listed = False
         worth = max(LIST_AFTER_READS, pack.index.count // 16) // (WHOLE_SNAPSHOT_FACTOR if reads_most else 1)
         self._until_listed = max(1, worth) if may_list else 0
 
     def packed(self, offset: int) -> bytes | None:
-        """The bytes of a blob, if its entry has its checksum; None where that is not known, or it has not."""
+        """Return a blob if its entry has the index's checksum; None if not, or if the checksum is not known."""
         start = offset & -BLOCK
         try:
             if self._is_listed and not self._ends:
@@ -414,7 +420,7 @@ class _PackCursor:
         return data if len(data) == size else None
 
     def read(self, offset: int) -> tuple[bytes, bytes] | None:
-        """The kind and the bytes of an object, unchecked; None where its pack's own reader is to be asked."""
+        """Return the type and content of an object, not verified; None if `PackFile` must read it."""
         start = offset & -BLOCK
         try:
             view = self._blocks.get(start) or self._read_block(start)
@@ -427,17 +433,17 @@ class _PackCursor:
             if kind is None or size > MAX_SIZE:
                 return None
             at += 1
-            # Bytes without a pattern take nine bits each in a code that was made for others.
-            most = size + (size >> 3) + SLACK
+            # Incompressible bytes may take nine bits each.
+            limit = size + (size >> 3) + SLACK
             if view[at] != DEFLATED:
                 return None
-            if size < ONE_SHOT_LIMIT and at + most <= len(view):
-                data = decompress(view[at + FRAME : at + most], RAW_DEFLATE, size + 1)
+            if size < ONE_SHOT_LIMIT and at + limit <= len(view):
+                data = decompress(view[at + FRAME : at + limit], RAW_DEFLATE, size + 1)
                 return (kind, data) if len(data) == size else None
             inflater = decompressobj(RAW_DEFLATE)
-            data = inflater.decompress(view[at + FRAME : at + most], size + 1)
-            if not inflater.eof and at + most > len(view):
-                data += self._inflate_more(inflater, start, at + most - len(view), size + 1 - len(data))
+            data = inflater.decompress(view[at + FRAME : at + limit], size + 1)
+            if not inflater.eof and at + limit > len(view):
+                data += self._inflate_more(inflater, start, at + limit - len(view), size + 1 - len(data))
         except (OSError, IndexError):
             return None
         except InflateError:
@@ -450,21 +456,21 @@ class _PackCursor:
         if file >= 0:
             os.close(file)
 
-    def _inflate_more(self, inflater: Any, start: int, most: int, missing: int) -> bytes:
-        """What follows in the next blocks, as far as it goes."""
+    def _inflate_more(self, inflater: Any, start: int, limit: int, missing: int) -> bytes:
+        """Inflate the following blocks, up to `limit` bytes."""
         parts = []
-        while most > 0 and missing > 0 and not inflater.eof:
+        while limit > 0 and missing > 0 and not inflater.eof:
             start += BLOCK
-            view = (self._blocks.get(start) or self._read_block(start))[OVERLAP : OVERLAP + most]
+            view = (self._blocks.get(start) or self._read_block(start))[OVERLAP : OVERLAP + limit]
             if not view:
                 break
             parts.append(inflater.decompress(view, missing))
             missing -= len(parts[-1])
-            most -= len(view)
+            limit -= len(view)
         return b"".join(parts)
 
     def _look_up(self, oid: bytes) -> int | None:
-        """Where an object begins, as the index says it; None where the pack has none of that name."""
+        """Return the offset of an object from the index; None if the pack does not have it."""
         number = self._index.find(oid)
         if number is None:
             return None
@@ -479,17 +485,17 @@ class _PackCursor:
 
     def _learn_ends(self) -> None:
         self._ends = {NO_OFFSET: NO_OFFSET}
-        # Here an index alone says which bytes are whose. One bit of it that has changed since can lead to another
-        # object, whole and with the right checksum; and it must be the index of this very pack.
+        # Only the index maps ids to bytes here. A changed bit in it could lead to another undamaged object, so its
+        # own hash is verified, and that it is the index of this pack.
         if not self._index.is_whole() or not self._is_of_this_pack():
             return
         offsets = self._offsets()
-        # What ends the last one is not told: it is left to those who find out.
+        # The end of the last entry is not in the index, so `PackFile` reads that one.
         self._ends = {**dict(pairwise(sorted(offsets))), NO_OFFSET: NO_OFFSET}
         self._checksums = dict(zip(offsets, self._index.checksums(), strict=True))
 
     def _is_of_this_pack(self) -> bool:
-        """Whether the pack ends as its index says that it does."""
+        """Return whether the pack ends with the hash that its index names."""
         wanted = self._index.pack_hash
         end = os.fstat(self._opened()).st_size
         return end > len(wanted) and os.pread(self._file, len(wanted), end - len(wanted)) == wanted
@@ -519,7 +525,7 @@ class _PackCursor:
 
 
 def _rest_of_size(data: memoryview, at: int, size: int) -> tuple[int, int]:
-    """The size of an entry's object, and where the last byte of what says it stands."""
+    """Return the size of an entry's object, and the position of the last byte of its size field."""
     shift, byte = 4, 0x80
     while byte & 0x80:
         at += 1
@@ -529,25 +535,19 @@ def _rest_of_size(data: memoryview, at: int, size: int) -> tuple[int, int]:
     return size, at
 
 
-# The objects of snapshots, read in this process from the packs of captures; git's own reader answers for the rest.
-#
-# A restore reads every file's blob once: from our packs that takes 15 µs and the inflating, through a pipe to git five
-# times as long. Every object is held to its id, whoever read it; a file's, where that is enough, to the checksum by
-# which it was packed (decision 38). To be opened in the process that uses it: a child that was forked shares no pipe
-# with its parent.
+# Objects of snapshots, for a restore.
 
-HINT = "'git envlog fsck' says what else is missing"
+HINT = "'git envlog fsck' lists what else is missing"
 OpenSealed = Callable[[EnvPath, bytes], bytes]
 
 
 class ObjectReader:
-    """Reads objects by their raw ids."""
+    """Read objects by their raw ids, verified."""
 
     lends: bool = False
-    """Whether asking `lend` is worth anything."""
+    """True if `lend` can return True."""
     by_checksum: bool = False
-    """Whether it is enough for a file that its packed bytes are those that were packed; who reads a whole snapshot that
-    a key of ours signed is content with that."""
+    """True if a pack's checksum is enough for files: a whole snapshot that one of your keys signed (decision 38)."""
 
     def __init__(
         self,
@@ -558,7 +558,7 @@ class ObjectReader:
         *,
         made: Mapping[bytes, bytes] | None = None,
     ) -> None:
-        """`made`: blobs by their ids that stand in no snapshot."""
+        """`made` are blobs by id that are not stored in the repository."""
         self._made = made or {}
         self._git = git
         self._pack_dir = pack_dir
@@ -575,7 +575,7 @@ class ObjectReader:
         return CatFile(self._git)
 
     def read(self, oid: bytes) -> tuple[bytes, bytes]:
-        """The kind and the bytes of an object; `Damaged` where it is not to be had whole."""
+        """Return the type and content of an object; raise Damaged if no undamaged copy exists."""
         if oid in self._made:
             return b"blob", self._made[oid]
         try:
@@ -584,28 +584,30 @@ class ObjectReader:
             return self._ask_git(oid)
 
     def blob(self, oid: bytes) -> bytes:
-        """The bytes of a blob."""
+        """Return the content of a blob."""
         if self.by_checksum and (packed := self._own.packed(oid)) is not None:
             return packed
         kind, data = self.read(oid)
         if kind != b"blob":
-            raise Damaged(f"object {oid.hex()} is no blob", hint=HINT)
+            raise Damaged(f"object {oid.hex()} is not a blob", hint=HINT)
         return data
 
     def plain(self, entry: Entry) -> bytes:
-        """The bytes of what stands in the tree for an entry."""
+        """Return the content of an entry's blob in the tree."""
         assert entry.oid is not None
         return self.blob(entry.oid)
 
     def open_sealed(self, path: EnvPath, blob: bytes) -> bytes:
-        """The plain bytes of a sealed file; `SealingError` where the key is not here."""
+        """Return the content of a sealed file; raise SealingError if the key is missing."""
         if self._open_sealed is None:
-            raise Damaged("there is nothing here to open sealed files with")
+            raise Damaged("sealed files cannot be opened here")
         return self._open_sealed(path, blob)
 
     def lend(self, entry: Entry, take: Callable[[int, bool], bool]) -> bool:
-        """Whether `take` was given an open file that should have the bytes of an entry, and took them; it is told
-        whether they are worth being taken only where two files can share them."""
+        """Pass an open file that should have the bytes of an entry to `take`; return whether `take` used it.
+
+        The second argument of `take` is true if the file is useful only when both can share their blocks.
+        """
         return False
 
     def close(self) -> None:
@@ -614,10 +616,10 @@ class ObjectReader:
                 self.__dict__.pop(name).close()
 
     def list_children(self, tree: bytes) -> list[bytes]:
-        """Return the ids of a tree's entries, in order; raise `Damaged` if it is no tree or cannot be read."""
+        """Return the ids of a tree's entries, in order; raise Damaged if it is not a tree or cannot be read."""
         kind, data = self.read(tree)
         if kind != b"tree":
-            raise Damaged(f"object {tree.hex()} is no tree of pieces", hint=HINT)
+            raise Damaged(f"object {tree.hex()} is not a tree", hint=HINT)
         return [oid for _, _, oid in decode_tree(data, len(tree))]
 
     def _ask_git(self, oid: bytes) -> tuple[bytes, bytes]:
@@ -626,5 +628,5 @@ class ObjectReader:
             raise Damaged(f"an object is missing: {oid.hex()}", hint=HINT)
         kind = answer.kind.encode("ascii")
         if object_id(kind, answer.data, self._format) != oid:
-            raise Damaged(f"object {oid.hex()} has other bytes than its id says", hint=HINT)
+            raise Damaged(f"object {oid.hex()} does not match its id", hint=HINT)
         return kind, answer.data

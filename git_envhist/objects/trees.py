@@ -1,8 +1,8 @@
-"""git's tree objects, and the hash of any object (pure).
+"""git's tree objects, and the id of any object (pure).
 
 A tree is `<mode> <name>\\0<raw id>` for each entry, ordered by name as if each directory's name ended in a slash.
-Measured with 20,000 entries: encoding takes 6 ms (dulwich 19), decoding with every check 9 ms.
-tests/objects/test_trees.py measures it again, and holds the order to that of C git.
+Measured with 20,000 entries: encoding takes 6 ms (dulwich 19), decoding with all checks 9 ms.
+tests/objects/test_trees.py repeats the measurement, and compares the order with git's.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ EXECUTABLE = 0o100755
 LINK = 0o120000
 DIRECTORY = 0o40000
 GITLINK = 0o160000
-"""Never in a tree of ours: a nested repository's files are ordinary entries."""
+"""Not used in our trees: the files of a nested repository are ordinary entries."""
 
 TreeEntry = tuple[bytes, int, bytes]
 """(stored name, git's mode, raw id)."""
@@ -33,10 +33,10 @@ _IMPOSSIBLE = frozenset((b"", b".", b".."))
 
 
 def encode_tree(entries: Iterable[TreeEntry]) -> bytes:
-    """The tree object that holds these entries, in any order given."""
+    """Return the tree object with these entries, given in any order."""
     ordered = sorted(entries, key=_order)
     if len({entry[0] for entry in ordered}) != len(ordered):
-        raise ValueError("a tree cannot hold one name twice")
+        raise ValueError("a tree cannot contain a name twice")
     words = _WORDS
     try:
         return b"".join([b"%b%b\0%b" % (words[mode], name, oid) for name, mode, oid in ordered])
@@ -45,18 +45,18 @@ def encode_tree(entries: Iterable[TreeEntry]) -> bytes:
 
 
 def decode_tree(data: bytes, hash_length: int, *, gitlinks: bool = False) -> list[TreeEntry]:
-    """The entries of a tree object, checked as git's fsck would; `gitlinks`: allowed, as in a tree of code."""
+    """Return the entries of a tree object after the checks of git's fsck; `gitlinks` are allowed in trees of code."""
     return list(zip(*_columns(data, hash_length, gitlinks), strict=True))
 
 
 def decode_by_name(data: bytes, hash_length: int) -> dict[bytes, tuple[int, bytes]]:
-    """The same as (git's mode, raw id) by stored name."""
+    """Return (git's mode, raw id) by stored name."""
     names, modes, oids = _columns(data, hash_length, False)
     return dict(zip(names, zip(modes, oids, strict=True), strict=True))
 
 
 def object_id(kind: bytes, data: bytes, object_format: str) -> ObjectId:
-    """The id that git gives an object of this kind and content."""
+    """Return git's id of an object of this type and content."""
     import hashlib  # loaded late: a list of paths hashes nothing
 
     digest = hashlib.new(object_format, b"%b %d\0" % (kind, len(data)), usedforsecurity=False)
@@ -75,26 +75,26 @@ def _pattern(hash_length: int, gitlinks: bool) -> re.Pattern[bytes]:
 
 
 def _columns(data: bytes, hash_length: int, gitlinks: bool) -> tuple[list[bytes], list[int], list[bytes]]:
-    """Names, modes and ids, by column: what is done with a whole one is done without a loop of ours."""
+    """Return names, modes and ids as three lists, computed without a loop over the entries."""
     found: list[tuple[bytes, bytes, bytes]] = _pattern(hash_length, gitlinks).findall(data)
     words, names, oids = (list(map(itemgetter(column), found)) for column in range(3))
-    # Matches never overlap, so that their lengths add up to the whole only if nothing stood between them.
+    # Matches do not overlap, so their lengths add up to the whole only if nothing is between them.
     if sum(map(len, words)) + sum(map(len, names)) + len(found) * (2 + hash_length) != len(data):
         raise Damaged(_what_is_wrong(data, hash_length, gitlinks))
     modes = list(map(_MODES.__getitem__, words))
     _check_names(names, modes)
     null = bytes(hash_length)
     if null in oids:
-        raise Damaged(f"a tree holds no content for '{show(names[oids.index(null)])}'")
+        raise Damaged(f"a tree contains no content for '{show(names[oids.index(null)])}'")
     return names, modes, oids
 
 
 def _check_names(names: list[bytes], modes: list[int]) -> None:
     known = set(names)
     if len(known) != len(names):
-        raise Damaged("a tree holds one name twice")
+        raise Damaged("a tree contains a name twice")
     if not known.isdisjoint(_IMPOSSIBLE):
-        raise Damaged("a tree holds a name that leads out of it")
+        raise Damaged("a tree contains a name that leads out of it")
     keys = names
     if DIRECTORY in modes:
         keys = [name + b"/" if mode == DIRECTORY else name for name, mode in zip(names, modes, strict=True)]
@@ -112,11 +112,11 @@ def _what_is_wrong(data: bytes, hash_length: int, gitlinks: bool) -> str:
     if not space or not nul or at + len(mode) + len(name) + 2 + hash_length > len(data):
         return "a tree ends in the middle of an entry"
     if b"/" in name or not name:
-        return f"a tree holds an impossible name: '{show(name)}'"
-    return f"a tree holds an entry of unknown mode: '{show(mode)} {show(name)}'"
+        return f"a tree contains an impossible name: '{show(name)}'"
+    return f"a tree contains an entry of unknown mode: '{show(mode)} {show(name)}'"
 
 
-# Trees within trees, while something in them is changed; what nobody looks into is not read.
+# Change trees within trees.
 
 Row = tuple[int, bytes]
 Tree = dict[bytes, Row]
@@ -124,14 +124,14 @@ TYPE = 0o170000
 
 
 class TreeStore(Protocol):
-    """Reads trees and writes new ones."""
+    """Read and write trees."""
 
     def tree(self, oid: bytes | None) -> Tree: ...
     def write_tree(self, tree: Tree) -> bytes: ...
 
 
 class TreeEditor:
-    """One tree while it is changed; those below are opened when somebody looks into them."""
+    """A tree that is being changed; subtrees are read at first use."""
 
     def __init__(self, trees: TreeStore, oid: bytes) -> None:
         self.entries = trees.tree(oid)
@@ -164,7 +164,7 @@ class TreeEditor:
         self.entries[name] = row
 
     def write(self) -> bytes | None:
-        """Store what changed; None where nothing is left, which no tree has an entry for."""
+        """Store the changed trees and return the id; None if the tree is empty, which git does not store."""
         for name, level in list(self._opened.items()):
             oid = level.write()
             if oid is None:

@@ -1,11 +1,15 @@
-"""The probes: what can be told of an environment and its machine beyond files. docs/facts.md: how to add one.
+"""The probes: facts about an environment and its machine beyond files. docs/internals/facts.md describes how to add
+one.
 
-A probe is one leaf (a module beside this one) and one line here. The line says what wakes it, so that a leaf is not
-even loaded where nothing of its concern changed. Their order is that of the rows of a story.
+A probe is one module in this package and one entry in `PROBES`. The entry has the name of the probe module,
+the class of its facts, and the file name patterns that trigger it, so a module is imported only when a
+matching file changed. The order of the entries is the order of rows in a summary. Probe modules run in a
+child process with a timeout (`capture/probe_worker`).
 """
 
 from __future__ import annotations
 
+from functools import cache
 from importlib import import_module
 from typing import Any
 
@@ -23,7 +27,7 @@ from git_envhist.probes.base import (
 )
 
 PACKAGES, SERVICES, DATABASES, VARIABLES, TOOLS = "packages", "services", "databases", "env", "tools"
-"""The classes of facts, as `--only` names them."""
+"""Classes of facts, as in `--only`."""
 
 PROBES: dict[str, FileProbe | MachineProbe | EnvironmentProbe | CaptureProbe | DumpProbe] = {
     "pip": FileProbe(
@@ -32,11 +36,38 @@ PROBES: dict[str, FileProbe | MachineProbe | EnvironmentProbe | CaptureProbe | D
         2,
         reads=(b"METADATA", b"PKG-INFO", b"INSTALLER", b"direct_url.json", b"pyvenv.cfg", b"*.egg-info"),
         sees=(b"REQUESTED", b"*.egg-link", b"site-packages/*.egg", b"dist-packages/*.egg"),
+        directories=(
+            *(b".venv", b"venv", b"site-packages", b"dist-packages", b"__pypackages__", b".tox", b".nox"),
+        ),
+        manifests=(b"pyproject.toml", b"setup.py", b"setup.cfg", b"requirements.txt"),
+        runtime=r"python|libpython|pypy",
     ),
     "npm": FileProbe(
-        "node", PACKAGES, 2, reads=(b"package.json", b".pnp.cjs", b".pnp.js", b".pnp.data.json")
+        "node",
+        PACKAGES,
+        2,
+        reads=(b"package.json", b".pnp.cjs", b".pnp.js", b".pnp.data.json"),
+        directories=(b"node_modules", b"bower_components", b"jspm_packages", b".yarn", b".pnpm-store"),
+        manifests=(b"package.json",),
+        runtime=r"nodejs|node|npm|yarn|yarnpkg",
     ),
-    "gem": FileProbe("ruby", PACKAGES, 1, sees=(b"*.gemspec",)),
+    "deno": FileProbe(
+        "deno",
+        PACKAGES,
+        1,
+        reads=(b"deno.lock",),
+        manifests=(b"deno.json", b"deno.jsonc"),
+        runtime=r"deno",
+    ),
+    "gem": FileProbe(
+        "ruby",
+        PACKAGES,
+        1,
+        sees=(b"*.gemspec",),
+        directories=(b".bundle", b"gems"),
+        manifests=(b"Gemfile",),
+        runtime=r"ruby|libruby",
+    ),
     "go": FileProbe(
         "go",
         PACKAGES,
@@ -44,6 +75,8 @@ PROBES: dict[str, FileProbe | MachineProbe | EnvironmentProbe | CaptureProbe | D
         reads=(b"vendor/modules.txt",),
         sees=(b"@v/*.zip", b"go.mod", b"bin/*"),
         mark=b"\xff Go buildinf:",
+        manifests=(b"go.mod",),
+        runtime=r"golang|go",
     ),
     "cargo": FileProbe(
         "rust",
@@ -51,9 +84,25 @@ PROBES: dict[str, FileProbe | MachineProbe | EnvironmentProbe | CaptureProbe | D
         1,
         reads=(b"deps/*.d", b"Cargo.toml", b".crates.toml"),
         sees=(b".cargo-checksum.json", b"*.crate"),
+        manifests=(b"Cargo.toml",),
+        runtime=r"rustc|cargo|rust",
     ),
-    "composer": FileProbe("php", PACKAGES, 1, reads=(b"composer/installed.json",)),
-    "conda": FileProbe("conda", PACKAGES, 1, reads=(b"conda-meta/history",), sees=(b"conda-meta/*.json",)),
+    "composer": FileProbe(
+        "php",
+        PACKAGES,
+        1,
+        reads=(b"composer/installed.json",),
+        manifests=(b"composer.json",),
+        runtime=r"php|libphp",
+    ),
+    "conda": FileProbe(
+        "conda",
+        PACKAGES,
+        1,
+        reads=(b"conda-meta/history",),
+        sees=(b"conda-meta/*.json",),
+        directories=(b"conda-meta",),
+    ),
     "rootfs": FileProbe(
         "package_roots",
         PACKAGES,
@@ -95,6 +144,7 @@ PROBES: dict[str, FileProbe | MachineProbe | EnvironmentProbe | CaptureProbe | D
         ),
         undotted=512,
         in_parts=True,
+        runtime=r"sqlite|libsqlite",
     ),
     "postgres": FileProbe(
         "postgres",
@@ -102,6 +152,7 @@ PROBES: dict[str, FileProbe | MachineProbe | EnvironmentProbe | CaptureProbe | D
         1,
         reads=(b"PG_VERSION", b"postmaster.pid", b"global/pg_control"),
         sees=(b"postgresql.auto.conf", b"postgresql.conf", b"pg_hba.conf"),
+        runtime=r"postgresql|postgres|libpq",
     ),
     "mysql": FileProbe(
         "mysql",
@@ -109,8 +160,16 @@ PROBES: dict[str, FileProbe | MachineProbe | EnvironmentProbe | CaptureProbe | D
         1,
         reads=(b"mariadb_upgrade_info", b"mysql_upgrade_info", b"mysql_upgrade_history"),
         sees=(b"ibdata1", b"*.pid", b"*.ibd", b"*.frm", b"*.MYI", b"*.MAI"),
+        runtime=r"mysql|mariadb|libmysqlclient|libmariadb",
     ),
-    "redis": FileProbe("redis", DATABASES, 1, reads=(b"*.rdb", b"*.aof.manifest"), in_parts=True),
+    "redis": FileProbe(
+        "redis",
+        DATABASES,
+        1,
+        reads=(b"*.rdb", b"*.aof.manifest"),
+        in_parts=True,
+        runtime=r"redis|valkey",
+    ),
     "parquet": FileProbe("parquet", DATABASES, 1, reads=(b"*.parquet", b"*.pq"), in_parts=True),
     "duckdb": FileProbe("duckdb_file", DATABASES, 1, reads=(b"*.duckdb", b"*.ddb"), in_parts=True),
     "csv": FileProbe("csv_files", DATABASES, 1, reads=(b"*.csv", b"*.tsv"), in_parts=True),
@@ -139,60 +198,76 @@ PROBES: dict[str, FileProbe | MachineProbe | EnvironmentProbe | CaptureProbe | D
 }
 
 
-def tree_probes() -> dict[str, FileProbe]:
-    """The probes that read the environment's own files."""
+def file_probes() -> dict[str, FileProbe]:
+    """Return the probes that read files of the environment."""
     return {name: probe for name, probe in PROBES.items() if isinstance(probe, FileProbe)}
 
 
 def machine_probes() -> dict[str, MachineProbe]:
-    """The probes that ask the machine."""
+    """Return the probes that query the machine."""
     return {name: probe for name, probe in PROBES.items() if isinstance(probe, MachineProbe)}
 
 
-def place_probes() -> dict[str, EnvironmentProbe]:
-    """The probes that look at what belongs to one environment."""
+def environment_probes() -> dict[str, EnvironmentProbe]:
+    """Return the probes about things that belong to an environment but are not its files."""
     return {name: probe for name, probe in PROBES.items() if isinstance(probe, EnvironmentProbe)}
 
 
-def sign_probes() -> dict[str, CaptureProbe]:
-    """The probes of what a capture comes upon."""
+def capture_probes() -> dict[str, CaptureProbe]:
+    """Return the probes that evaluate paths a capture could not read consistently."""
     return {name: probe for name, probe in PROBES.items() if isinstance(probe, CaptureProbe)}
 
 
 def kinds() -> dict[str, str]:
-    """The class of each probe, in the order of the rows of a story."""
+    """Return the class of each probe, in the order of rows in a summary."""
     return {name: probe.kind for name, probe in PROBES.items()}
 
 
-def tree_leaf(probe: FileProbe) -> FileProbeModule:
-    """The leaf of a probe of files, loaded."""
-    leaf: FileProbeModule = _load(probe.leaf)
-    return leaf
+@cache
+def package_directories() -> frozenset[bytes]:
+    """Return the names of all directories that package managers fill."""
+    return frozenset(name for probe in file_probes().values() for name in probe.directories)
 
 
-def parts_leaf(probe: FileProbe) -> LargeFileProbeModule:
-    """The same, of one that reads large files, too."""
-    leaf: LargeFileProbeModule = _load(probe.leaf)
-    return leaf
+def manifests() -> tuple[bytes, ...]:
+    """Return the names of files at the top of a project, of all package managers."""
+    return tuple(name for probe in file_probes().values() for name in probe.manifests)
 
 
-def machine_leaf(probe: MachineProbe) -> MachineProbeModule:
-    """The leaf of a probe of the machine, loaded."""
-    leaf: MachineProbeModule = _load(probe.leaf)
-    return leaf
+def runtimes() -> dict[str, str]:
+    """Return by probe a regular expression for the packages of the machine that run what it lists."""
+    return {name: probe.runtime for name, probe in file_probes().items() if probe.runtime}
 
 
-def place_leaf(probe: EnvironmentProbe) -> EnvironmentProbeModule:
-    """The leaf of a probe of what belongs to an environment, loaded."""
-    leaf: EnvironmentProbeModule = _load(probe.leaf)
-    return leaf
+def file_module(probe: FileProbe) -> FileProbeModule:
+    """Import and return the module of a file probe."""
+    module: FileProbeModule = _load(probe.module)
+    return module
 
 
-def sign_leaf(probe: CaptureProbe) -> CaptureProbeModule:
-    """The leaf of a probe of what a capture comes upon, loaded."""
-    leaf: CaptureProbeModule = _load(probe.leaf)
-    return leaf
+def large_file_module(probe: FileProbe) -> LargeFileProbeModule:
+    """Import and return the module of a file probe that reads byte ranges of large files."""
+    module: LargeFileProbeModule = _load(probe.module)
+    return module
 
 
-def _load(leaf: str) -> Any:
-    return import_module(f"{__name__}.{leaf}")
+def machine_module(probe: MachineProbe) -> MachineProbeModule:
+    """Import and return the module of a machine probe."""
+    module: MachineProbeModule = _load(probe.module)
+    return module
+
+
+def environment_module(probe: EnvironmentProbe) -> EnvironmentProbeModule:
+    """Import and return the module of an environment probe."""
+    module: EnvironmentProbeModule = _load(probe.module)
+    return module
+
+
+def capture_module(probe: CaptureProbe) -> CaptureProbeModule:
+    """Import and return the module of a capture probe."""
+    module: CaptureProbeModule = _load(probe.module)
+    return module
+
+
+def _load(name: str) -> Any:
+    return import_module(f"{__name__}.{name}")

@@ -1,4 +1,4 @@
-"""apk's list of packages: `lib/apk/db/installed`, and `etc/apk/world` for what was asked for."""
+"""Read apk's package list: `lib/apk/db/installed`, and `etc/apk/world` for requested packages."""
 
 from __future__ import annotations
 
@@ -15,23 +15,25 @@ MAX_SIZE = 256 << 20
 
 
 def installed(root: str) -> Iterator[Fact]:
-    """The packages that are installed."""
+    """Yield the installed packages."""
     world = _read(os.path.join(root, WORLD))
     for path in LISTS:
         yield from parse_installed(_read(os.path.join(root, path)), parse_world(world))
 
 
-def parse_installed(text: str, asked: frozenset[str] = frozenset()) -> Iterator[Fact]:
-    """What a list says: a paragraph a package, a letter a field."""
-    for stanza in text.split("\n\n"):
-        told = dict(line.split(":", 1) for line in stanza.split("\n") if line[1:2] == ":" and line[0] in "PV")
-        name, version = told.get("P", ""), told.get("V", "")
+def parse_installed(text: str, requested: frozenset[str] = frozenset()) -> Iterator[Fact]:
+    """Yield the packages of a list: one paragraph per package, one letter per field."""
+    for paragraph in text.split("\n\n"):
+        fields = dict(
+            line.split(":", 1) for line in paragraph.split("\n") if line[1:2] == ":" and line[0] in "PV"
+        )
+        name, version = fields.get("P", ""), fields.get("V", "")
         if NAME.match(name) and NAME.match(version):
-            yield Fact("system", name, version, by="apk", auto=bool(asked) and name not in asked)
+            yield Fact("system", name, version, by="apk", auto=bool(requested) and name not in requested)
 
 
 def parse_world(text: str) -> frozenset[str]:
-    """The names of the packages that were asked for, whatever version."""
+    """Return the names of the requested packages."""
     return frozenset(re.split(r"[<>=~@]", word, maxsplit=1)[0] for word in text.split())
 
 

@@ -1,11 +1,9 @@
-"""What a probe is: a line in the registry, and a leaf that does the reading.
+"""The interface of probes: registry entries and probe modules.
 
-A probe of files is shown one directory at a time: those of its files whose names are in the probe's line. What it
-says of a directory depends on these files alone, so that it is asked again only where one of them changed. A probe of
-the machine says first, quickly, by what its answer is to be known again (a *stamp*), and reads only when that is
-another one; so does a probe of what belongs to this one environment beside its files.
-
-Leaves run in a process of their own that is ended when their time is up. What they raise costs a warning.
+A file probe gets the matching files of one directory at a time; its facts depend on these files only, so it
+runs again only if one of them changed. A machine probe first returns a stamp, which is cheap to compute and
+changes whenever its facts may change; so does an environment probe. Probe modules run in a child process with
+a timeout; an exception costs a warning.
 """
 
 from __future__ import annotations
@@ -17,102 +15,108 @@ from git_envhist.model import Fact
 
 
 class FileProbe(NamedTuple):
-    """A probe of the environment's own files."""
+    """A probe of files in the environment."""
 
-    leaf: str
+    module: str
     kind: str
     version: int
-    """Raised whenever the leaf says something else of the same bytes."""
+    """Increased whenever the module returns other facts for the same bytes."""
     reads: tuple[bytes, ...] = ()
-    """Names of files whose bytes are wanted: `package.json`, `*.egg-info`, `.env*`; in directories of one name alone:
-    `vendor/modules.txt`, `conda-meta/*.json`."""
+    """Patterns of files to read: `package.json`, `*.egg-info`, `.env*`; with the name of the parent
+    directory: `vendor/modules.txt`, `conda-meta/*.json`."""
     sees: tuple[bytes, ...] = ()
-    """Names of files that say enough by being there."""
+    """Patterns of files that only need to exist; their content is not read."""
     mark: bytes = b""
-    """Of programs among these that hold this mark, all is given, or of larger ones what stands behind it."""
+    """Marker in executables: matching ones are read whole, or if large only after the marker."""
     undotted: int = 0
-    """Of files whose names have no ending, the bytes of those are wanted whose size is a multiple of this."""
+    """Also read files without an extension if their size is a multiple of this."""
     in_parts: bool = False
-    """Whether the leaf says itself, by `parts_of`, what it wants of files that are too large to be shown as a whole."""
+    """True if the module has `parts_of`, which selects byte ranges of files too large to be read whole."""
+    directories: tuple[bytes, ...] = ()
+    """Names of directories that the package manager fills: changes in them are shown as packages, not as files."""
+    manifests: tuple[bytes, ...] = ()
+    """Names of files at the top of a project that uses the package manager."""
+    runtime: str = ""
+    """Regular expression: packages of the machine that run what the probe lists."""
 
 
 class MachineProbe(NamedTuple):
     """A probe of the machine."""
 
-    leaf: str
+    module: str
     kind: str
     version: int
 
 
 class EnvironmentProbe(NamedTuple):
-    """A probe of what belongs to one environment and is none of its files: what runs from it, hooks of its git."""
+    """A probe of things that belong to an environment but are not files in it: services, git hooks."""
 
-    leaf: str
+    module: str
     kind: str
     version: int
 
 
 class DumpProbe(NamedTuple):
-    """A probe of the dumps that the commands of services write."""
+    """A probe of service dumps."""
 
-    leaf: str
+    module: str
     kind: str
     version: int
 
 
 class CaptureProbe(NamedTuple):
-    """A probe of what a capture comes upon while it reads."""
+    """A probe of paths that a capture could not read consistently."""
 
-    leaf: str
+    module: str
     kind: str
     version: int
 
 
 class ProbeTarget(NamedTuple):
-    """Where an environment stands."""
+    """Directories of an environment."""
 
     root: str
-    """Where the machine's file system begins."""
+    """Root of the machine's file system."""
     top: str
-    """The environment's own top."""
+    """Top directory of the environment."""
     hooks: str
-    """The directory in which git looks for hooks."""
+    """Directory in which git looks for hooks."""
 
 
 Parts = tuple[tuple[int, bytes], ...]
-"""(offset, the bytes from there on)."""
+"""(offset, bytes at that offset)."""
 
 
 class File(NamedTuple):
-    """One file as it was captured."""
+    """A captured file."""
 
     data: bytes | None
-    """Its bytes, opened where they are sealed; None where they are not wanted, or too many."""
+    """Its bytes (unsealed); None if not wanted or too large."""
     size: int
     sealed: bool
     oid: bytes
-    """Two files with one id hold the same."""
+    """Blob id: files with equal ids have equal content."""
     parts: Parts = ()
-    """Of a file that is too large to be shown, what the leaf wanted."""
+    """Byte ranges selected by `parts_of`."""
 
 
 Files = Mapping[bytes, File]
 Keyed = Callable[[bytes, bytes], str | None]
-"""(context, secret) -> what tells equal secrets of a context from different ones, and nothing else; None: no key."""
+"""(context, secret) -> a fingerprint that is equal only for equal secrets in a context; None without a key."""
 
 
 class FileProbeModule(Protocol):
     """A module that reads files."""
 
     def wants(self, directory: bytes) -> bool:
-        """Whether such files are of interest in this directory; asked before any is read."""
+        """Return whether files in this directory are of interest; called before any is read."""
 
     def facts_of(self, directory: bytes, files: Files, keyed: Keyed) -> Iterable[Fact]:
-        """What the files of one directory say."""
+        """Return the facts from the files of one directory."""
 
 
 class RandomAccessFile(Protocol):
-    """A captured file that is read here and there; less than was asked for comes from its end."""
+    """A captured file with random access; a read at its end returns fewer bytes."""
 
     @property
     def size(self) -> int: ...
@@ -121,34 +125,35 @@ class RandomAccessFile(Protocol):
 
 
 class LargeFileProbeModule(Protocol):
-    """A module that reads large files, too."""
+    """A module that also reads large files."""
 
     def parts_of(self, files: Mapping[bytes, RandomAccessFile]) -> dict[bytes, Parts]:
-        """What it wants of the files of a directory. Asked where the capture is made: it reads little."""
+        """Return the byte ranges wanted of the files of a directory. It runs in the capturing process."""
 
 
 class MachineProbeModule(Protocol):
-    """A module that asks the machine; `root` is where its file system begins."""
+    """A module that queries the machine; `root` is the root of its file system."""
 
     def stamp(self, root: str) -> str:
-        """What stays the same as long as the answer does; empty where only the answer itself can tell."""
+        """Return a value that changes whenever the facts may change; empty if only the facts themselves show
+        it."""
 
     def facts_of(self, root: str) -> Iterable[Fact]:
-        """What the machine says."""
+        """Return the facts of the machine."""
 
 
 class CaptureProbeModule(Protocol):
-    """A module that is told what a capture came upon; asked each time, where the capture is made."""
+    """A module that evaluates problems of a capture; it runs in every capture, in the capturing process."""
 
     def facts_of(self, signs: Iterable[tuple[bytes, str]]) -> Iterable[Fact]:
-        """What (path, why it could not be captured as it should) says."""
+        """Return the facts from (path, reason why it could not be read consistently)."""
 
 
 class EnvironmentProbeModule(Protocol):
-    """A module that looks at what belongs to an environment."""
+    """A module that examines things belonging to an environment."""
 
-    def stamp(self, place: ProbeTarget) -> str | None:
-        """As that of a machine's leaf; None where nothing is to be known here."""
+    def stamp(self, target: ProbeTarget) -> str | None:
+        """Return a stamp as for a machine probe; None if nothing can be known on this system."""
 
-    def facts_of(self, place: ProbeTarget, keyed: Keyed) -> Iterable[Fact]:
-        """What there is."""
+    def facts_of(self, target: ProbeTarget, keyed: Keyed) -> Iterable[Fact]:
+        """Return the facts."""

@@ -1,6 +1,6 @@
-"""Homebrew's packages: `Cellar/<name>/<version>`, and `Caskroom/<name>/<version>` for applications.
+"""Read Homebrew's packages: `Cellar/<name>/<version>` and, for applications, `Caskroom/<name>/<version>`.
 
-What came along with another one says so in its receipt.
+The receipt of a package tells whether it was installed as a dependency.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ import re
 from collections.abc import Iterator
 
 from git_envhist.model import Fact
-from git_envhist.probes.system_packages import BREWS
+from git_envhist.probes.system_packages import BREW_PREFIXES
 
-ROOMS = ("Cellar", "Caskroom")
+DIRECTORIES = ("Cellar", "Caskroom")
 RECEIPT = "INSTALL_RECEIPT.json"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+@-]{0,100}\Z")
 VERSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+:,@~-]{0,100}\Z")
@@ -21,23 +21,23 @@ MAX_SIZE = 1 << 20
 
 
 def installed(root: str) -> Iterator[Fact]:
-    """The packages that are installed, each version of each."""
-    for prefix in BREWS:
-        for room in ROOMS:
-            place = os.path.join(root, prefix, room)
+    """Yield the installed packages, each version separately."""
+    for prefix in BREW_PREFIXES:
+        for directory in DIRECTORIES:
+            place = os.path.join(root, prefix, directory)
             for name in _directories(place, NAME):
                 for version in _directories(os.path.join(place, name), VERSION):
-                    auto = came_along(_read(os.path.join(place, name, version, RECEIPT)))
+                    auto = is_dependency(_read(os.path.join(place, name, version, RECEIPT)))
                     yield Fact("system", name, version, by="brew", auto=auto)
 
 
-def came_along(receipt: bytes) -> bool:
-    """Whether a receipt says that nobody asked for it."""
+def is_dependency(receipt: bytes) -> bool:
+    """Return whether a receipt shows that the package was installed as a dependency."""
     try:
-        told = json.loads(receipt)
+        receipt_fields = json.loads(receipt)
     except (ValueError, RecursionError):
         return False
-    return isinstance(told, dict) and told.get("installed_on_request") is False
+    return isinstance(receipt_fields, dict) and receipt_fields.get("installed_on_request") is False
 
 
 def _directories(place: str, names: re.Pattern[str]) -> list[str]:

@@ -1,12 +1,12 @@
-"""Files as a probe reads them: whole, or the parts that it asked for when they were captured."""
+"""Captured files as seen by a probe: whole, or the byte ranges selected at capture time."""
 
 from __future__ import annotations
 
 from git_envhist.probes.base import File, Parts, RandomAccessFile
 
 
-class Traced:
-    """A source that keeps what was read of it."""
+class RecordingSource:
+    """A source that records what is read from it."""
 
     def __init__(self, source: RandomAccessFile) -> None:
         self._source = source
@@ -24,8 +24,8 @@ class Traced:
         return tuple(self._read.items())
 
 
-class Shown:
-    """A file of which all, or some parts, were given."""
+class CapturedFile:
+    """A file that is available whole or in byte ranges."""
 
     def __init__(self, file: File) -> None:
         self._data = file.data

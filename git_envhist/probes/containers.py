@@ -1,8 +1,7 @@
-"""The containers that belong to an environment, where docker answers: those that its compose files describe, and those
-that see a directory of it.
+"""List containers that belong to an environment: composed in it, or with one of its directories mounted.
 
-Docker is asked over its socket, as its own program asks it, and has a moment to answer. Where there is no such socket,
-or it is not ours to open, nothing is known. Which containers there are is the stamp: they are few, and told at once.
+Docker is queried over its socket with a short timeout. Without a socket, or without permission, nothing is
+known. The stamp is a hash of all facts, because there are few.
 """
 
 from __future__ import annotations
@@ -20,55 +19,56 @@ from git_envhist.probes.base import Keyed, ProbeTarget
 
 PROBE = "container"
 SOCKET = "var/run/docker.sock"
-LED_TO, BY_PATH = "DOCKER_HOST", "unix://"
+HOST_VARIABLE, UNIX_SCHEME = "DOCKER_HOST", "unix://"
 SECONDS = 0.3
 MAX_SIZE = 16 << 20
-QUESTION = b"GET /containers/json HTTP/1.0\r\nHost: docker\r\n\r\n"
-COMPOSED_IN = "com.docker.compose.project.working_dir"
-COMPOSED_AS = "com.docker.compose.service"
+REQUEST = b"GET /containers/json HTTP/1.0\r\nHost: docker\r\n\r\n"
+COMPOSE_DIRECTORY = "com.docker.compose.project.working_dir"
+COMPOSE_SERVICE = "com.docker.compose.service"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,100}\Z")
 IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_./:@-]{0,200}\Z")
 
 
-def stamp(place: ProbeTarget) -> str | None:
-    """Which containers of the environment run, as a hash of all that is told of them."""
-    answer = _ask(_socket(place))
+def stamp(target: ProbeTarget) -> str | None:
+    """Return a hash of all facts."""
+    answer = _ask(_socket(target))
     if answer is None:
         return None
-    told = "\0".join(f"{fact.key} {fact.value}" for fact in parse(answer, os.path.realpath(place.top)))
-    return hashlib.sha256(told.encode("utf-8", "surrogateescape")).hexdigest()
+    text = "\0".join(f"{fact.key} {fact.value}" for fact in parse(answer, os.path.realpath(target.top)))
+    return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
 
 
-def facts_of(place: ProbeTarget, keyed: Keyed) -> Iterator[Fact]:
-    """Every one of them: the name, the image, the ports at which this machine reaches it."""
-    answer = _ask(_socket(place))
+def facts_of(target: ProbeTarget, keyed: Keyed) -> Iterator[Fact]:
+    """Yield each container with its image and published ports."""
+    answer = _ask(_socket(target))
     if answer is not None:
-        yield from parse(answer, os.path.realpath(place.top))
+        yield from parse(answer, os.path.realpath(target.top))
 
 
 def parse(answer: bytes, top: str) -> list[Fact]:
-    """What docker's list says of an environment; an error where it is none."""
+    """Return the containers in Docker's answer that belong to an environment. Raise ValueError if it is
+    malformed."""
     head, _, body = answer.partition(b"\r\n\r\n")
     if head.split(b" ", 2)[1:2] != [b"200"]:
-        raise ValueError(f"docker said: {head[:80]!r}")
+        raise ValueError(f"docker answered: {head[:80]!r}")
     containers = json.loads(body)
     if not isinstance(containers, list):
-        raise ValueError("docker's list is none")
-    found = (_tell(one, top) for one in containers if isinstance(one, dict))
+        raise ValueError("docker's answer is not a list")
+    found = (_container_fact(one, top) for one in containers if isinstance(one, dict))
     return sorted((fact for fact in found if fact is not None), key=lambda fact: (fact.key, fact.value))
 
 
-def _tell(container: dict[str, Any], top: str) -> Fact | None:
+def _container_fact(container: dict[str, Any], top: str) -> Fact | None:
     labels = container.get("Labels")
     labels = labels if isinstance(labels, dict) else {}
-    inside = _inside(labels.get(COMPOSED_IN), top)
+    inside = _inside(labels.get(COMPOSE_DIRECTORY), top)
     if inside is None and not any(_inside(path, top) is not None for path in _mounted(container)):
         return None
     names = container.get("Names")
     first = names[0] if isinstance(names, list) and names else ""
-    name = next((one for one in (labels.get(COMPOSED_AS), first) if isinstance(one, str) and one), "").lstrip(
-        "/"
-    )
+    name = next(
+        (one for one in (labels.get(COMPOSE_SERVICE), first) if isinstance(one, str) and one), ""
+    ).lstrip("/")
     image = container.get("Image")
     if not NAME.match(name) or not isinstance(image, str) or not IMAGE.match(image):
         return None
@@ -94,45 +94,45 @@ def _ports(container: dict[str, Any]) -> list[str]:
 
 
 def _inside(path: object, top: str) -> str | None:
-    """A path as seen from the top of the environment; None where it lies elsewhere."""
+    """Return a path relative to the environment; None if it is elsewhere."""
     if not isinstance(path, str) or not (path == top or path.startswith(top.rstrip("/") + "/")):
         return None
     return os.path.normpath(path)[len(top) :].strip("/")
 
 
-def _socket(place: ProbeTarget) -> str | None:
-    led_to = os.environ.get(LED_TO) if place.root == "/" else None
-    if led_to:
-        return led_to.removeprefix(BY_PATH) if led_to.startswith(BY_PATH) else None
-    return os.path.join(place.root, SOCKET)
+def _socket(target: ProbeTarget) -> str | None:
+    host = os.environ.get(HOST_VARIABLE) if target.root == "/" else None
+    if host:
+        return host.removeprefix(UNIX_SCHEME) if host.startswith(UNIX_SCHEME) else None
+    return os.path.join(target.root, SOCKET)
 
 
 def _ask(path: str | None) -> bytes | None:
     if path is None or not os.path.exists(path):
         return None
-    # `socket` itself brings 2 ms of names along.
+    # The module `socket` takes 2 ms to import.
     from _socket import AF_UNIX, SOCK_STREAM, socket  # loaded late: few machines have such a socket
 
     until = time.monotonic() + SECONDS
-    asking = socket(AF_UNIX, SOCK_STREAM)
+    connection = socket(AF_UNIX, SOCK_STREAM)
     try:
-        asking.settimeout(SECONDS)
+        connection.settimeout(SECONDS)
         try:
-            asking.connect(path)
+            connection.connect(path)
         except (PermissionError, ConnectionRefusedError, FileNotFoundError):
-            return None  # not ours to ask, or nobody there
-        asking.sendall(QUESTION)
-        return _receive(asking, until)
+            return None  # no permission, or no server
+        connection.sendall(REQUEST)
+        return _receive(connection, until)
     finally:
-        asking.close()
+        connection.close()
 
 
-def _receive(asking: Any, until: float) -> bytes:
+def _receive(connection: Any, until: float) -> bytes:
     answer = b""
     while len(answer) < MAX_SIZE:
-        asking.settimeout(max(until - time.monotonic(), 0.001))
-        more = asking.recv(1 << 16)
+        connection.settimeout(max(until - time.monotonic(), 0.001))
+        more = connection.recv(1 << 16)
         if not more:
             return answer
         answer += more
-    raise ValueError("docker's list does not end")
+    raise ValueError("docker's answer is too long")

@@ -1,4 +1,4 @@
-"""CSV and TSV files: their columns, and their rows where a file is small enough to be read as a whole."""
+"""Read columns of CSV and TSV files, and the number of rows if the file is small enough to be read whole."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ def wants(directory: bytes) -> bool:
 
 
 def parts_of(files: Mapping[bytes, RandomAccessFile]) -> dict[bytes, Parts]:
-    """Return the beginnings of files that are too large to be shown."""
+    """Return the beginning of files that are too large to be read whole."""
     return {name: ((0, files[name].read(0, HEAD_SIZE)),) for name in sorted(files)[:MAX_FILES]}
 
 
 def facts_of(directory: bytes, files: Files, keyed: Keyed) -> Iterator[Fact]:
-    """Yield the columns, and the rows where they could be counted."""
+    """Yield the columns, and the number of rows if known."""
     for name in sorted(files)[:MAX_FILES]:
         file = files[name]
         whole = file.data is not None
@@ -41,7 +41,7 @@ def facts_of(directory: bytes, files: Files, keyed: Keyed) -> Iterator[Fact]:
 
 
 def _read(text: str, *, whole: bool) -> tuple[list[str], int | None]:
-    """Return the columns, and the number of rows below them; None where it is not known."""
+    """Return the columns and the number of rows below them; None if not known."""
     first = text[:HEAD_SIZE].partition("\n")[0]
     delimiter = max(DELIMITERS, key=first.count)
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
@@ -52,7 +52,7 @@ def _read(text: str, *, whole: bool) -> tuple[list[str], int | None]:
         return [], None
     names = [name.strip()[:80] for name in head[:MAX_COLUMNS]]
     if any(NUMBER.match(name) for name in names):
-        # The first line is a row already.
+        # A number in the first line means that there is no header.
         return [
             f"column_{number}" for number in range(1, len(names) + 1)
         ], rows + 1 if rows is not None else None

@@ -1,7 +1,6 @@
-"""DuckDB files: the version of their format and the number of their blocks, from the headers.
+"""Read the format version and the number of blocks of DuckDB files from their headers.
 
-The catalog and the row groups lie in blocks whose format changes from version to version: tables and rows would take
-DuckDB's own library.
+Tables and rows are in blocks whose format changes between versions; only DuckDB's library can read them.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from collections.abc import Iterator, Mapping
 
 from git_envhist.model import EnvPath, Fact
 from git_envhist.probes.base import Files, Keyed, Parts, RandomAccessFile
-from git_envhist.probes.captured_files import Shown
+from git_envhist.probes.captured_files import CapturedFile
 from git_envhist.probes.table_files import MAX_FILES, is_own, place_text
 
 PROBE = "duckdb"
@@ -30,14 +29,14 @@ def parts_of(files: Mapping[bytes, RandomAccessFile]) -> dict[bytes, Parts]:
 
 
 def facts_of(directory: bytes, files: Files, keyed: Keyed) -> Iterator[Fact]:
-    """Yield the version of the format, and the number of blocks."""
+    """Yield the format version and the number of blocks."""
     for name in sorted(files)[:MAX_FILES]:
-        head = Shown(files[name]).read(0, HEADERS_SIZE)
+        head = CapturedFile(files[name]).read(0, HEADERS_SIZE)
         if head[8:12] != MAGIC or len(head) < HEADERS_SIZE:
             continue
         place = place_text(directory, name)
         yield Fact(PROBE, f"{place}/format", str(_number(head, 12)), EnvPath(directory), auto=True)
-        # Of the two headers the one that was written last holds.
+        # The header with the higher counter is valid.
         latest = max((HEADER, 2 * HEADER), key=lambda at: _number(head, at + 8))
         blocks = _number(head, latest + 32)
         if blocks < MAX_BLOCKS:

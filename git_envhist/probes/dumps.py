@@ -1,7 +1,7 @@
-"""Tables and rows of a dump in SQL, keys of a dump of Redis: read from the dump itself, line by line, within bounds.
+"""Read tables and rows from SQL dumps, and keys from Redis dumps, line by line within limits.
 
-`pg_dump` and `mysqldump` write SQL by themselves; of a compressed archive (`pg_dump -Fc`) only its size and digest are
-known. Rows are counted from `COPY` blocks and from `INSERT` statements, keys by the part of their name before `:`.
+`pg_dump` and `mysqldump` write SQL. Of a compressed archive (`pg_dump -Fc`) only the digest is known. Rows
+are counted in `COPY` blocks and `INSERT` statements, keys by the part of their name before `:`.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from hashlib import blake2b
 from typing import IO, NamedTuple
 
 from git_envhist.model import Fact
-from git_envhist.probes.redis_dump import NoDump, count_keys
+from git_envhist.probes.redis_dump import InvalidDump, count_keys
 from git_envhist.probes.sqlite import columns_of, columns_text
 
 PROBE = "dump"
 STATUS, CONTENTS = ".", "contents"
-"""Names of facts: the kind of a dump (or `failed`), and the digest of its contents."""
+"""Names of facts: the kind of a dump (or `failed`), and the digest of its content."""
 SQL, RDB, BYTES, FAILED = "sql", "rdb", "bytes", "failed"
 SECONDS = 20.0
 MAX_TABLES = 5_000
 MAX_STATEMENT = 32 << 20
-LINES_PER_LOOK = 20_000
-"""The number of lines between two looks at the clock."""
+LINES_PER_TIME_CHECK = 20_000
+"""Number of lines between two checks of the time."""
 NAME = rb'((?:"(?:[^"]|"")*"|`(?:[^`]|``)*`|\[[^\]]*\]|[\w$]+)(?:\.(?:"(?:[^"]|"")*"|`[^`]*`|[\w$]+))*)'
 COPY = re.compile(rb"COPY " + NAME + rb" (?:\([^\n]*\) )?FROM stdin;")
 INSERT = re.compile(rb"(?:INSERT|REPLACE)(?: IGNORE)? INTO " + NAME + rb"[ (]")
@@ -33,8 +33,8 @@ CONNECT = re.compile(
     rb"\\connect (?:-reuse-previous=on \"dbname='([^']+)'\"|\"?([^\s\"]+)\"?)|USE `([^`]+)`;"
 )
 STRINGS = re.compile(rb"'(?:[^'\\]|\\.|'')*'|\"(?:[^\"\\]|\\.)*\"", re.DOTALL)
-NOISE = (b"--", b"/*!", b"\\restrict", b"\\unrestrict", b"SET ", b"SELECT pg_catalog.set_config")
-BEGINNINGS = (
+IGNORED_LINES = (b"--", b"/*!", b"\\restrict", b"\\unrestrict", b"SET ", b"SELECT pg_catalog.set_config")
+SQL_BEGINNINGS = (
     b"--",
     b"/*",
     b"\\restrict",
@@ -49,48 +49,48 @@ BEGINNINGS = (
 MASK = (1 << 128) - 1
 
 
-class Told(NamedTuple):
-    """The description of one dump."""
+class DumpContents(NamedTuple):
+    """Summary and facts of a dump."""
 
     kind: str
     summary: str
-    """`3 tables, 5,210 rows`; empty where nothing is known."""
+    """Like `3 tables, 5,210 rows`; empty if unknown."""
     facts: tuple[Fact, ...]
 
 
-class TooLong(Exception):
-    """The dump takes longer to read than it may."""
+class DumpTimeout(Exception):
+    """Reading the dump exceeds the timeout."""
 
 
-def describe(name: str, file: IO[bytes]) -> Told:
-    """Return what the dump of a service holds; of an unknown format its digest alone."""
+def describe(name: str, file: IO[bytes]) -> DumpContents:
+    """Return the content of a service's dump; only a digest if the format is unknown."""
     file.seek(0)
     head = file.read(64)
     file.seek(0)
     try:
         if head.startswith((b"REDIS0", b"VALKEY")):
             return _of_redis(name, file)
-        if head.lstrip().upper().startswith(BEGINNINGS):
+        if head.lstrip().upper().startswith(SQL_BEGINNINGS):
             return _of_sql(name, file)
-    except (NoDump, TooLong):
+    except (InvalidDump, DumpTimeout):
         file.seek(0)
-    return Told(BYTES, "", (_fact(name, CONTENTS, f"#{_digest_of(file):032x}"),))
+    return DumpContents(BYTES, "", (_fact(name, CONTENTS, f"#{_digest_of(file):032x}"),))
 
 
 def status_of(name: str, kind: str) -> Fact:
-    """Return the fact that says which kind of dump a service gave."""
+    """Return the fact with the kind of a service's dump."""
     return Fact(PROBE, f"{name}/{STATUS}", kind)
 
 
-def _of_redis(name: str, file: IO[bytes]) -> Told:
+def _of_redis(name: str, file: IO[bytes]) -> DumpContents:
     counts, digest = count_keys(file, time.monotonic() + SECONDS)
     facts = [_fact(name, key, f"{number} keys") for key, number in counts.items()]
     total = sum(counts.values())
     facts.append(_fact(name, CONTENTS, f"#{digest:032x}"))
-    return Told(RDB, _amount(total, "key"), tuple(facts))
+    return DumpContents(RDB, _amount(total, "key"), tuple(facts))
 
 
-def _of_sql(name: str, file: IO[bytes]) -> Told:
+def _of_sql(name: str, file: IO[bytes]) -> DumpContents:
     reader = _SqlReader()
     reader.read(file)
     facts = [
@@ -99,11 +99,11 @@ def _of_sql(name: str, file: IO[bytes]) -> Told:
     ]
     facts.append(_fact(name, CONTENTS, f"#{reader.digest:032x}"))
     summary = f"{_amount(len(reader.rows), 'table')}, {_amount(sum(reader.rows.values()), 'row')}"
-    return Told(SQL, summary, tuple(facts))
+    return DumpContents(SQL, summary, tuple(facts))
 
 
 class _SqlReader:
-    """Counts the rows of each table of a dump in SQL."""
+    """Count the rows of each table in an SQL dump."""
 
     def __init__(self) -> None:
         self.rows: dict[str, int] = {}
@@ -132,10 +132,10 @@ class _SqlReader:
         number = 0
         while line := file.readline(MAX_STATEMENT):
             number += 1
-            if number % LINES_PER_LOOK == 0 and time.monotonic() > self._deadline:
-                raise TooLong
-            if not line.startswith(NOISE):
-                # The order of rows may differ from dump to dump.
+            if number % LINES_PER_TIME_CHECK == 0 and time.monotonic() > self._deadline:
+                raise DumpTimeout
+            if not line.startswith(IGNORED_LINES):
+                # Addition makes the digest independent of the order of rows.
                 self.digest = (self.digest + _digest(line)) & MASK
             yield line
 
@@ -158,7 +158,7 @@ class _SqlReader:
 
 
 def _statement(line: bytes, lines: Iterator[bytes]) -> bytes:
-    """Return a statement to the line that ends it."""
+    """Return a statement up to the line that ends it."""
     parts, size = [line], len(line)
     while not (parts[-1].rstrip().endswith(b";") and _is_closed(parts)):
         following = next(lines, b"")
@@ -174,7 +174,7 @@ def _is_closed(parts: list[bytes]) -> bool:
 
 
 def _tuples(values: bytes) -> int:
-    """Return how many rows follow `VALUES`."""
+    """Return the number of rows after `VALUES`."""
     bare = STRINGS.sub(b"", values)
     at = bare.upper().find(b"VALUES")
     number = depth = 0

@@ -1,8 +1,7 @@
-"""The hooks that git runs: which there are, who put them there, and when one is another than it was.
+"""List git hooks, the tools that installed them, and fingerprints of their content.
 
-They stand in the repository's own directory, or wherever `core.hooksPath` leads, and most often in no snapshot. What
-they do is not told: in the place of a hook's text stands a keyed fingerprint of it. One that may not be executed is
-none, to git as well.
+Hooks are in the repository or in `core.hooksPath`, usually outside every snapshot. Their text is not stored,
+only a keyed fingerprint. Files that are not executable are ignored, as git does.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ NAMES = frozenset(
         *("post-rewrite", "sendemail-validate", "fsmonitor-watchman", "post-index-change", "proc-receive"),
     )
 )
-"""What git calls; other files beside them are theirs."""
+"""Names of hooks that git runs."""
 MAKERS = {
     b"git-envhist": "git-envhist",
     b"husky": "husky",
@@ -53,27 +52,29 @@ MAKERS = {
     b"git lfs": "git-lfs",
     b"overcommit": "overcommit",
 }
-"""By what stands in them."""
+"""Text contained in a hook -> the tool that installs it."""
 MAX_SIZE = 1 << 20
-UNKNOWN = "set"
-"""In the place of a fingerprint, where there is no key."""
+NO_FINGERPRINT = "set"
+"""Value without a key."""
 
 
-def stamp(place: ProbeTarget) -> str | None:
-    """Where they stand, and the stats of all that are in force."""
-    seen = [place.hooks]
-    for name, told in _hooks(place.hooks):
-        seen.append(f"{name}:{told.st_ino}:{told.st_size}:{told.st_mtime_ns}:{told.st_ctime_ns}")
-    return " ".join(seen)
+def stamp(target: ProbeTarget) -> str | None:
+    """Return the hooks directory and the stats of all active hooks."""
+    parts = [target.hooks]
+    for name, hook_stat in _hooks(target.hooks):
+        parts.append(
+            f"{name}:{hook_stat.st_ino}:{hook_stat.st_size}:{hook_stat.st_mtime_ns}:{hook_stat.st_ctime_ns}"
+        )
+    return " ".join(parts)
 
 
-def facts_of(place: ProbeTarget, keyed: Keyed) -> Iterator[Fact]:
-    """Every hook that is in force."""
-    for name, _ in _hooks(place.hooks):
-        text = _read(os.path.join(place.hooks, name))
+def facts_of(target: ProbeTarget, keyed: Keyed) -> Iterator[Fact]:
+    """Yield each active hook."""
+    for name, _ in _hooks(target.hooks):
+        text = _read(os.path.join(target.hooks, name))
         if text is not None:
             maker = next((maker for sign, maker in MAKERS.items() if sign in text), "")
-            yield Fact(PROBE, name, keyed(b"hook\0" + name.encode("ascii"), text) or UNKNOWN, by=maker)
+            yield Fact(PROBE, name, keyed(b"hook\0" + name.encode("ascii"), text) or NO_FINGERPRINT, by=maker)
 
 
 def _hooks(directory: str) -> Iterator[tuple[str, os.stat_result]]:
@@ -84,16 +85,16 @@ def _hooks(directory: str) -> Iterator[tuple[str, os.stat_result]]:
     for name in names:
         path = os.path.join(directory, name)
         try:
-            told = os.stat(path)
+            hook_stat = os.stat(path)
         except OSError:
-            continue  # it went, or leads nowhere
-        if told.st_mode & 0o111:
-            yield name, told
+            continue  # removed, or a dangling link
+        if hook_stat.st_mode & 0o111:
+            yield name, hook_stat
 
 
 def _read(path: str) -> bytes | None:
     try:
-        # A FIFO of that name would never end.
+        # O_NONBLOCK, because opening a FIFO would block.
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return None

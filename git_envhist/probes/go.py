@@ -1,8 +1,12 @@
-"""What a program built by Go says of itself: the version of Go, its own module, and the modules built into it.
+"""List Go modules: downloaded into a module cache, vendored, or built into a program.
 
-A linker since Go 1.13 leaves a mark and behind it, in 32 bytes: the size of a pointer, flags, and up to Go 1.17 two
-pointers, each to a pair (address, length) of a text. From Go 1.18 on both texts follow right behind these 32 bytes,
-each with its length in front. The second text is a list of lines between two marks of 16 bytes:
+A module name contains slashes, so it follows two of them: `go/pkg/mod//golang.org/x/text`. Modules of a
+program are listed below it: `bin/gopls` has a version, `bin/gopls//golang.org/x/text` another.
+
+Build information of a program (Go 1.13 and later): a marker in a header of 32 bytes with pointer size and
+flags. Up to Go 1.17 two pointers follow, each to a pair (address, length) of a text; from Go 1.18 on the two
+texts follow the header, each with its length first. The second text is a list of lines between two 16-byte
+marks:
 
     path\texample.com/tool
     mod\texample.com/tool\tv1.2.0\th1:…
@@ -32,11 +36,11 @@ WORD = re.compile(r"[^\s]{1,200}\Z")
 
 
 class GoBuild(NamedTuple):
-    """What one program was built from."""
+    """Build information of a program."""
 
     go: str
     version: str
-    """That of its own module; empty where it has none."""
+    """Version of the main module; empty if it has none."""
     modules: tuple[tuple[str, str], ...]
 
 
@@ -49,7 +53,8 @@ class Segment(NamedTuple):
 
 
 def read_build(data: bytes) -> GoBuild | None:
-    """What a program says, None where it is none of Go's; since Go 1.18 the bytes from the mark on are enough."""
+    """Return the build information in `data`; None if there is none. For Go 1.18 and later, bytes after the
+    marker are enough."""
     at = data.find(MARK)
     while at >= 0:
         texts = _texts(data, at)
@@ -59,8 +64,8 @@ def read_build(data: bytes) -> GoBuild | None:
     return None
 
 
-def _build(go: str, about: str) -> GoBuild:
-    lines = [line.split("\t") for line in about.split("\n")]
+def _build(go: str, module_text: str) -> GoBuild:
+    lines = [line.split("\t") for line in module_text.split("\n")]
     own = next((line[2] for line in lines if line[0] == "mod" and len(line) > 2 and WORD.match(line[2])), "")
     return GoBuild(go.split(" ", maxsplit=1)[0], own, tuple(_modules(lines)))
 
@@ -68,26 +73,30 @@ def _build(go: str, about: str) -> GoBuild:
 def _modules(lines: list[list[str]]) -> Iterator[tuple[str, str]]:
     for line, after in pairwise([*lines, [""]]):
         if line[0] == "dep" and len(line) > 2:
-            # A module that was replaced by another has that one's version.
-            told = after[2] if after[0] == "=>" and len(after) > 2 and after[2] else line[2]
-            yield line[1], told
+            # A replaced module has the version of its replacement.
+            version_text = after[2] if after[0] == "=>" and len(after) > 2 and after[2] else line[2]
+            yield line[1], version_text
 
 
 def _texts(data: bytes, at: int) -> tuple[str, str] | None:
-    """The two texts that a mark announces."""
+    """Return the two texts of the header at `at`."""
     header = data[at : at + HEADER]
     if len(header) < HEADER:
         return None
     pointer, flags = header[14], header[15]
-    found = _inline(data, at + HEADER) if flags & INLINE else _pointed(data, header, pointer, flags)
+    found = (
+        _inline_texts(data, at + HEADER)
+        if flags & INLINE
+        else _texts_by_pointer(data, header, pointer, flags)
+    )
     if found is None:
         return None
-    go, about = found
-    framed = len(about) >= 33 and about[-17:-16] == b"\n"
-    return go.decode("utf-8", "replace"), about[16:-16].decode("utf-8", "replace") if framed else ""
+    go, module_text = found
+    framed = len(module_text) >= 33 and module_text[-17:-16] == b"\n"
+    return go.decode("utf-8", "replace"), module_text[16:-16].decode("utf-8", "replace") if framed else ""
 
 
-def _inline(data: bytes, at: int) -> tuple[bytes, bytes] | None:
+def _inline_texts(data: bytes, at: int) -> tuple[bytes, bytes] | None:
     texts = []
     for _ in range(2):
         size, at = _varint(data, at)
@@ -109,24 +118,24 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
     return number, at
 
 
-def _pointed(data: bytes, header: bytes, pointer: int, flags: int) -> tuple[bytes, bytes] | None:
+def _texts_by_pointer(data: bytes, header: bytes, pointer: int, flags: int) -> tuple[bytes, bytes] | None:
     if pointer not in (4, 8):
         return None
     pair = struct.Struct((">" if flags & BIG_ENDIAN else "<") + ("II" if pointer == 4 else "QQ"))
     segments = _segments(data)
     texts = []
     for address in pair.unpack_from(header, 16):
-        place = _at(segments, address, pair.size)
+        place = _file_offset(segments, address, pair.size)
         if place is None or place + pair.size > len(data):
             return None
         start, size = pair.unpack_from(data, place)
-        place = _at(segments, start, size) if size <= MAX_LENGTH else None
+        place = _file_offset(segments, start, size) if size <= MAX_LENGTH else None
         texts.append(b"" if place is None else data[place : place + size])
     return texts[0], texts[1]
 
 
-def _at(segments: list[Segment], address: int, size: int) -> int | None:
-    """Where in the file stands what is loaded at an address."""
+def _file_offset(segments: list[Segment], address: int, size: int) -> int | None:
+    """Return the file offset of a loaded address."""
     for one in segments:
         if one.address <= address and address + size <= one.address + one.size:
             return one.offset + address - one.address
@@ -134,7 +143,7 @@ def _at(segments: list[Segment], address: int, size: int) -> int | None:
 
 
 def _segments(data: bytes) -> list[Segment]:
-    """What an ELF file says is loaded where; of other formats nothing is known."""
+    """Return the loaded segments of an ELF file; empty for other formats."""
     if data[:4] != ELF or len(data) < 64 or data[4] not in (1, 2) or data[5] not in (1, 2):
         return []
     order, wide = "<" if data[5] == 1 else ">", data[4] == 2
@@ -146,15 +155,12 @@ def _segments(data: bytes) -> list[Segment]:
     if size != entry.size or start + size * count > len(data):
         return []
     found = (entry.unpack_from(data, start + size * number) for number in range(count))
-    # kind, (flags,) offset, address: the narrow format has the flags further behind.
+    # Kind, (flags,) offset, address: the 32-bit format has the flags further back.
     parts = ((one[0], one[2 - (not wide)], one[3 - (not wide)], one[5 - (not wide)]) for one in found)
     return [Segment(address, offset, length) for kind, offset, address, length in parts if kind == LOADED]
 
 
-# Go's modules, where they are: downloaded into a module cache, vendored, built into a program.
-#
-# A module's name has slashes, so it stands behind two: `go/pkg/mod//golang.org/x/text`. What a program was built from
-# is told below the program: `bin/gopls` has a version, `bin/gopls//golang.org/x/text` another one.
+# Modules in directories.
 
 PROBE = "go"
 DOWNLOADED = re.compile(rb"(?:^|/)cache/download/([^@]+)/@v\Z")
@@ -163,7 +169,7 @@ MODULES = b"modules.txt"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._~/-]{0,200}\Z")
 VERSION = re.compile(r"v\d[0-9A-Za-z.+-]{0,100}\Z")
 CAPITAL = re.compile(r"!([a-z])")
-"""A capital letter is written as `!` and the small one: some file systems hold them for the same."""
+"""Capital letters are stored as `!` and the small letter, for file systems that ignore case."""
 VENDORED = re.compile(r"^# (\S+)(?: (\S+))?(?: => (\S+)(?: (\S+))?)?$")
 EXPLICIT = re.compile(r"^## (?:.*; ?)?explicit\b")
 
@@ -173,7 +179,7 @@ def wants(directory: bytes) -> bool:
 
 
 def facts_of(directory: bytes, files: Files, keyed: Keyed) -> Iterator[Fact]:
-    """The modules of one directory, whichever kind of directory it is."""
+    """Yield the modules of one directory."""
     name = directory.rpartition(b"/")[2]
     if name == b"@v":
         yield from _downloaded(directory, files)
@@ -200,7 +206,8 @@ def _unpacked(directory: bytes) -> Iterator[Fact]:
 
 
 def _vendored(directory: bytes, modules: bytes) -> Iterator[Fact]:
-    """`# <module> <version>`, with `=> <another>` where it was replaced; `## explicit` where a go.mod names it."""
+    """Yield modules of vendor/modules.txt: `# <module> <version>`, `=> <replacement>`; `## explicit` if
+    go.mod requires it."""
     lines = modules.decode("utf-8", "replace").splitlines()
     for line, after in pairwise([*lines, ""]):
         found = VENDORED.match(line)
@@ -215,8 +222,8 @@ def _programs(directory: bytes, files: Files) -> Iterator[Fact]:
         build = read_build(file.data) if file.data else None
         if build is not None:
             program = directory + b"/" + name
-            told = f"{build.version} {build.go}".strip()
-            yield Fact(PROBE, text_of(program), told, EnvPath(directory))
+            version_text = f"{build.version} {build.go}".strip()
+            yield Fact(PROBE, text_of(program), version_text, EnvPath(directory))
             for module, version in build.modules:
                 yield from _module(directory, program, module, version, True)
 

@@ -1,4 +1,4 @@
-"""Data directories of MySQL and MariaDB: their version, whether a server left its number there, databases, tables."""
+"""Read data directories of MySQL and MariaDB: version, whether a server was started, databases and tables."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from git_envhist.model import EnvPath, Fact
 from git_envhist.probes.base import Files, Keyed
 
 PROBE = "mysql"
-TOLD_BY = (b"mariadb_upgrade_info", b"mysql_upgrade_info")
+VERSION_FILES = (b"mariadb_upgrade_info", b"mysql_upgrade_info")
 HISTORY = b"mysql_upgrade_history"
 VERSION = re.compile(rb"([0-9]{1,2}\.[0-9]{1,3}\.[0-9]{1,3}[0-9A-Za-z.+~-]{0,40})\s*\Z")
 SYSTEM = (b"mysql", b"sys", b"performance_schema", b"information_schema", b"#innodb_temp")
 TABLES = (b".ibd", b".frm", b".MYI", b".MAI")
-OF_A_SEARCH_INDEX = (b"FTS_", b"fts_")
+SEARCH_INDEX_PREFIXES = (b"FTS_", b"fts_")
 
 
 def wants(directory: bytes) -> bool:
@@ -23,7 +23,7 @@ def wants(directory: bytes) -> bool:
 
 
 def facts_of(directory: bytes, files: Files, keyed: Keyed) -> Iterator[Fact]:
-    """What the top of a data directory says; or the tables of one of its databases."""
+    """Yield the facts of the top of a data directory, or the tables of one of its databases."""
     if b"ibdata1" in files:
         version = _version(files)
         if version:
@@ -37,7 +37,7 @@ def facts_of(directory: bytes, files: Files, keyed: Keyed) -> Iterator[Fact]:
 
 
 def _version(files: Files) -> str:
-    for name in TOLD_BY:
+    for name in VERSION_FILES:
         found = VERSION.match(files[name].data or b"") if name in files else None
         if found is not None:
             return found[1].decode("ascii")
@@ -46,16 +46,16 @@ def _version(files: Files) -> str:
 
 def _last_of_history(data: bytes) -> str:
     try:
-        told = json.loads(data)
-        version = told["upgrade_history"][-1]["version"]
+        history = json.loads(data)
+        version = history["upgrade_history"][-1]["version"]
     except (ValueError, TypeError, LookupError, RecursionError):
         return ""
     return version if isinstance(version, str) and VERSION.match(version.encode("utf-8", "replace")) else ""
 
 
 def _table(name: bytes) -> bytes:
-    """The table that a file belongs to, which may have one for each of its partitions."""
-    if name.startswith(OF_A_SEARCH_INDEX):
+    """Return the table of a file; a partitioned table has several files."""
+    if name.startswith(SEARCH_INDEX_PREFIXES):
         return b""
     return name.rpartition(b".")[0].partition(b"#")[0]
 

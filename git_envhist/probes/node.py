@@ -1,4 +1,10 @@
-"""Lists of Node packages: package.json, and the lock files of npm, pnpm and Yarn."""
+"""Read Node packages: installed ones in `node_modules`, Yarn's `.pnp` lists, manifests and lock files.
+
+The name of an installed package is that of its directory, which is what programs import. pnpm stores each
+package once in `node_modules/.pnpm/<name>@<version>` and links to it, Yarn may do so in
+`node_modules/.store`; these count as packages of that `node_modules`. The functions for manifests and lock
+files are used by the probe `requirements`.
+"""
 
 from __future__ import annotations
 
@@ -11,26 +17,25 @@ from git_envhist.model import EnvPath, Fact
 from git_envhist.probes.base import Files, Keyed
 from git_envhist.probes.keys import text_of
 
-# Yarn's own list of what it installed where there is no `node_modules`: `.pnp.cjs`, a program that holds it.
-#
-# The list names each package with its references (`npm:4.17.21`) and what it depends on; what a workspace depends on
-# somebody asked for.
+# Yarn's `.pnp.cjs`: a program that contains the list of installed packages.
+# The list has the references of each package (`npm:4.17.21`) and its dependencies. Dependencies of a
+# workspace count as requested.
 
 TEXT = re.compile(
     r"(?:RAW_RUNTIME_STATE\s*=\s*|hydrateRuntimeState\(JSON\.parse\()'((?:[^'\\]+|\\.)*+)'", re.DOTALL
 )
 CALL = re.compile(r"hydrateRuntimeState\(\s*(?=\{)")
-"""As yarn 2 wrote it: no text, the thing itself, with a comma behind the last of many."""
+"""Yarn 2 writes an object literal, with a trailing comma in long lists."""
 LAST_COMMA = re.compile(r",(?=\s*[}\]])")
 ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 VERSION = re.compile(r"(?:^|#)npm:([0-9][0-9A-Za-z.+-]{0,100})(?:::|\Z)")
 
 Package = tuple[str, str, bool]
-"""Name, version, whether it came along with another one."""
+"""Name, version, whether it is an indirect dependency."""
 
 
 def read_list(data: bytes) -> Iterator[Package]:
-    """The packages of a list; nothing where it is none."""
+    """Yield the packages of a list; nothing if the format is unknown."""
     registry = read_object(_json_of(data.decode("utf-8", "replace"))).get("packageRegistryData")
     packages = list(_packages(registry))
     asked = {pair for _, reference, about in packages if _is_own(reference) for pair in _dependencies(about)}
@@ -41,20 +46,20 @@ def read_list(data: bytes) -> Iterator[Package]:
 
 
 def read_object(data: bytes | str) -> dict[str, Any]:
-    """A JSON object; an empty one where it is none."""
+    """Return a JSON object; empty if there is none."""
     try:
         text = data if isinstance(data, str) else data.decode("utf-8-sig")
-        # In an older list a program goes on behind it.
-        told = json.JSONDecoder().raw_decode(text.lstrip())[0]
+        # In older files program code follows the object.
+        value = json.JSONDecoder().raw_decode(text.lstrip())[0]
     except (ValueError, RecursionError):
         return {}
-    return told if isinstance(told, dict) else {}
+    return value if isinstance(value, dict) else {}
 
 
 def _json_of(text: str) -> str:
     found = TEXT.search(text)
     if found is not None:
-        # A backslash at the end of a line goes on with the next; before anything else it means just that.
+        # A backslash at the end of a line continues the string; elsewhere it escapes one character.
         return ESCAPED.sub(lambda escaped: "" if escaped[1] == "\n" else escaped[1], found[1])
     called = CALL.search(text)
     return LAST_COMMA.sub("", text[called.end() :]) if called is not None else text
@@ -69,28 +74,24 @@ def _packages(registry: object) -> Iterator[tuple[str, str, dict[str, Any]]]:
 
 def _dependencies(about: dict[str, Any]) -> Iterator[tuple[str, str]]:
     for name, reference in _pairs(about.get("packageDependencies")):
-        # Under another name than its own: the pair says what it is.
+        # An aliased package is written as a pair.
         pair = [name, reference] if isinstance(reference, str) else reference
         if isinstance(pair, list) and len(pair) == 2 and all(isinstance(word, str) for word in pair):
             yield pair[0], pair[1]
 
 
-def _pairs(told: object) -> Iterator[tuple[str | None, Any]]:
-    for pair in told if isinstance(told, list) else ():
+def _pairs(value: object) -> Iterator[tuple[str | None, Any]]:
+    for pair in value if isinstance(value, list) else ():
         if isinstance(pair, list) and len(pair) == 2 and (pair[0] is None or isinstance(pair[0], str)):
             yield pair[0], pair[1]
 
 
 def _is_own(reference: str) -> bool:
-    """Whether it is a package of the project itself."""
+    """Return whether it is a package of the project itself."""
     return not reference or reference.startswith("workspace:")
 
 
-# Node's packages: whatever stands in a `node_modules`, at any depth, as npm, pnpm and yarn lay it out.
-#
-# The name is that of the directory, which is what a program asks for. pnpm keeps each package once, below
-# `node_modules/.pnpm/<name>@<version>`, and links to it, as yarn may below `node_modules/.store`: they are told as
-# packages of that `node_modules`. Yarn without `node_modules` has a list in `.pnp.cjs`.
+# Installed packages.
 
 PROBE = "npm"
 PACKAGE = re.compile(rb"(?:^|/)node_modules/((?:@[^/@][^/]*/)?[^/.@][^/]*)\Z")
@@ -102,12 +103,12 @@ PACKAGE_VERSION = re.compile(r"[0-9A-Za-z][0-9A-Za-z.+~-]{0,100}\Z")
 
 
 def wants(directory: bytes) -> bool:
-    # A list stands beside a `package.json`, anywhere but among the packages; few directories there hold one of the two.
+    # A list is next to a `package.json` outside of packages; few directories there have either file.
     return b"node_modules" not in directory or PACKAGE.search(directory) is not None or _is_stored(directory)
 
 
 def facts_of(directory: bytes, files: Files, keyed: Keyed) -> Iterator[Fact]:
-    """The package of one directory, or those of a list."""
+    """Yield the package of a directory, or those of a list."""
     if b"package.json" in files and (PACKAGE.search(directory) is not None or _is_stored(directory)):
         yield from _package(directory, files[b"package.json"].data or b"")
     for name in LISTS:
@@ -116,8 +117,8 @@ def facts_of(directory: bytes, files: Files, keyed: Keyed) -> Iterator[Fact]:
 
 
 def _package(directory: bytes, data: bytes) -> Iterator[Fact]:
-    told = read_object(data)
-    version, name = told.get("version"), told.get("name")
+    value = read_object(data)
+    version, name = value.get("version"), value.get("name")
     if isinstance(version, str) and PACKAGE_VERSION.match(version):
         key = VIRTUAL.sub(rb"\1node_modules/\2", directory)
         if _is_stored(directory):
@@ -143,8 +144,8 @@ LIST, LOCK = (".", "list"), (".", "lock")
 NAME = re.compile(r"(?:@[^/@\s]{1,100}/)?[^/@\s.][^/@\s]{0,213}\Z")
 SPEC = re.compile(r"[0-9A-Za-z .^~<>=|*+-]{0,100}\Z")
 ALIAS = re.compile(r"[a-z]+:|.*/")
-MAYBE = ("devDependencies", "optionalDependencies", "peerDependencies")
-NEEDED = ("dependencies", "optionalDependencies")
+OPTIONAL_PARTS = ("devDependencies", "optionalDependencies", "peerDependencies")
+REQUIRED_PARTS = ("dependencies", "optionalDependencies")
 PEERS = "peerDependencies"
 PNPM = re.compile(
     rb"^  '?/?((?:@[^/@\s']+/)?[^/@\s']+)[@/]([0-9][0-9A-Za-z.+-]*)(?:[(_][^\n]*?)?'?:", re.MULTILINE
@@ -157,28 +158,28 @@ Lines = Iterator[tuple[str, str]]
 
 
 def read_manifest(data: bytes) -> Lines:
-    """What a package.json asks for."""
-    told = _object(data)
-    if told is None:
+    """Yield the dependencies in a package.json."""
+    value = _object(data)
+    if value is None:
         yield OPEN
         return
     yield LIST
-    for name, asked in _named(told, "dependencies"):
+    for name, asked in _named(value, "dependencies"):
         plain = isinstance(asked, str) and SPEC.match(asked) and not ALIAS.match(asked)
         yield name, f"asked={asked}" if plain else "maybe="
-    for part in MAYBE:
-        yield from ((name, "maybe=") for name, _ in _named(told, part))
+    for part in OPTIONAL_PARTS:
+        yield from ((name, "maybe=") for name, _ in _named(value, part))
 
 
 def read_npm_lock(data: bytes) -> Lines:
-    """The versions that npm settled, by the paths where it puts them."""
-    told = _object(data)
-    if told is None:
+    """Yield the locked versions of npm by installation path."""
+    value = _object(data)
+    if value is None:
         yield OPEN
         return
     yield LOCK
-    packages = _table(told, "packages")
-    yield from _by_path(packages) if packages else _nested(_table(told, "dependencies"), "")
+    packages = _table(value, "packages")
+    yield from _by_path(packages) if packages else _nested(_table(value, "dependencies"), "")
 
 
 def _by_path(packages: dict[str, Any]) -> Lines:
@@ -189,11 +190,11 @@ def _by_path(packages: dict[str, Any]) -> Lines:
 
 
 def _nested(packages: dict[str, Any], above: str) -> Lines:
-    """As npm wrote it before its seventh version: each package below the one that has it to itself."""
+    """Yield the locked versions of npm before version 7: nested by the package that needs them."""
     waiting = [(above, packages)]
     while waiting:
-        place, here = waiting.pop()
-        for name, about in here.items():
+        place, nested = waiting.pop()
+        for name, about in nested.items():
             if not (isinstance(about, dict) and NAME.match(name)):
                 continue
             path = f"{place}node_modules/{name}"
@@ -204,15 +205,17 @@ def _nested(packages: dict[str, Any], above: str) -> Lines:
 
 
 def read_roots(data: bytes) -> Lines:
-    """Of what npm installed, the packages that no other one needs."""
+    """Yield the installed packages that no other package needs."""
     packages = _table(_object(data) or {}, "packages")
-    told = [(_name_at(path), about) for path, about in packages.items() if isinstance(about, dict)]
+    value = [(_name_at(path), about) for path, about in packages.items() if isinstance(about, dict)]
     plain: dict[str, set[str]] = {}
-    for name, about in told:
-        plain.setdefault(name, set()).update(needed for part in NEEDED for needed in _table(about, part))
+    for name, about in value:
+        plain.setdefault(name, set()).update(
+            needed for part in REQUIRED_PARTS for needed in _table(about, part)
+        )
     needed = {name for names in plain.values() for name in names}
-    for name, about in told:
-        # A part of a package may name the whole as its peer: what brought it along is no stranger to it.
+    for name, about in value:
+        # A part of a package may declare the whole as its peer; then it does not count as needing it.
         needed.update(peer for peer in _table(about, PEERS) if name not in _reached(peer, plain))
     for path in packages:
         name = path.removeprefix("node_modules/")
@@ -221,7 +224,7 @@ def read_roots(data: bytes) -> Lines:
 
 
 def _reached(start: str, needs: dict[str, set[str]]) -> set[str]:
-    """Whatever a package needs, and what that needs in turn."""
+    """Return all direct and indirect dependencies of a package."""
     reached: set[str] = set()
     waiting = [start]
     while waiting:
@@ -236,7 +239,7 @@ def _name_at(path: str) -> str:
 
 
 def read_pnpm_lock(data: bytes) -> Lines:
-    """The versions that pnpm settled."""
+    """Yield the locked versions of pnpm."""
     part = PNPM_PART.search(data)
     yield LOCK
     for name, version in PNPM.findall(part[1] if part else b""):
@@ -244,7 +247,7 @@ def read_pnpm_lock(data: bytes) -> Lines:
 
 
 def read_yarn_lock(data: bytes) -> Lines:
-    """The versions that Yarn settled, of either of its formats."""
+    """Yield the locked versions of Yarn, in either format."""
     yield LOCK
     head = None
     for line in data.splitlines():
@@ -255,20 +258,20 @@ def read_yarn_lock(data: bytes) -> Lines:
             head = None
 
 
-def _named(told: dict[str, Any], part: str) -> Iterator[tuple[str, object]]:
-    return ((name, asked) for name, asked in _table(told, part).items() if NAME.match(name))
+def _named(value: dict[str, Any], part: str) -> Iterator[tuple[str, object]]:
+    return ((name, asked) for name, asked in _table(value, part).items() if NAME.match(name))
 
 
 def _object(data: bytes) -> dict[str, Any] | None:
     try:
-        told = json.loads(data)
+        value = json.loads(data)
     except (ValueError, RecursionError):
         return None
-    return told if isinstance(told, dict) else None
+    return value if isinstance(value, dict) else None
 
 
-def _table(told: dict[str, Any], key: str) -> dict[str, Any]:
-    found = told.get(key)
+def _table(value: dict[str, Any], key: str) -> dict[str, Any]:
+    found = value.get(key)
     return found if isinstance(found, dict) else {}
 
 

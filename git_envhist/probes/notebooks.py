@@ -1,4 +1,4 @@
-"""Notebooks of Jupyter: their cells and outputs by number, and whether their source is another one."""
+"""Count cells and outputs of Jupyter notebooks, with a digest of the source."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def wants(directory: bytes) -> bool:
 
 
 def facts_of(directory: bytes, files: Files, keyed: Keyed) -> Iterator[Fact]:
-    """Yield the numbers of cells, outputs and failed cells, and a digest of the source."""
+    """Yield the numbers of cells, outputs and failed outputs, and a digest of the source."""
     for name in sorted(files)[:MAX_FILES]:
         cells = _cells(files[name].data or b"")
         if cells is None:
@@ -29,23 +29,23 @@ def facts_of(directory: bytes, files: Files, keyed: Keyed) -> Iterator[Fact]:
         code = [cell for cell in cells if cell.get("cell_type") == "code"]
         outputs = [one for cell in code for one in _list(cell.get("outputs"))]
         failed = sum(isinstance(one, dict) and one.get("output_type") == "error" for one in outputs)
-        told = {
+        values = {
             "code": f"{len(code)} cells",
             "text": f"{len(cells) - len(code)} cells",
             "results": f"{len(outputs)} outputs",
             **({"errors": f"{failed} outputs"} if failed else {}),
             "source": f"#{_digest(cells)}",
         }
-        for key, value in told.items():
+        for key, value in values.items():
             yield Fact(PROBE, f"{place}/{key}", value, EnvPath(directory), auto=key == "source")
 
 
 def _cells(data: bytes) -> list[dict[str, Any]] | None:
     try:
-        told = json.loads(data)
+        values = json.loads(data)
     except (ValueError, RecursionError):
         return None
-    cells = told.get("cells") if isinstance(told, dict) else None
+    cells = values.get("cells") if isinstance(values, dict) else None
     if not isinstance(cells, list) or len(cells) > MAX_CELLS:
         return None
     return [cell for cell in cells if isinstance(cell, dict)]

@@ -1,6 +1,6 @@
-"""Packages of a system that lies in the environment: a chroot, an unpacked image; told by what its manager keeps there.
+"""List the packages of a system inside the environment: a chroot or an unpacked image.
 
-The place is where that system begins: `rootfs` of `rootfs/var/lib/dpkg/status`.
+The place is the root of that system: `rootfs` for `rootfs/var/lib/dpkg/status`.
 """
 
 from __future__ import annotations
@@ -34,37 +34,39 @@ READERS: dict[bytes, tuple[bytes, Callable[[File], Iterable[Fact]]]] = {
 }
 LISTS = frozenset(name for name, _ in READERS.values())
 MAX_SIZE = 100 << 20
-APART = b"var/lib/dpkg/status.d"
-"""Images without a package manager have a file here for each package."""
+STATUS_DIRECTORY = b"var/lib/dpkg/status.d"
+"""Images without a package manager have one file per package here."""
 
 
 def wants(directory: bytes) -> bool:
-    return any(_ends_with(directory, below) for below in (*READERS, APART))
+    return any(_ends_with(directory, below) for below in (*READERS, STATUS_DIRECTORY))
 
 
 def parts_of(files: Mapping[bytes, RandomAccessFile]) -> dict[bytes, Parts]:
-    """All of a list that is too large to be shown: rpm's database takes 20 MiB and more."""
+    """Return whole lists that are too large to be read otherwise: rpm's database has 20 MiB and more."""
     large = {name: file for name, file in files.items() if name in LISTS and file.size <= MAX_SIZE}
     return {name: ((0, file.read(0, file.size)),) for name, file in large.items()}
 
 
 def facts_of(directory: bytes, files: Files, keyed: Keyed) -> Iterator[Fact]:
-    """What the list of one system says."""
-    if _ends_with(directory, APART):
+    """Yield the packages of one system."""
+    if _ends_with(directory, STATUS_DIRECTORY):
         for file in files.values():
-            # Such a file has no state: what has one there is installed.
-            yield from _here(directory, APART, parse_status("Status: install ok installed\n" + _text(file)))
+            # These files have no status field: every listed package is installed.
+            yield from _relocated(
+                directory, STATUS_DIRECTORY, parse_status("Status: install ok installed\n" + _text(file))
+            )
         return
-    # The longer one first: `usr/lib/apk/db` ends with another.
+    # The longest match wins: `usr/lib/apk/db` also ends with `lib/apk/db`.
     below = max((below for below in READERS if _ends_with(directory, below)), key=len, default=None)
     if below is not None and READERS[below][0] in files:
         name, read = READERS[below]
-        yield from _here(directory, below, read(files[name]))
+        yield from _relocated(directory, below, read(files[name]))
 
 
-def _here(directory: bytes, below: bytes, told: Iterable[Fact]) -> Iterator[Fact]:
+def _relocated(directory: bytes, below: bytes, facts: Iterable[Fact]) -> Iterator[Fact]:
     place = directory[: -len(below)].rstrip(b"/")
-    for fact in told:
+    for fact in facts:
         yield Fact(PROBE, key_of(place, fact.key), fact.value, EnvPath(directory), fact.by, fact.auto)
 
 

@@ -1,4 +1,4 @@
-"""Parquet files: columns and rows, from the footer alone (Thrift's compact protocol); no data page is read."""
+"""Read columns and row counts of Parquet files from the footer (Thrift compact protocol), without data pages."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from git_envhist.model import Fact
 from git_envhist.probes.base import Files, Keyed, Parts, RandomAccessFile
-from git_envhist.probes.captured_files import Shown, Traced
+from git_envhist.probes.captured_files import CapturedFile, RecordingSource
 from git_envhist.probes.table_files import MAX_FILES, is_own, table_fact
 
 PROBE = "parquet"
@@ -33,7 +33,7 @@ GROUP = "group"
 
 
 class _Malformed(Exception):
-    """The footer is none, or is larger than any that is read."""
+    """The footer is invalid or too large."""
 
 
 def wants(directory: bytes) -> bool:
@@ -44,16 +44,16 @@ def parts_of(files: Mapping[bytes, RandomAccessFile]) -> dict[bytes, Parts]:
     """Return the footers."""
     kept = {}
     for name in sorted(files)[:MAX_FILES]:
-        traced = Traced(files[name])
-        _footer(traced)
-        kept[name] = traced.parts
+        source = RecordingSource(files[name])
+        _footer(source)
+        kept[name] = source.parts
     return kept
 
 
 def facts_of(directory: bytes, files: Files, keyed: Keyed) -> Iterator[Fact]:
     """Yield the columns and the number of rows of each file."""
     for name in sorted(files)[:MAX_FILES]:
-        footer = _footer(Shown(files[name]))
+        footer = _footer(CapturedFile(files[name]))
         if not footer:
             continue
         try:
@@ -74,7 +74,7 @@ def _footer(source: RandomAccessFile) -> bytes:
 
 
 class _Footer:
-    """Reads what is wanted of a footer; every step goes forward, and their number is bounded."""
+    """Parse the footer; every step advances, and the number of fields is limited."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -97,7 +97,7 @@ class _Footer:
         raise _Malformed
 
     def _schema(self) -> list[tuple[str, str]]:
-        """Return the columns of the top level: the elements are listed depth first."""
+        """Return the top-level columns; elements are listed depth first."""
         size, kind = self._list()
         if kind != STRUCT or not 0 < size <= MAX_FIELDS:
             raise _Malformed
@@ -177,7 +177,7 @@ class _Footer:
             raise _Malformed
         for _ in range(size):
             for kind in kinds:
-                # In a list, a truth value takes a byte.
+                # In a list, a boolean takes one byte.
                 self._skip(BYTE if kind in (TRUE, FALSE) else kind, depth + 1)
 
     def _list(self) -> tuple[int, int]:

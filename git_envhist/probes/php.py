@@ -1,4 +1,4 @@
-"""PHP's packages: what composer says of those it installed, in `vendor/composer/installed.json`."""
+"""List PHP packages that Composer installed, from `vendor/composer/installed.json`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LIST = b"installed.json"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,100}/[A-Za-z0-9][A-Za-z0-9_.-]{0,100}\Z")
 VERSION = re.compile(r"[0-9A-Za-z][0-9A-Za-z.+_/#@-]{0,100}\Z")
 COMMIT = re.compile(r"[0-9a-f]{7,64}\Z")
-SHOWN_OF_A_COMMIT = 7
+COMMIT_LENGTH = 7
 
 
 def wants(directory: bytes) -> bool:
@@ -24,32 +24,32 @@ def wants(directory: bytes) -> bool:
 
 
 def facts_of(directory: bytes, files: Files, keyed: Keyed) -> Iterator[Fact]:
-    """The packages of the directory that composer's own stands in."""
+    """Yield the packages of the vendor directory that contains this directory."""
     if LIST not in files:
         return
     place = directory.rpartition(b"/")[0]
     for package in _packages(files[LIST].data or b""):
         name, version = package.get("name"), package.get("version")
         if isinstance(name, str) and isinstance(version, str) and NAME.match(name) and VERSION.match(version):
-            told = version + _commit(package) if version.startswith("dev-") else version
-            yield Fact(PROBE, key_of(place, name), told, EnvPath(directory))
+            version_text = version + _commit(package) if version.startswith("dev-") else version
+            yield Fact(PROBE, key_of(place, name), version_text, EnvPath(directory))
 
 
 def _packages(data: bytes) -> list[dict[str, Any]]:
-    """Since composer 2 the list has a name of its own; before, it was all there was."""
+    """Return the packages; Composer 1 wrote a plain list."""
     try:
-        told = json.loads(data)
+        value = json.loads(data)
     except (ValueError, RecursionError):
         return []
-    packages = told.get("packages") if isinstance(told, dict) else told
+    packages = value.get("packages") if isinstance(value, dict) else value
     return (
         [package for package in packages if isinstance(package, dict)] if isinstance(packages, list) else []
     )
 
 
 def _commit(package: dict[str, Any]) -> str:
-    """A branch is another one with each commit."""
+    """Return the commit of a branch version, because a branch moves."""
     source = package.get("source")
     reference = source.get("reference") if isinstance(source, dict) else None
     found = isinstance(reference, str) and COMMIT.match(reference)
-    return f" {reference[:SHOWN_OF_A_COMMIT]}" if found and reference else ""
+    return f" {reference[:COMMIT_LENGTH]}" if found and reference else ""

@@ -1,7 +1,7 @@
-"""Data directories of PostgreSQL: the version they belong to, and how its server left them.
+"""Read PostgreSQL data directories: version, state of the data, whether a server was started.
 
-`global/pg_control` says in which state the data are; `postmaster.pid` is there from a start to the stop that belongs to
-it, so a crash leaves it behind.
+`global/pg_control` has the state of the data. `postmaster.pid` exists from a start to the clean stop, so it
+also remains after a crash.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ STATES = (
     *("in crash recovery", "in archive recovery", "in production"),
 )
 SETTINGS = (b"postgresql.auto.conf", b"postgresql.conf", b"pg_hba.conf")
-"""One of them stands at the top of a data directory; `PG_VERSION` stands in each of its databases, too."""
+"""The top of a data directory has at least one of these; `PG_VERSION` also exists in each database."""
 
 
 def wants(directory: bytes) -> bool:
@@ -30,7 +30,7 @@ def wants(directory: bytes) -> bool:
 
 
 def facts_of(directory: bytes, files: Files, keyed: Keyed) -> Iterator[Fact]:
-    """The version and what tells of a server, or the state of the data."""
+    """Yield version and server state, or the state of the data."""
     top, _, name = directory.rpartition(b"/")
     if name == b"global" and b"pg_control" in files:
         state = _state(files[b"pg_control"].data or b"")

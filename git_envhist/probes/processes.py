@@ -1,8 +1,8 @@
-"""The sockets on which somebody listens.
+"""List listening sockets and other processes, as far as `/proc` and the kernel allow.
 
-The kernel is asked for those alone where it lets itself be asked (`sock_diag`): that takes 0.04 ms. The lists in
-`/proc/net` name every connection there is, and to find these the kernel walks a table that grows with the machine's
-memory: 9 ms on one of 8 GB without a single connection.
+The kernel is queried with `sock_diag` for listening sockets only, which takes 0.04 ms. `/proc/net/tcp` lists
+every connection, and the kernel walks a table that grows with the machine's memory: 9 ms on a machine with 8
+GB without a single connection.
 """
 
 from __future__ import annotations
@@ -14,23 +14,23 @@ from typing import NamedTuple
 
 TCP, LISTENING = 6, 10
 FAMILIES = (2, 10)
-"""IPv4 and IPv6, as the kernel numbers them."""
+"""IPv4 and IPv6 in the kernel's numbering."""
 SOCK_DIAG, BY_FAMILY = 4, 20
-"""The kernel's numbers of the protocol, and of the question."""
+"""The kernel's numbers of the protocol and of the request."""
 DUMP = 0x301
 DONE, FAILED = 3, 2
 HEAD = struct.Struct("=IHHII")
-QUESTION = struct.Struct("=BBBBI48x")
+REQUEST = struct.Struct("=BBBBI48x")
 PORT = struct.Struct("!H")
-WHOSE = struct.Struct("=II")
-PORT_AT, WHOSE_AT = HEAD.size + 4, HEAD.size + 64
+OWNER_AND_INODE = struct.Struct("=II")
+PORT_AT, OWNER_AT = HEAD.size + 4, HEAD.size + 64
 SECONDS = 1.0
 ACCEPTING = 0x10000
-"""Of a Unix socket: somebody waits for connections."""
+"""Flag of a Unix socket that accepts connections."""
 
 
 class Listener(NamedTuple):
-    """A TCP socket that waits for connections."""
+    """A listening TCP socket."""
 
     inode: int
     owner: int
@@ -38,7 +38,7 @@ class Listener(NamedTuple):
 
 
 def tcp_listeners(proc: str = "/proc") -> list[Listener]:
-    """Every one of them."""
+    """Return all listening TCP sockets."""
     try:
         return [found for family in FAMILIES for found in _ask_kernel(family)]
     except (ImportError, OSError, struct.error):
@@ -46,12 +46,12 @@ def tcp_listeners(proc: str = "/proc") -> list[Listener]:
 
 
 def unix_listeners(proc: str = "/proc") -> dict[int, bytes]:
-    """By inode, the paths at which somebody listens, as they were spelled."""
+    """Return the paths of listening Unix sockets by inode, as given to bind."""
     return dict(parse_unix(_read(f"{proc}/net/unix")))
 
 
 def parse_tcp(table: bytes) -> Iterator[Listener]:
-    """What the kernel's list says."""
+    """Yield the listening sockets in the kernel's table."""
     for line in table.splitlines()[1:]:
         words = line.split(None, 10)
         try:
@@ -62,7 +62,7 @@ def parse_tcp(table: bytes) -> Iterator[Listener]:
 
 
 def parse_unix(table: bytes) -> Iterator[tuple[int, bytes]]:
-    """(inode, path); those without a name in the file system are none of an environment's."""
+    """Yield (inode, path) of listening sockets; abstract ones are skipped."""
     for line in table.split(b"\n")[1:]:
         words = line.split(None, 7)
         try:
@@ -73,25 +73,25 @@ def parse_unix(table: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def _ask_kernel(family: int) -> Iterator[Listener]:
-    # `socket` itself brings 2 ms of names along.
+    # The module `socket` takes 2 ms to import.
     from _socket import AF_NETLINK, SOCK_CLOEXEC, SOCK_RAW, socket  # loaded late: no other system has them
 
-    asking = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, SOCK_DIAG)
+    connection = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, SOCK_DIAG)
     try:
-        asking.settimeout(SECONDS)
-        question = QUESTION.pack(family, TCP, 0, 0, 1 << LISTENING)
-        asking.send(HEAD.pack(HEAD.size + len(question), BY_FAMILY, DUMP, 1, 0) + question)
+        connection.settimeout(SECONDS)
+        request = REQUEST.pack(family, TCP, 0, 0, 1 << LISTENING)
+        connection.send(HEAD.pack(HEAD.size + len(request), BY_FAMILY, DUMP, 1, 0) + request)
         while True:
-            answer = asking.recv(1 << 16)
+            answer = connection.recv(1 << 16)
             for kind, message in _messages(answer):
                 if kind == DONE:
                     return
                 if kind == FAILED:
-                    raise OSError("the kernel does not tell who listens")
-                owner, inode = WHOSE.unpack_from(message, WHOSE_AT)
+                    raise OSError("the kernel does not list listening sockets")
+                owner, inode = OWNER_AND_INODE.unpack_from(message, OWNER_AT)
                 yield Listener(inode, owner, PORT.unpack_from(message, PORT_AT)[0])
     finally:
-        asking.close()
+        connection.close()
 
 
 def _messages(data: bytes) -> Iterator[tuple[int, bytes]]:
@@ -99,7 +99,7 @@ def _messages(data: bytes) -> Iterator[tuple[int, bytes]]:
     while at + HEAD.size <= len(data):
         size, kind = HEAD.unpack_from(data, at)[:2]
         if size < HEAD.size:
-            raise OSError("the kernel says what nobody understands")
+            raise OSError("malformed answer of the kernel")
         yield kind, data[at : at + size]
         at += size + 3 & ~3
 
@@ -113,7 +113,7 @@ def _read(path: str) -> bytes:
 
 
 def namespace(proc: str = "/proc") -> str:
-    """Which network is seen, and since when: numbers of sockets begin anew with either."""
+    """Return an id of the boot and of the network namespace: socket numbers restart with either."""
     try:
         with open(f"{proc}/sys/kernel/random/boot_id", encoding="ascii") as file:
             return f"{file.read().strip()} {os.readlink(f'{proc}/self/ns/net')}"
@@ -121,33 +121,33 @@ def namespace(proc: str = "/proc") -> str:
         return ""
 
 
-# Other processes, as `/proc` tells of them: as far as it may be read, and nothing where there is none.
+# Other processes in `/proc`; functions return nothing for what cannot be read.
 
 PROC = b"/proc"
-GONE = b" (deleted)"
+DELETED_SUFFIX = b" (deleted)"
 MAX_LENGTH = 1 << 14
-"""So many bytes of a command line are looked at."""
+"""Bytes of a command line that are read."""
 
 
-def others(proc: bytes = PROC) -> Iterator[int]:
-    """Every process but this one."""
+def other_processes(proc: bytes = PROC) -> Iterator[int]:
+    """Yield the ids of all processes except this one."""
     try:
         names = os.listdir(proc)
     except OSError:
         return
-    here = os.getpid()
-    yield from (int(name) for name in names if name.isdigit() and int(name) != here)
+    own = os.getpid()
+    yield from (int(name) for name in names if name.isdigit() and int(name) != own)
 
 
 def open_files(pid: int, proc: bytes = PROC) -> Iterator[bytes]:
-    """What a process has open: paths, `socket:[1234]`."""
+    """Yield what a process has open: paths, `socket:[1234]`."""
     directory = b"%b/%d/fd" % (proc, pid)
     try:
         numbers = os.listdir(directory)
     except OSError:
-        return  # gone, or somebody else's
+        return  # gone, or of another user
     for number in numbers:
-        yield target(b"%b/%b" % (directory, number))
+        yield link_target(b"%b/%b" % (directory, number))
 
 
 def is_serving(pid: int, proc: bytes = PROC) -> bool:
@@ -161,31 +161,31 @@ def is_serving(pid: int, proc: bytes = PROC) -> bool:
     return any(b"socket:[%d]" % number in sockets for number in numbers)
 
 
-def places(pid: int, proc: bytes = PROC) -> tuple[bytes, bytes]:
-    """Where it stands, and its program; empty where that is not to be known."""
-    return target(b"%b/%d/cwd" % (proc, pid)), target(b"%b/%d/exe" % (proc, pid))
+def directory_and_program(pid: int, proc: bytes = PROC) -> tuple[bytes, bytes]:
+    """Return the working directory and the program of a process; empty if not readable."""
+    return link_target(b"%b/%d/cwd" % (proc, pid)), link_target(b"%b/%d/exe" % (proc, pid))
 
 
-def target(link: bytes) -> bytes:
-    """Where one of the links in `/proc` leads."""
+def link_target(link: bytes) -> bytes:
+    """Return the target of a link in `/proc`."""
     try:
-        return os.readlink(link).removesuffix(GONE)
+        return os.readlink(link).removesuffix(DELETED_SUFFIX)
     except OSError:
         return b""
 
 
-def words_of(pid: int, proc: bytes = PROC) -> list[bytes]:
-    """What it was called with."""
+def command_line(pid: int, proc: bytes = PROC) -> list[bytes]:
+    """Return the command line of a process."""
     try:
         with open(b"%b/%d/cmdline" % (proc, pid), "rb") as file:
-            told = file.read(MAX_LENGTH).rstrip(b"\0")
+            data = file.read(MAX_LENGTH).rstrip(b"\0")
     except OSError:
         return []
-    return told.split(b"\0") if told else []
+    return data.split(b"\0") if data else []
 
 
 def owner_of(pid: int, proc: bytes = PROC) -> int | None:
-    """Whose it is."""
+    """Return the user id of a process."""
     try:
         return os.stat(b"%b/%d" % (proc, pid)).st_uid
     except OSError:

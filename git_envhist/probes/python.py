@@ -1,7 +1,9 @@
-"""Lists of Python packages: requirements files, pyproject.toml, Pipfile, and the lock files of uv, Poetry and Pipenv.
+"""Read Python packages: installed ones, requirements files, manifests and lock files of pip, uv, Poetry,
+Pipenv.
 
-Names are as indexes compare them. What cannot be read for sure is named without saying more, and where a list asks for
-something without a name, or for another list that is not known here, it says that it is open.
+Package names are normalised as indexes compare them (`psycopg2-binary`). The functions for lists are used by
+the probe `requirements`; entries that cannot be read for certain are only named, and a list that asks for
+something unknown is marked as open.
 """
 
 from __future__ import annotations
@@ -15,36 +17,34 @@ from typing import Any, TypeGuard
 from git_envhist.model import EnvPath, Fact
 from git_envhist.probes.base import Files, Keyed
 
-# Python packages: what installers leave beside them wherever that is, and the interpreter of each environment.
-#
-# Names are as people write them and as indexes compare them (`psycopg2-binary`, `jaraco-functools`). What pip was asked
-# for has a file `REQUESTED`; one of its own that has none came along with another. uv makes one for each.
+# Installed packages and the interpreter of each virtual environment.
+# pip writes a file `REQUESTED` for requested packages only; uv writes one for every package.
 
 PROBE = "pip"
 METADATA_HEAD_SIZE = 1 << 16
-"""The fields of a package come first, its description may be long."""
+"""The fields of a package come first; the description may be long."""
 SITE = re.compile(rb"(?:^|/)(?:lib(?:64|32)?/(?:python|pypy)[^/]*|Lib)/(?:site|dist)-packages\Z")
 SITE_NAMES = (b"site-packages", b"dist-packages")
 NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?\Z")
 VERSION = re.compile(r"[A-Za-z0-9!+._*-]{1,80}\Z")
-# What is no letter of a version stands as `_` in such a name; what is no word of a name does, too.
+# In such names other characters are replaced by `_`.
 EGG_DIRECTORY = re.compile(
     r"([A-Za-z0-9][A-Za-z0-9._]{0,100})-([0-9][A-Za-z0-9!+._]{0,80})-py[0-9.]+(?:-[^/]{1,80})?\.egg\Z"
 )
 SEPARATORS = re.compile(r"[-_.]+")
-NOTES_WHAT_IS_ASKED = b"pip"
+PIP = b"pip"
 SETTING = re.compile(
     rb"^[ \t]*version(?:_info)?[ \t]*=[ \t]*([0-9][0-9A-Za-z.+]{0,40})[ \t\r]*$", re.MULTILINE
 )
 
 
 def wants(directory: bytes) -> bool:
-    # What setuptools and pip carry within them is nobody's installation.
+    # Packages vendored inside setuptools and pip are not installed packages.
     return b"_vendor" not in directory.split(b"/")
 
 
 def facts_of(directory: bytes, files: Files, keyed: Keyed) -> Iterator[Fact]:
-    """The package of a metadata directory, those told by single files, the interpreter of a virtual environment."""
+    """Yield the packages of a metadata or site directory, and the interpreter of a virtual environment."""
     parent, _, name = directory.rpartition(b"/")
     if b"pyvenv.cfg" in files:
         yield from _interpreter(directory, files[b"pyvenv.cfg"].data or b"")
@@ -60,23 +60,24 @@ def facts_of(directory: bytes, files: Files, keyed: Keyed) -> Iterator[Fact]:
 
 def _package(site: bytes, directory: bytes, files: Files, name: bytes) -> Iterator[Fact]:
     file = files.get(name)
-    told = _fields(file.data or b"") if file is not None else None
-    if told is None:
+    value = _fields(file.data or b"") if file is not None else None
+    if value is None:
         return
-    package, version = told
+    package, version = value
     installer = files[b"INSTALLER"].data if b"INSTALLER" in files else None
-    asked = b"REQUESTED" in files or (installer or b"").strip() != NOTES_WHAT_IS_ASKED
+    spec_text = b"REQUESTED" in files or (installer or b"").strip() != PIP
     editable = " (editable)" if _is_editable(files) else ""
-    yield Fact(PROBE, _key(site, package), version + editable, EnvPath(directory), auto=not asked)
+    yield Fact(PROBE, _key(site, package), version + editable, EnvPath(directory), auto=not spec_text)
 
 
 def _single_files(site: bytes, files: Files) -> Iterator[Fact]:
-    """What older installers leave: a file with the fields, an archive, or a link to where the source stands."""
+    """Yield packages in the formats of older installers: a file with the fields, an archive, or a link to the
+    source."""
     for name, file in files.items():
         if name.endswith(b".egg-info"):
-            told = _fields(file.data or b"")
-            if told is not None:
-                yield Fact(PROBE, _key(site, told[0]), told[1], EnvPath(site))
+            value = _fields(file.data or b"")
+            if value is not None:
+                yield Fact(PROBE, _key(site, value[0]), value[1], EnvPath(site))
         elif name.endswith(b".egg") and (archive := EGG_DIRECTORY.match(name.decode("utf-8", "replace"))):
             yield Fact(PROBE, _key(site, archive[1]), archive[2], EnvPath(site))
         elif name.endswith(b".egg-link"):
@@ -93,7 +94,7 @@ def _interpreter(directory: bytes, settings: bytes) -> Iterable[Fact]:
 
 
 def _fields(data: bytes) -> tuple[str, str] | None:
-    """Name and version; None where either is not to be had."""
+    """Return name and version; None if either is missing."""
     fields: dict[bytes, str] = {}
     for line in data[:METADATA_HEAD_SIZE].replace(b"\r\n", b"\n").split(b"\n"):
         if not line:
@@ -110,15 +111,15 @@ def _is_editable(files: Files) -> bool:
     if file is None or not file.data:
         return False
     try:
-        told = json.loads(file.data)
+        value = json.loads(file.data)
     except (ValueError, RecursionError):
         return False
-    about = told.get("dir_info") if isinstance(told, dict) else None
+    about = value.get("dir_info") if isinstance(value, dict) else None
     return isinstance(about, dict) and about.get("editable") is True
 
 
 def _key(site: bytes, package: str) -> str:
-    """`.venv/flask`: the environment that a site directory belongs to, or else that directory, and the name."""
+    """Return `.venv/flask`: the environment of a site directory (or that directory), and the name."""
     return _join(SITE.sub(b"", site), SEPARATORS.sub("-", package).lower())
 
 
@@ -129,17 +130,19 @@ def _join(directory: bytes, name: str) -> str:
 
 OPEN = ("?", "open=")
 LIST, LOCK = (".", "list"), (".", "lock")
-NAMED = re.compile(r"([A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)[ \t]*(\[[^\]]*\])?[ \t]*(.*)\Z", re.DOTALL)
+REQUIREMENT = re.compile(
+    r"([A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)[ \t]*(\[[^\]]*\])?[ \t]*(.*)\Z", re.DOTALL
+)
 BOUND = r"(?:===|==|~=|!=|<=|>=|<|>)[ \t]*[A-Za-z0-9!+._*-]+"
 BOUNDS = re.compile(rf"{BOUND}(?:[ \t]*,[ \t]*{BOUND})*\Z")
 OPTION = re.compile(r"(--?[a-zA-Z][a-z-]*)(?:[ \t]*=[ \t]*|[ \t]+|(?<=-[a-z]))?(\S*)")
 EGG = re.compile(r"#(?:.*&)?egg=([A-Za-z0-9][A-Za-z0-9._-]*)")
-NEEDS = re.compile(rb"^Requires-Dist:[ \t]*([A-Za-z0-9][A-Za-z0-9._-]*)([^\n]*)", re.MULTILINE)
+REQUIRES_DIST = re.compile(rb"^Requires-Dist:[ \t]*([A-Za-z0-9][A-Za-z0-9._-]*)([^\n]*)", re.MULTILINE)
 OF_EXTRA = re.compile(rb";.*\bextra[ \t]*(?:==|===|in\b|!=)")
-"""The end of a line that speaks of a package needed for an extra only."""
+"""Matches the rest of a requirement that only applies to an extra."""
 ASKED_PIP = b"pip"
-"""The installer that writes `REQUESTED` for nothing but the packages it was asked for."""
-CALLED = re.compile(rb"^Name:[ \t]*([A-Za-z0-9][A-Za-z0-9._-]*)[ \t]*$", re.MULTILINE)
+"""The installer that writes `REQUESTED` only for requested packages."""
+METADATA_NAME = re.compile(rb"^Name:[ \t]*([A-Za-z0-9][A-Za-z0-9._-]*)[ \t]*$", re.MULTILINE)
 LOCKED = re.compile(
     rb'^\[\[package\]\]\r?\nname = "([^"\n]{1,100})"\r?\nversion = "([^"\n]{1,80})"', re.MULTILINE
 )
@@ -148,7 +151,7 @@ Lines = Iterator[tuple[str, str]]
 
 
 def is_requirements(directory: bytes, name: bytes) -> bool:
-    """Whether a file is a list as pip reads them: `requirements-dev.txt`, `requirements/dev.txt`."""
+    """Return whether a file is a requirements list: `requirements-dev.txt`, `requirements/dev.txt`."""
     if directory.rpartition(b"/")[2] == b"requirements":
         return name.endswith((b".txt", b".in"))
     return name.endswith(b"requirements.txt") or (
@@ -157,12 +160,12 @@ def is_requirements(directory: bytes, name: bytes) -> bool:
 
 
 def read_nothing(data: bytes) -> Lines:
-    """What only a program could tell."""
+    """Yield "open": only a program could evaluate the file."""
     yield OPEN
 
 
 def read_requirements(data: bytes) -> Lines:
-    """A file as `pip install -r` takes it."""
+    """Yield the entries of a requirements file."""
     yield LIST
     text = data.decode("utf-8", "replace").removeprefix("\ufeff").replace("\r\n", "\n").replace("\\\n", " ")
     for line in text.split("\n"):
@@ -184,15 +187,15 @@ def _option(line: str, whole: str) -> Lines:
     found = OPTION.match(line)
     word, value = (found[1], found[2]) if found else ("", "")
     if word in ("-e", "--editable"):
-        # The project itself, mostly; one from elsewhere has its name in the address.
+        # Usually the project itself; a package from elsewhere is named in the URL.
         if "://" in line:
             yield from _unnamed(whole)
-    elif word in ("-r", "--requirement") and not _is_beside(value):
+    elif word in ("-r", "--requirement") and not _is_also_read(value):
         yield OPEN
 
 
-def _is_beside(path: str) -> bool:
-    """Whether another list is one that is read as well, in this directory or below it."""
+def _is_also_read(path: str) -> bool:
+    """Return whether an included list is read as well, because it is in or below this directory."""
     directory, _, name = path.encode("utf-8", "replace").rpartition(b"/")
     return not path.startswith(("/", "..")) and is_requirements(directory or b".", name)
 
@@ -203,25 +206,25 @@ def _unnamed(line: str) -> Lines:
 
 
 def requirement(text: str) -> tuple[str, str]:
-    """`flask>=3; python_version<"3.12"` -> its name, and what is asked."""
-    found = NAMED.match(text.strip())
+    """Return name and value of a requirement like `flask>=3; python_version<"3.12"`."""
+    found = REQUIREMENT.match(text.strip())
     if found is None:
         return OPEN
-    asked = found[3].strip()
-    if asked.startswith("(") and asked.endswith(")"):
-        asked = asked[1:-1].strip()
-    if asked and not BOUNDS.match(asked):
+    spec_text = found[3].strip()
+    if spec_text.startswith("(") and spec_text.endswith(")"):
+        spec_text = spec_text[1:-1].strip()
+    if spec_text and not BOUNDS.match(spec_text):
         return _normal(found[1]), "maybe="
-    return _normal(found[1]), "asked=" + re.sub(r"[ \t]", "", asked)
+    return _normal(found[1]), "asked=" + re.sub(r"[ \t]", "", spec_text)
 
 
 def read_pyproject(data: bytes) -> Lines:
-    """The project's own dependencies; those of extras and groups by name."""
-    told = _toml(data)
-    if told is None:
+    """Yield the project's dependencies; those of extras and groups by name only."""
+    value = _toml(data)
+    if value is None:
         yield OPEN
         return
-    project, tools = _table(told, "project"), _table(told, "tool")
+    project, tools = _table(value, "project"), _table(value, "tool")
     poetry = _table(tools, "poetry")
     if not project and not poetry:
         return
@@ -232,13 +235,16 @@ def read_pyproject(data: bytes) -> Lines:
     if "dependencies" in _items(project.get("dynamic")):
         yield OPEN
     yield from (requirement(text) for text in _texts(project.get("dependencies")))
-    groups = [*_table(project, "optional-dependencies").values(), *_table(told, "dependency-groups").values()]
+    groups = [
+        *_table(project, "optional-dependencies").values(),
+        *_table(value, "dependency-groups").values(),
+    ]
     groups.append(_table(tools, "uv").get("dev-dependencies"))
     yield from _only_names(requirement(text)[0] for group in groups for text in _texts(group))
-    yield from _of_poetry(poetry)
+    yield from _poetry_names(poetry)
 
 
-def _of_poetry(poetry: dict[str, Any]) -> Lines:
+def _poetry_names(poetry: dict[str, Any]) -> Lines:
     names = [*_table(poetry, "dependencies"), *_table(poetry, "dev-dependencies")]
     for group in _table(poetry, "group").values():
         names += _table(group if isinstance(group, dict) else {}, "dependencies")
@@ -246,29 +252,29 @@ def _of_poetry(poetry: dict[str, Any]) -> Lines:
 
 
 def read_pipfile(data: bytes) -> Lines:
-    """Pipenv's list."""
-    told = _toml(data)
-    if told is None:
+    """Yield the entries of a Pipfile."""
+    value = _toml(data)
+    if value is None:
         yield OPEN
         return
     yield LIST
-    for name, asked in _table(told, "packages").items():
+    for name, spec_text in _table(value, "packages").items():
         if _is_name(name):
-            spec = "" if asked == "*" else asked
+            spec = "" if spec_text == "*" else spec_text
             yield requirement(f"{name}{spec}") if isinstance(spec, str) else (_normal(name), "maybe=")
-    yield from _only_names(_normal(name) for name in _table(told, "dev-packages") if _is_name(name))
+    yield from _only_names(_normal(name) for name in _table(value, "dev-packages") if _is_name(name))
 
 
 def read_pipfile_lock(data: bytes) -> Lines:
-    """The versions that Pipenv settled."""
+    """Yield the locked versions of Pipenv."""
     try:
-        told = json.loads(data)
+        value = json.loads(data)
     except (ValueError, RecursionError):
         yield OPEN
         return
     yield LOCK
     for part in ("default", "develop"):
-        for name, about in _table(told if isinstance(told, dict) else {}, part).items():
+        for name, about in _table(value if isinstance(value, dict) else {}, part).items():
             version = about.get("version") if isinstance(about, dict) else None
             if not _is_name(name):
                 continue
@@ -279,12 +285,12 @@ def read_pipfile_lock(data: bytes) -> Lines:
 
 
 def read_packages_lock(data: bytes) -> Lines:
-    """The versions that uv or Poetry settled: `[[package]]`, name and version in this order."""
+    """Yield the locked versions of uv or Poetry: `[[package]]` with name and version in this order."""
     found = [
         (name.decode("utf-8", "replace"), version.decode("utf-8", "replace"))
         for name, version in LOCKED.findall(data)
     ]
-    # A package whose entry has another shape (a project of one's own, without version) is one that is not known.
+    # An entry of another form (a local project without version) is unknown.
     if len(found) != len(re.findall(rb"^\[\[package\]\]", data, re.MULTILINE)):
         yield OPEN
     yield LOCK
@@ -296,20 +302,20 @@ def read_packages_lock(data: bytes) -> Lines:
 
 
 def read_setup_settings(data: bytes) -> Lines:
-    """A setup.cfg that describes a project asks for more than is read here; one that configures tools for nothing."""
+    """Yield "open" if a setup.cfg describes a project; one that only configures tools asks for nothing."""
     if re.search(rb"^(?:install_requires|name)[ \t]*=", data, re.MULTILINE):
         yield OPEN
 
 
 def read_metadata(directory: bytes, data: bytes, *, is_requested: bool = False) -> Lines:
-    """Yield the packages that an installed one needs, those its extras need, and whether pip was asked for it."""
+    """Yield the packages that an installed one and its extras need, and whether it was requested."""
     head = data[:HEAD_SIZE].replace(b"\r\n", b"\n").partition(b"\n\n")[0]
-    found = CALLED.search(head)
+    found = METADATA_NAME.search(head)
     if found is not None:
         place = SITE.sub(b"", directory.rpartition(b"/")[0]).decode("utf-8", "surrogateescape")
         name = _normal(found[1].decode("ascii"))
         needed: dict[bool, set[str]] = {False: set(), True: set()}
-        for other, rest in NEEDS.findall(head):
+        for other, rest in REQUIRES_DIST.findall(head):
             needed[OF_EXTRA.search(rest) is not None].add(_normal(other.decode("ascii")))
         key = f"{place}/{name}" if place else name
         yield key, "needs=" + ",".join(sorted(needed[False]))
@@ -320,7 +326,7 @@ def read_metadata(directory: bytes, data: bytes, *, is_requested: bool = False) 
 
 
 def is_requested(installer: bytes | None, *, is_marked: bool) -> bool:
-    """Return whether pip was asked for a package; other installers mark every package."""
+    """Return whether a package was requested from pip; other installers mark every package."""
     return is_marked and (installer or b"").strip() == ASKED_PIP
 
 
@@ -335,8 +341,8 @@ def _toml(data: bytes) -> dict[str, Any] | None:
         return None
 
 
-def _table(told: dict[str, Any], key: str) -> dict[str, Any]:
-    found = told.get(key)
+def _table(value: dict[str, Any], key: str) -> dict[str, Any]:
+    found = value.get(key)
     return found if isinstance(found, dict) else {}
 
 

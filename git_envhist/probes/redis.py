@@ -1,4 +1,4 @@
-"""What Redis and Valkey keep on disk: who wrote a dump, how many keys its first database has; the parts of a log."""
+"""Read dumps of Redis and Valkey: version and number of keys of the first database; and the parts of a log."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ PROBE = "redis"
 DUMP, MANIFEST = b".rdb", b".aof.manifest"
 MAGIC = re.compile(rb"(?:REDIS[0-9]{4}|VALKEY[0-9]{3})")
 HEAD_SIZE = 1 << 12
-"""What a dump says of itself stands before all values."""
+"""The metadata of a dump comes before all values."""
 WORD, DATABASE, SIZES = 0xFA, 0xFE, 0xFB
 MAX_WORDS = 32
 VERSION = re.compile(rb"[0-9A-Za-z.+~-]{1,40}\Z")
@@ -22,7 +22,7 @@ FILE = re.compile(rb"file \S+ seq ([0-9]{1,18}) type ([bih])(?: .*)?\Z")
 
 
 class _Truncated(Exception):
-    """What is wanted stands behind what was read, or is no number."""
+    """The needed bytes are missing or are not a number."""
 
 
 def wants(directory: bytes) -> bool:
@@ -30,30 +30,30 @@ def wants(directory: bytes) -> bool:
 
 
 def parts_of(files: Mapping[bytes, RandomAccessFile]) -> dict[bytes, Parts]:
-    """The beginnings of dumps."""
+    """Return the beginnings of dumps."""
     return {name: ((0, file.read(0, HEAD_SIZE)),) for name, file in files.items() if name.endswith(DUMP)}
 
 
 def facts_of(directory: bytes, files: Files, keyed: Keyed) -> Iterator[Fact]:
-    """What dumps and the lists of logs say."""
+    """Yield the facts of dumps and log manifests."""
     for name, file in files.items():
         data = file.data if file.data is not None else dict(file.parts).get(0, b"")
         if file.sealed:
             continue
-        told = _dump(data[:HEAD_SIZE]) if name.endswith(DUMP) else {}
+        facts = _dump(data[:HEAD_SIZE]) if name.endswith(DUMP) else {}
         if name.endswith(MANIFEST):
-            told = _log(data)
+            facts = _log(data)
         place = (directory + b"/" + name if directory else name).decode("utf-8", "surrogateescape")
-        for key, value in told.items():
+        for key, value in facts.items():
             yield Fact(PROBE, f"{place}/{key}", value, EnvPath(directory))
 
 
 def _dump(data: bytes) -> dict[str, str]:
-    """`version`, and `keys` of the first database that has any."""
-    told: dict[str, str] = {}
+    """Return `version`, and `keys` of the first database that has any."""
+    facts: dict[str, str] = {}
     found = MAGIC.match(data)
     if found is None:
-        return told
+        return facts
     at, database = found.end(), 0
     try:
         for _ in range(MAX_WORDS):
@@ -62,17 +62,17 @@ def _dump(data: bytes) -> dict[str, str]:
                 key, at = _string(data, at)
                 value, at = _string(data, at)
                 if key in VERSIONS and VERSION.match(value):
-                    told["version"] = value.decode("ascii")
+                    facts["version"] = value.decode("ascii")
             elif sign == DATABASE:
                 database, at = _length(data, at)
             elif sign == SIZES:
-                told["keys" if not database else f"keys of database {database}"] = str(_length(data, at)[0])
+                facts["keys" if not database else f"keys of database {database}"] = str(_length(data, at)[0])
                 break
             else:
                 break
     except (_Truncated, IndexError):
         pass
-    return told
+    return facts
 
 
 def _length(data: bytes, at: int) -> tuple[int, int]:
@@ -98,7 +98,7 @@ def _string(data: bytes, at: int) -> tuple[bytes, int]:
 
 
 def _log(data: bytes) -> dict[str, str]:
-    """`log`: how often it was written anew, and in how many parts it goes on."""
+    """Return `log`: the number of the base file, and the number of incremental parts."""
     lines = [found for line in data.split(b"\n") if (found := FILE.match(line.rstrip())) is not None]
     bases = [int(found[1]) for found in lines if found[2] == b"b"]
     rest = sum(found[2] == b"i" for found in lines)

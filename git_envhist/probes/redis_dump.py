@@ -1,7 +1,7 @@
-"""Count the keys of a dump of Redis or Valkey (RDB), by database and by the part of their names before `:`.
+"""Count the keys of a Redis or Valkey dump (RDB) by database and by the part of their names before `:`.
 
-Values are skipped, not decoded. A type of value that this version does not know ends the walk: then the numbers that
-the dump itself names for its databases are told.
+Values are skipped, not decoded. At an unknown type of value the walk ends and the key counts in the dump's
+headers are returned instead.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from typing import IO
 
 MAX_PREFIXES = 200
 MAX_NAME = 60
-KEYS_PER_LOOK = 20_000
+KEYS_PER_TIME_CHECK = 20_000
 MAX_STRING = 1 << 29
 MASK = (1 << 128) - 1
 RESIZE, SELECT, END = 0xFB, 0xFE, 0xFF
-SKIPPED = {
+OPCODE_LAYOUTS = {
     0xFA: (2, 0, 0),
     0xF5: (1, 0, 0),
     0xF4: (0, 3, 0),
@@ -25,69 +25,70 @@ SKIPPED = {
     0xF8: (0, 1, 0),
     0xF9: (0, 0, 1),
 }
-"""Remarks of the server, functions, slots, expiry, idle time, frequency: how many strings, lengths and bytes follow."""
+"""Opcodes (auxiliary fields, functions, slots, expiry, idle time, frequency) -> following strings, lengths,
+bytes."""
 ONE_STRING = frozenset((0, 9, 10, 11, 12, 13, 16, 17, 20))
-"""Types whose value is one string: plain, zipmap, ziplist, intset, listpack."""
+"""Types stored as one string: plain, zipmap, ziplist, intset, listpack."""
 STRINGS_PER_ITEM = {1: 1, 2: 1, 4: 2, 14: 1}
-"""Types of which a number of items follows, each of so many strings."""
+"""Types stored as a number of items -> strings per item."""
 SCORED_TEXT, SCORED, QUICKLIST = 3, 5, 18
 INTEGERS = {0: 1, 1: 2, 2: 4}
 COMPRESSED = 3
 
 
-class NoDump(Exception):
-    """The bytes are no dump of Redis, or end too early."""
+class InvalidDump(Exception):
+    """The bytes are not a complete Redis dump."""
 
 
 class _Unknown(Exception):
-    """The type of a value is not known."""
+    """A value has an unknown type."""
 
 
 def count_keys(file: IO[bytes], deadline: float) -> tuple[dict[str, int], int]:
-    """Return the numbers of keys (`db0 session:*`), and a digest that the order of keys does not change."""
-    reader = _Reader(file, deadline)
+    """Return the numbers of keys (`db0 session:*`), and a digest independent of their order."""
+    reader = _RdbReader(file, deadline)
     try:
         reader.walk()
     except _Unknown:
-        return {f"db{number}": keys for number, keys in reader.promised.items()}, reader.digest
+        return {f"db{number}": keys for number, keys in reader.header_counts.items()}, reader.digest
     return reader.counts, reader.digest
 
 
-class _Reader:
+class _RdbReader:
     def __init__(self, file: IO[bytes], deadline: float) -> None:
         self._file = file
         self._deadline = deadline
         self._seen = bytearray()
         self._database = 0
         self.counts: dict[str, int] = {}
-        self.promised: dict[int, int] = {}
+        self.header_counts: dict[int, int] = {}
         self.digest = 0
 
     def walk(self) -> None:
         if not self._take(9).startswith((b"REDIS", b"VALKEY")):
-            raise NoDump
+            raise InvalidDump
         keys = 0
-        while (sign := self._take(1)[0]) != END:
-            if self._is_remark(sign):
+        while (opcode := self._take(1)[0]) != END:
+            if self._skip_opcode(opcode):
                 continue
-            self._key(sign)
+            self._key(opcode)
             keys += 1
-            if keys % KEYS_PER_LOOK == 0 and time.monotonic() > self._deadline:
-                raise NoDump
+            if keys % KEYS_PER_TIME_CHECK == 0 and time.monotonic() > self._deadline:
+                raise InvalidDump
 
-    def _is_remark(self, sign: int) -> bool:
-        """Read what stands between keys; False where a key follows."""
-        if sign in SKIPPED:
-            strings, lengths, size = SKIPPED[sign]
+    def _skip_opcode(self, opcode: int) -> bool:
+        """Read an opcode that is not a key; return False if a key follows."""
+        if opcode in OPCODE_LAYOUTS:
+            strings, lengths, size = OPCODE_LAYOUTS[opcode]
             for _ in range(strings):
                 self._string()
             for _ in range(lengths):
                 self._length()
             self._take(size)
-        elif sign == SELECT:
+        elif opcode == SELECT:
             self._database = self._length()
-        elif sign == RESIZE:
-            self.promised[self._database] = self._length()
+        elif opcode == RESIZE:
+            self.header_counts[self._database] = self._length()
             self._length()
         else:
             return False
@@ -129,7 +130,7 @@ class _Reader:
         if kind in INTEGERS:
             return str(int.from_bytes(self._take(INTEGERS[kind]), "little", signed=True)).encode("ascii")
         if kind != COMPRESSED:
-            raise NoDump
+            raise InvalidDump
         size = self._length()
         self._length()
         self._take(size)
@@ -143,26 +144,26 @@ class _Reader:
             return (first & 0x3F) << 8 | self._take(1)[0]
         size = {0x80: 4, 0x81: 8}.get(first)
         if size is None:
-            raise NoDump
+            raise InvalidDump
         return int.from_bytes(self._take(size), "big")
 
     def _take(self, size: int) -> bytes:
         if size > MAX_STRING:
-            raise NoDump
+            raise InvalidDump
         data = self._file.read(size)
         if len(data) != size:
-            raise NoDump
+            raise InvalidDump
         self._seen += data
         return data
 
 
 def _text_score(size: int) -> int:
-    # Three values stand for infinity and for no number.
+    # The three largest sizes mean infinity, minus infinity and NaN.
     return 0 if size >= 0xFD else size
 
 
 def _prefix(name: bytes) -> str:
-    """Return `session:*` of `session:1f3a`, nothing of a name without `:`."""
+    """Return `session:*` for `session:1f3a`, and an empty string for a name without `:`."""
     head, colon, _ = name.partition(b":")
     if not colon or len(head) > MAX_NAME:
         return ""

@@ -1,19 +1,19 @@
-"""What requirements files, manifests and lock files ask for, and what installed packages ask of each other.
+"""Read requested packages from requirements files, manifests and lock files, and needs of installed packages.
 
-None of it is told by itself: that a list changed is seen in the list. `history.declared` holds it against what is
-installed. A fact's value is a word for what the line is, and what it says:
+These facts are not shown themselves; `diff.packages` compares them with the installed packages. The value of
+a fact is a keyword and its argument:
 
-    list, lock          the file was read: it asks for packages; it settles versions
-    asked===3.0.1       it asks for the package, for any version where nothing follows
-    maybe=              it names the package: an extra, a group, a marker, another source
-    locked=3.0.1        it settles the version
-    needs=click,jinja2  of an installed package: what it needs in turn
-    extra=dotenv        of an installed package: what only its extras need
-    requested=          of a package installed by pip: pip was asked for it by name
-    root=               of a package installed by npm: no other one needs it
-    open=               it asks for more than can be read from it
+    list, lock          the file was read: it requests packages; it locks versions
+    asked===3.0.1       requests the package with this version; any version if nothing follows
+    maybe=              names the package: an extra, a group, a marker, another source
+    locked=3.0.1        locks the version
+    needs=click,jinja2  of an installed package: its requirements
+    extra=dotenv        of an installed package: requirements of its extras only
+    requested=          of a package installed by pip: it was requested by name
+    root=               of a package installed by npm: no other package needs it
+    open=               the list requests more than can be read from it
 
-`by` names the probe that tells what is installed of it.
+`by` is the probe that lists the installed packages.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ PROBE = "declared"
 Lines = Iterator[tuple[str, str]]
 """(name, value)"""
 INSTALLED = frozenset((b"node_modules", b"site-packages", b"dist-packages", b"_vendor", b".tox", b".nox"))
-"""What stands below these is what somebody else's project asks for."""
+"""Lists below these directories belong to other projects."""
 LISTS: dict[bytes, tuple[str, Callable[[bytes], Lines]]] = {
     b"pyproject.toml": ("pip", python.read_pyproject),
     b"Pipfile": ("pip", python.read_pipfile),
@@ -51,19 +51,19 @@ def wants(directory: bytes) -> bool:
     parts = directory.split(b"/")
     if parts[-1].endswith(b".dist-info"):
         return b"_vendor" not in parts
-    # npm notes what it installed at the top of a node_modules.
+    # npm records installed packages at the top of node_modules.
     return INSTALLED.isdisjoint(parts[:-1] if parts[-1] == b"node_modules" else parts)
 
 
 def facts_of(directory: bytes, files: Files, keyed: Keyed) -> Iterator[Fact]:
-    """What the lists of one directory say, or what one installed package needs."""
+    """Yield the entries of the lists in one directory, or the needs of one installed package."""
     place, name = EnvPath(directory), directory.rpartition(b"/")[2]
     if name.endswith(b".dist-info"):
         if b"METADATA" in files:
             installer = files[b"INSTALLER"].data if b"INSTALLER" in files else None
-            asked = python.is_requested(installer, is_marked=b"REQUESTED" in files)
+            is_requested = python.is_requested(installer, is_marked=b"REQUESTED" in files)
             data = files[b"METADATA"].data or b""
-            for key, value in python.read_metadata(directory, data, is_requested=asked):
+            for key, value in python.read_metadata(directory, data, is_requested=is_requested):
                 yield Fact(PROBE, key, value, place, "pip")
     elif name == b"node_modules":
         if b".package-lock.json" in files:
@@ -83,7 +83,7 @@ def _lists(directory: bytes, files: Files) -> Iterator[Fact]:
 
 
 def _lines(file: File, read: Callable[[bytes], Lines]) -> Lines:
-    # A sealed list, or one beyond any measure, asks for what nobody can tell.
+    # A sealed or very large list is unknown.
     if file.data is None or file.sealed:
         return iter([("?", "open=")])
     return iter(dict.fromkeys(read(file.data)))

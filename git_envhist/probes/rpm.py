@@ -1,7 +1,7 @@
-"""rpm's database of packages, where it is SQLite: a row for each package, which is a header as rpm files have it.
+"""Read rpm's SQLite database: one row per package, containing a header in the format of rpm files.
 
-A header: how many entries, how many bytes of data, the entries (tag, type, offset, count), the data; all numbers
-big-endian. The older databases (Berkeley DB, ndb) are not read.
+A header has the number of entries and of data bytes, the entries (tag, type, offset, count), and the data;
+all numbers are big-endian. Older databases (Berkeley DB, ndb) are not read.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ INT32, STRING, I18N = 4, 6, 9
 MAX_ENTRIES = 10_000
 WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+~^-]{0,200}\Z")
 KEYS = "gpg-pubkey"
-"""The keys that packages were signed with stand among them and are none."""
+"""Signing keys are stored like packages under this name."""
 LOG = "-wal"
 FORMAT_VERSIONS, WITHOUT_LOG = slice(18, 20), b"\1\1"
 MAX_SIZE = 512 << 20
@@ -34,7 +34,7 @@ Package = tuple[str, str, str]
 
 
 def installed(root: str) -> Iterator[Fact]:
-    """The packages that are installed."""
+    """Yield the installed packages."""
     for path in LISTS:
         if os.path.exists(os.path.join(root, path)):
             yield from parse_headers(_headers_of_machine(os.path.join(root, path)))
@@ -42,12 +42,12 @@ def installed(root: str) -> Iterator[Fact]:
 
 
 def parse_database(data: bytes) -> list[Fact]:
-    """What a database says; nothing where it is none."""
+    """Return the packages of a database; empty if it is none."""
     return list(parse_headers(_headers(data)))
 
 
 def parse_headers(headers: Iterable[bytes]) -> Iterator[Fact]:
-    """A fact each package; one of another architecture than most is called as dnf calls it: `glibc.i686`."""
+    """Yield a fact per package; those of a minority architecture are named as in dnf: `glibc.i686`."""
     packages = [package for package in map(parse_header, headers) if package is not None]
     most = Counter(architecture for *_, architecture in packages if architecture != "noarch").most_common(1)
     native = {"noarch", "", *(architecture for architecture, _ in most)}
@@ -57,14 +57,14 @@ def parse_headers(headers: Iterable[bytes]) -> Iterator[Fact]:
 
 
 def parse_header(header: bytes) -> Package | None:
-    """What one header says of its package."""
-    told = _fields(header)
-    name, version, release = (told.get(tag, "") for tag in (NAME, VERSION, RELEASE))
+    """Return the package of a header."""
+    fields = _fields(header)
+    name, version, release = (fields.get(tag, "") for tag in (NAME, VERSION, RELEASE))
     if name == KEYS or not all(map(WORD.match, (name, version, release))):
         return None
-    epoch = told.get(EPOCH, "0")
+    epoch = fields.get(EPOCH, "0")
     whole = f"{version}-{release}" if epoch == "0" else f"{epoch}:{version}-{release}"
-    architecture = told.get(ARCHITECTURE, "")
+    architecture = fields.get(ARCHITECTURE, "")
     return name, whole, architecture if WORD.match(architecture) else ""
 
 
@@ -75,11 +75,11 @@ def _fields(header: bytes) -> dict[int, str]:
     data = 8 + 16 * count
     if count > MAX_ENTRIES or data > len(header):
         return {}
-    told: dict[int, str] = {}
+    fields: dict[int, str] = {}
     for tag, kind, offset, _ in struct.iter_unpack(">IIiI", header[8:data]):
         if tag in (NAME, VERSION, RELEASE, EPOCH, ARCHITECTURE) and 0 <= offset < len(header) - data:
-            told.setdefault(tag, _value(header, kind, data + offset))
-    return told
+            fields.setdefault(tag, _value(header, kind, data + offset))
+    return fields
 
 
 def _value(header: bytes, kind: int, at: int) -> str:
@@ -89,7 +89,7 @@ def _value(header: bytes, kind: int, at: int) -> str:
 
 
 def _headers_of_machine(path: str) -> list[bytes]:
-    """Read without a trace: opening a database that has a log would make files beside it."""
+    """Return the headers without creating files: opening a database with a log would write next to it."""
     log = path + LOG
     if not os.path.exists(log) or os.path.getsize(log) == 0:
         with open(path, "rb") as file:
@@ -105,7 +105,7 @@ def _headers_of_machine(path: str) -> list[bytes]:
 def _headers(data: bytes) -> list[bytes]:
     with closing(sqlite3.connect(":memory:")) as database:
         try:
-            # A database in memory can have no log: it says so in two bytes.
+            # A database in memory cannot have a log; these two bytes of the header say so.
             database.deserialize(data[: FORMAT_VERSIONS.start] + WITHOUT_LOG + data[FORMAT_VERSIONS.stop :])
         except (sqlite3.Error, OverflowError, MemoryError):
             return []

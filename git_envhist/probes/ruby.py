@@ -1,7 +1,7 @@
-"""Ruby's gems: the specifications that RubyGems and bundler leave, told by their names alone.
+"""List Ruby gems from the file names of the specifications that RubyGems and Bundler write.
 
-`vendor/bundle/ruby/3.1.0/specifications/rake-13.0.6.gemspec`: the place is `vendor/bundle`. Gems that bundler has from
-git stand in a directory that ends with the commit. What a Ruby brought along itself is below `specifications/default`.
+`vendor/bundle/ruby/3.1.0/specifications/rake-13.0.6.gemspec` has the place `vendor/bundle`. Gems from git are
+in a directory that ends with the commit. Default gems of Ruby are in `specifications/default`.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from git_envhist.probes.base import Files, Keyed
 from git_envhist.probes.keys import key_of
 
 PROBE = "gem"
-# vendor/bundle/ruby/3.1.0, usr/lib/ruby/gems/3.1.0: the version of Ruby's interface is no place of its own.
+# The directory of Ruby's ABI version (vendor/bundle/ruby/3.1.0) is not part of the place.
 SPECIFICATIONS = re.compile(rb"(?:^|/)(?:(?:lib/)?ruby/(?:gems/)?\d[^/]*/)?specifications(/default)?\Z")
 FROM_GIT = re.compile(rb"(?:^|/)(?:(?:lib/)?ruby/(?:gems/)?\d[^/]*/)?bundler/gems/[^/]+-([0-9a-f]{7,40})\Z")
-# A platform begins with a letter, which tells `a-2-1.0` (the gem `a-2`) from `a-2-java`.
+# A platform starts with a letter: `a-2-1.0` is the gem `a-2`, `a-2-java` is not.
 GEMSPEC = re.compile(
     r"([A-Za-z0-9_.][A-Za-z0-9_.-]{0,100}?)-(\d+(?:\.[0-9A-Za-z]+){0,20})(?:-[A-Za-z][A-Za-z0-9_.-]{0,60})?\.gemspec\Z"
 )
@@ -29,12 +29,12 @@ def wants(directory: bytes) -> bool:
 
 
 def facts_of(directory: bytes, files: Files, keyed: Keyed) -> Iterator[Fact]:
-    """The gems whose specifications stand in one directory."""
+    """Yield the gems with specifications in one directory."""
     names = [name.decode("utf-8", "replace") for name in files]
     found = SPECIFICATIONS.search(directory)
     if found is not None:
-        place, told = directory[: found.start()], map(GEMSPEC.match, names)
-        for gem in filter(None, told):
+        place, matches = directory[: found.start()], map(GEMSPEC.match, names)
+        for gem in filter(None, matches):
             yield Fact(PROBE, key_of(place, gem[1]), gem[2], EnvPath(directory), auto=found[1] is not None)
         return
     found = FROM_GIT.search(directory)

@@ -1,6 +1,6 @@
-"""Database servers that were at work on their directories while these were captured: the capture says so itself.
+"""List database servers that were using a directory while it was captured.
 
-It knows by the locks that such servers keep, and by processes, and never by names alone.
+The capture detects them by file locks and processes (`worktree/databases`) and records the reason.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from collections.abc import Iterable, Iterator
 from git_envhist.model import EnvPath, Fact
 
 PROBE = "database"
-SIGN = re.compile(r"([A-Za-z]{1,20}) is using it\b")
+SERVER_IN_USE = re.compile(r"([A-Za-z]{1,20}) is using it\b")
 
 
 def facts_of(signs: Iterable[tuple[bytes, str]]) -> Iterator[Fact]:
-    """The servers, each once for a directory."""
-    found = {(path, sign[1]) for path, told in signs if (sign := SIGN.match(told)) is not None}
+    """Yield each server once per directory."""
+    found = {(path, match[1]) for path, reason in signs if (match := SERVER_IN_USE.match(reason)) is not None}
     for path, server in sorted(found):
         place = path.decode("utf-8", "surrogateescape")
         yield Fact(PROBE, f"{place}/{server}" if place else server, "at work", EnvPath(path))

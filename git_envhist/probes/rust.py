@@ -1,8 +1,7 @@
-"""Rust's crates, where they are: built in a `target`, vendored, downloaded by cargo, installed as programs.
+"""List Rust crates: built in a `target`, vendored, downloaded by Cargo, or installed as programs.
 
-What a `target` was built from is told by the compiler's own notes, `deps/<crate>-<hash>.d`: they name the sources, and
-the directory that cargo unpacks a crate into ends with its version. Crates of the project itself have none there and
-are not told.
+The crates in a `target` are read from the compiler's dependency files, `deps/<crate>-<hash>.d`: the path of
+the sources ends with name and version. Crates of the project itself have no version there and are skipped.
 """
 
 from __future__ import annotations
@@ -28,17 +27,17 @@ PROGRAM = re.compile(r"([A-Za-z][A-Za-z0-9_-]{0,80}) (\d[0-9A-Za-z.+-]{0,80}) \(
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,80}\Z")
 VERSION = re.compile(r"\d[0-9A-Za-z.+-]{0,80}\Z")
 HEAD_SIZE = 1 << 16
-"""The first line of such a note names the crate's own sources."""
+"""The first line of such a file names the sources of the crate."""
 INSTALLED, VENDORED = b".crates.toml", b".cargo-checksum.json"
 
 
 def wants(directory: bytes) -> bool:
-    # What is unpacked is what is downloaded, and each crate there has files of these names.
+    # Unpacked crates are listed as downloaded ones; each contains files of these names.
     return UNPACKED.search(directory) is None
 
 
 def facts_of(directory: bytes, files: Files, keyed: Keyed) -> Iterator[Fact]:
-    """The crates of one directory, whichever kind of directory it is."""
+    """Yield the crates of one directory."""
     if BUILT.search(directory) is not None:
         yield from _built(directory, files)
     if DOWNLOADED.search(directory) is not None:

@@ -1,7 +1,8 @@
-"""What listens and runs from the environment: the processes of its user that stand in it, or whose program does.
+"""List services: listening processes of the user that run in the environment, or run a program that is in it.
 
-A service is known by where it stands, its name and its port, and not by its number, which is another one after each
-start. As long as the same sockets are listened on, nothing is read anew: the stamp is their list.
+A service is identified by place, name and port, not by process id. The stamp is the list of listening
+sockets, so nothing is read while the same sockets are open. Command lines are masked: only words known to be
+harmless are stored.
 """
 
 from __future__ import annotations
@@ -16,21 +17,19 @@ from git_envhist.platform import SYSTEM, parent_process
 from git_envhist.probes.base import Keyed, ProbeTarget
 from git_envhist.probes.processes import (
     Listener,
+    command_line,
+    directory_and_program,
     namespace,
     open_files,
-    others,
+    other_processes,
     owner_of,
-    places,
     tcp_listeners,
     unix_listeners,
-    words_of,
 )
 
-# How a program was called -> what may be told of it: its name, and the words that are nobody's secret (pure).
-#
-# A word is told where it is known to say nothing else: an option's name, something that lies in the environment, a
-# port that is listened on, an address of this machine, a module, a verb that many programs have. Any other may be a
-# password, and stars stand in its place.
+# Name and masked command line of a program.
+# A word is kept if it is an option name, a path in the environment, a port that is listened on, a local
+# address, a module, or a common verb. Any other word may be a password and is replaced by stars.
 
 STARS = "***"
 NAME = re.compile(r"[A-Za-z0-9_.@+-]{1,60}\Z")
@@ -39,7 +38,7 @@ INTERPRETER = re.compile(
 )
 OPTION = re.compile(r"--[A-Za-z][A-Za-z0-9-]{0,40}\Z|-[A-Za-z]\Z|--\Z")
 LONG_WITH_ONE_DASH = frozenset(("-jar", "-cp", "-port", "-addr", "-listen", "-bind", "-http", "-config"))
-HINTS_AT_A_SECRET = re.compile(
+SECRET_HINT = re.compile(
     r"pass|pwd|secret|token|key|auth|cred|cookie|salt|login|user|header|env", re.IGNORECASE
 )
 PLACE = re.compile(r"(?:localhost|\*|\d{1,3}(?:\.\d{1,3}){3}|\[[0-9a-fA-F:]*\])?(?::?(\d{1,5}))?\Z")
@@ -55,24 +54,24 @@ VERBS = frozenset(
 )
 MODULE_OPTIONS = ("-m", "--module")
 MAX_LENGTH = 200
-SHORT = 2
-"""A number of so many digits is nobody's secret: how many workers, a port of the kernel's choice."""
+MAX_HARMLESS_DIGITS = 2
+"""A number with at most this many digits is not a secret: worker counts, ports."""
 
 Find = Callable[[str], str | None]
-"""A word -> the path that it is, as seen from where the program stands, if that lies in the environment."""
+"""Word -> relative path, if the word is a path in the environment."""
 
 
 class Call(NamedTuple):
-    """What may be told."""
+    """Name and masked command line."""
 
     name: str
     command: str
 
 
-def tell_call(words: Sequence[str], program: str, ports: frozenset[str], find: Find) -> Call:
-    """Of the words that a program was called with; `program`: the file that runs."""
+def mask_command_line(words: Sequence[str], program: str, ports: frozenset[str], find: Find) -> Call:
+    """Return name and masked command line; `program` is the executable file."""
     if len(words) == 1:
-        # Such a one wrote its own title.
+        # The process set its own title.
         words = words[0].split()
     first = words[0] if words else program
     called = find(first) or _base(first)
@@ -81,14 +80,16 @@ def tell_call(words: Sequence[str], program: str, ports: frozenset[str], find: F
     if not NAME.match(_base(called)):
         called = "program"
     rest = list(words[1:])
-    told = " ".join((called, *_tell_words(rest, ports, find, INTERPRETER.match(_base(called)) is not None)))
+    masked = " ".join((called, *_mask_words(rest, ports, find, INTERPRETER.match(_base(called)) is not None)))
     return Call(
-        _name(_base(called), rest, find), told if len(told) <= MAX_LENGTH else told[: MAX_LENGTH - 1] + "…"
+        _name(_base(called), rest, find),
+        masked if len(masked) <= MAX_LENGTH else masked[: MAX_LENGTH - 1] + "…",
     )
 
 
 def _name(called: str, words: Sequence[str], find: Find) -> str:
-    """`http.server` of `python3 -m http.server`, `server.js` of `node server.js`, else the program's own."""
+    """Return `http.server` for `python3 -m http.server`, `server.js` for `node server.js`, else the program
+    name."""
     if not INTERPRETER.match(called):
         return called
     for before, word in zip(("", *words), words, strict=False):
@@ -103,39 +104,45 @@ def _name(called: str, words: Sequence[str], find: Find) -> str:
     return called
 
 
-def _tell_words(words: Sequence[str], ports: frozenset[str], find: Find, interpreted: bool) -> list[str]:
-    told: list[str] = []
+def _mask_words(words: Sequence[str], ports: frozenset[str], find: Find, interpreted: bool) -> list[str]:
+    masked: list[str] = []
     before = ""
     for word in words:
-        is_script = interpreted and not told and word.startswith("/") and NAME.match(_base(word)) is not None
+        is_script = (
+            interpreted and not masked and word.startswith("/") and NAME.match(_base(word)) is not None
+        )
         if word.startswith("-") and word != "-":
-            told.append(_tell_option(word, ports, find))
+            masked.append(_mask_option(word, ports, find))
         elif is_script:
-            told.append(find(word) or _base(word))
-        elif HINTS_AT_A_SECRET.search(before):
-            told.append(STARS)
+            masked.append(find(word) or _base(word))
+        elif SECRET_HINT.search(before):
+            masked.append(STARS)
         else:
-            told.append(_tell_word(word, before, ports, find))
+            masked.append(_mask_word(word, before, ports, find))
         before = word if word.startswith("-") and "=" not in word else ""
-    return told
+    return masked
 
 
-def _tell_option(word: str, ports: frozenset[str], find: Find) -> str:
+def _mask_option(word: str, ports: frozenset[str], find: Find) -> str:
     option, equals, value = word.partition("=")
     if OPTION.match(option) or option in LONG_WITH_ONE_DASH:
         if not equals:
             return option
-        hidden = HINTS_AT_A_SECRET.search(option) is not None
-        return f"{option}={STARS if hidden else _tell_word(value, option, ports, find)}"
-    # `-p8000`; `-ppassword` looks just like a long option of some programs.
+        hidden = SECRET_HINT.search(option) is not None
+        return f"{option}={STARS if hidden else _mask_word(value, option, ports, find)}"
+    # `-p8000` is a port; `-ppassword` looks like a long option of some programs.
     if re.match(r"-[A-Za-z]\d{1,5}\Z", word) and word[2:] in ports:
         return word
     return word[:2] + STARS if re.match(r"-[A-Za-z]", word) else STARS
 
 
-def _tell_word(word: str, before: str, ports: frozenset[str], find: Find) -> str:
-    place = PLACE.match(word)
-    if word and place is not None and (place[1] is None or place[1] in ports or len(place[1]) <= SHORT):
+def _mask_word(word: str, before: str, ports: frozenset[str], find: Find) -> str:
+    address = PLACE.match(word)
+    if (
+        word
+        and address is not None
+        and (address[1] is None or address[1] in ports or len(address[1]) <= MAX_HARMLESS_DIGITS)
+    ):
         return word
     if before in MODULE_OPTIONS and MODULE.match(word):
         return word
@@ -159,13 +166,13 @@ def _base(word: str) -> str:
 PROBE = "service"
 GIT = b".git"
 MAX_WORD = 1024
-OURS = "git-env"
-WORDS_THAT_LEAD = 2
-"""The program and its script: an interpreter itself may lie anywhere."""
+OWN_PROGRAMS = "git-env"
+LEADING_WORDS = 2
+"""The program and its script are examined: an interpreter may be anywhere."""
 
 
 class ListeningProcess(NamedTuple):
-    """A process, and what it listens on: the numbers of the sockets."""
+    """A process and the numbers of its listening sockets."""
 
     pid: int
     directory: bytes
@@ -173,44 +180,48 @@ class ListeningProcess(NamedTuple):
     sockets: frozenset[int]
 
 
-def stamp(place: ProbeTarget) -> str | None:
-    """Every socket that may be a service's."""
-    proc = _proc(place)
+def stamp(address: ProbeTarget) -> str | None:
+    """Return the numbers of all sockets that may belong to a service."""
+    proc = _proc(address)
     if proc is None:
         return None
-    top = os.path.realpath(place.top)
+    top = os.path.realpath(address.top)
     numbers = [found.inode for found in _of_users(top, tcp_listeners(proc))]
-    numbers += _near(os.fsencode(top), unix_listeners(proc))
+    numbers += _in_or_relative(os.fsencode(top), unix_listeners(proc))
     if not numbers:
         return "none"
     return f"{namespace(proc)} {top} {' '.join(map(str, sorted(numbers)))}"
 
 
-def facts_of(place: ProbeTarget, keyed: Keyed) -> Iterator[Fact]:
-    """Every service, once for each port or path at which it listens."""
-    proc = _proc(place)
+def facts_of(address: ProbeTarget, keyed: Keyed) -> Iterator[Fact]:
+    """Yield each service once per port or path."""
+    proc = _proc(address)
     if proc is None:
         return
-    top = os.path.realpath(place.top)
+    top = os.path.realpath(address.top)
     tcp = {found.inode: found.port for found in _of_users(top, tcp_listeners(proc))}
-    unix = _near(os.fsencode(top), unix_listeners(proc))
+    unix = _in_or_relative(os.fsencode(top), unix_listeners(proc))
     wanted = frozenset((*tcp, *unix))
-    held = {one.pid: one for one in _holders(os.fsencode(proc), os.fsencode(top), wanted)} if wanted else {}
-    for one in held.values():
-        above = held.get(parent_process(one.pid, proc))
-        # What was left to a child is the service of whom it was left by.
-        own = one.sockets - (above.sockets if above is not None else frozenset())
+    listening = (
+        {process.pid: process for process in _holders(os.fsencode(proc), os.fsencode(top), wanted)}
+        if wanted
+        else {}
+    )
+    for process in listening.values():
+        above = listening.get(parent_process(process.pid, proc))
+        # An inherited socket belongs to the parent's service.
+        own = process.sockets - (above.sockets if above is not None else frozenset())
         if own:
-            yield from _tell(one, own, tcp, unix, os.fsencode(top), os.fsencode(proc))
+            yield from _service_facts(process, own, tcp, unix, os.fsencode(top), os.fsencode(proc))
 
 
-def _proc(place: ProbeTarget) -> str | None:
-    proc = os.path.join(place.root, "proc")
+def _proc(address: ProbeTarget) -> str | None:
+    proc = os.path.join(address.root, "proc")
     return proc if SYSTEM.proc and os.path.isdir(proc + "/self") else None
 
 
 def _users(top: str) -> frozenset[int]:
-    """Ours, and whose the environment is: to be told of no other user's programs."""
+    """Return our user and the owner of the environment; processes of others are not listed."""
     return frozenset((os.geteuid(), os.stat(top).st_uid))
 
 
@@ -219,8 +230,8 @@ def _of_users(top: str, listeners: Iterable[Listener]) -> list[Listener]:
     return [found for found in listeners if found.owner in users]
 
 
-def _near(top: bytes, paths: dict[int, bytes]) -> dict[int, bytes]:
-    """Those in the environment, and those that were spelled from wherever their program stood."""
+def _in_or_relative(top: bytes, paths: dict[int, bytes]) -> dict[int, bytes]:
+    """Return sockets in the environment, and those with a relative path."""
     return {inode: path for inode, path in paths.items() if not path.startswith(b"/") or _is_in(path, top)}
 
 
@@ -230,12 +241,12 @@ def _is_in(path: bytes, top: bytes) -> bool:
 
 def _holders(proc: bytes, top: bytes, wanted: frozenset[int]) -> Iterator[ListeningProcess]:
     users = _users(os.fsdecode(top))
-    for pid in others(proc):
+    for pid in other_processes(proc):
         if owner_of(pid, proc) not in users:
             continue
-        directory, program = places(pid, proc)
+        directory, program = directory_and_program(pid, proc)
         if not any(
-            _is_in(path, top) for path in (directory, program, *words_of(pid, proc)[:WORDS_THAT_LEAD])
+            _is_in(path, top) for path in (directory, program, *command_line(pid, proc)[:LEADING_WORDS])
         ):
             continue
         sockets = frozenset(filter(None, map(_socket_number, open_files(pid, proc)))) & wanted
@@ -243,37 +254,37 @@ def _holders(proc: bytes, top: bytes, wanted: frozenset[int]) -> Iterator[Listen
             yield ListeningProcess(pid, directory, program, sockets)
 
 
-def _socket_number(target: bytes) -> int:
-    number = target.removeprefix(b"socket:[").removesuffix(b"]")
-    return int(number) if number != target and number.isdigit() else 0
+def _socket_number(link_target: bytes) -> int:
+    number = link_target.removeprefix(b"socket:[").removesuffix(b"]")
+    return int(number) if number != link_target and number.isdigit() else 0
 
 
-def _tell(
-    one: ListeningProcess,
+def _service_facts(
+    process: ListeningProcess,
     sockets: frozenset[int],
     tcp: dict[int, int],
     unix: dict[int, bytes],
     top: bytes,
     proc: bytes,
 ) -> Iterator[Fact]:
-    inside = one.directory[len(top) :].strip(b"/") if _is_in(one.directory, top) else b""
+    inside = process.directory[len(top) :].strip(b"/") if _is_in(process.directory, top) else b""
     values = {f":{tcp[number]}" for number in sockets if number in tcp}
     ports = frozenset(value[1:] for value in values)
     for number in sockets & unix.keys():
-        path = os.path.normpath(os.path.join(one.directory, unix[number]))
+        path = os.path.normpath(os.path.join(process.directory, unix[number]))
         if _is_in(path, top) and GIT not in path[len(top) :].split(b"/"):
             values.add(os.fsdecode(path[len(top) :].lstrip(b"/")))
-    words = [word.decode("utf-8", "replace") for word in words_of(one.pid, proc)]
-    called = tell_call(words, os.fsdecode(one.program), ports, _finder(one.directory, top))
-    if called.name == "git" or called.name.startswith(OURS):
-        return  # at work on the environment, and none of its services
+    words = [word.decode("utf-8", "replace") for word in command_line(process.pid, proc)]
+    called = mask_command_line(words, os.fsdecode(process.program), ports, _finder(process.directory, top))
+    if called.name == "git" or called.name.startswith(OWN_PROGRAMS):
+        return  # working on the environment, not a service of it
     key = os.fsdecode(inside) + "/" + called.name if inside else called.name
     for value in values:
         yield Fact(PROBE, key, value, EnvPath(inside), by=called.command)
 
 
 def _finder(directory: bytes, top: bytes) -> Find:
-    """Says which words are paths in the environment, and spells them from where a program stands."""
+    """Return a function that recognises paths in the environment, relative to a directory."""
 
     def find(word: str) -> str | None:
         raw = word.encode("utf-8", "replace")

@@ -1,8 +1,8 @@
-"""SQLite databases: their tables with columns and rows, indexes, views, and the migrations that were applied.
+"""Read SQLite databases: tables with columns and row counts, indexes, views, triggers, applied migrations.
 
-What is told is the database as it was captured: with what stood only in its log, without what an unfinished
-transaction wrote. Rows are counted where they stand on few enough pages; of a larger table the pages are told, which
-the pages above them tell exactly. Of a sealed database nothing is told but that it is another one.
+The facts describe the database as captured: with transactions that are only in its log, without an unfinished
+transaction. Rows are counted if they are on few enough pages; of a larger table the number of pages is given,
+which the inner pages show exactly. Of a sealed database only a fingerprint is stored.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from git_envhist.model import SQLITE_HEADER, UNREAD, EnvPath, Fact
 from git_envhist.probes.base import Files, Keyed, Parts, RandomAccessFile
-from git_envhist.probes.captured_files import Shown, Traced
+from git_envhist.probes.captured_files import CapturedFile, RecordingSource
 from git_envhist.probes.sqlite_file import (
     MalformedDatabase,
     SqliteFile,
@@ -25,7 +25,7 @@ from git_envhist.probes.sqlite_file import (
     read_log,
 )
 
-# The tables in which frameworks keep which migrations were applied, and how a row of them is called (pure).
+# Tables in which frameworks record applied migrations, and the columns that name a migration.
 
 NAMED_BY: dict[str, tuple[tuple[str, ...], ...]] = {
     "django_migrations": (("app", "name"),),  # Django
@@ -49,25 +49,33 @@ NAMED_BY: dict[str, tuple[tuple[str, ...], ...]] = {
     "phinxlog": (("version", "migration_name"),),  # Phinx, CakePHP
     "databasechangelog": (("id",),),  # Liquibase
 }
-"""By table, the columns that a migration is named by: the first that the table has."""
+"""Table -> columns that name a migration; the first alternative with existing columns is used."""
 ONE_ROW = ("alembic_version",)
-"""The one row tells where the database stands, and is replaced."""
-UNDONE = {"_prisma_migrations": "rolled_back_at"}
-DONE = {"flyway_schema_history": "success", "_sqlx_migrations": "success", "goose_db_version": "is_applied"}
+"""Tables with a single row: the current version."""
+ROLLED_BACK_COLUMNS = {"_prisma_migrations": "rolled_back_at"}
+SUCCESS_COLUMNS = {
+    "flyway_schema_history": "success",
+    "_sqlx_migrations": "success",
+    "goose_db_version": "is_applied",
+}
 MAX_LENGTH = 200
 
 
-def is_of_migrations(table: str) -> bool:
+def is_migrations_table(table: str) -> bool:
     return table.lower() in NAMED_BY
 
 
 def applied(table: str, rows: Iterable[Mapping[str, Value]]) -> Iterator[tuple[str, str]]:
-    """(migration, state): those that a table says were applied; `version` and which, where it tells no more."""
+    """Yield (migration, state) of applied migrations; ("version", current) for tables with only a version."""
     kind = table.lower()
     for row in rows:
         named = next((words for words in NAMED_BY[kind] if all(word in row for word in words)), ())
         name = ".".join(_migration_text(row[word]) for word in named if row[word] is not None)
-        if not name or row.get(UNDONE.get(kind, "")) is not None or not row.get(DONE.get(kind, ""), 1):
+        if (
+            not name
+            or row.get(ROLLED_BACK_COLUMNS.get(kind, "")) is not None
+            or not row.get(SUCCESS_COLUMNS.get(kind, ""), 1)
+        ):
             continue
         if kind in ONE_ROW or "dirty" in row:
             yield "version", name + (" (dirty)" if row.get("dirty") else "")
@@ -76,11 +84,11 @@ def applied(table: str, rows: Iterable[Mapping[str, Value]]) -> Iterator[tuple[s
 
 
 def _migration_text(value: Value) -> str:
-    told = value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
-    return told[:MAX_LENGTH]
+    text = value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+    return text[:MAX_LENGTH]
 
 
-# The columns of a table, from the statement that made it (pure). It is read as words, and never run.
+# The columns of a table, parsed from its CREATE statement, which is never executed.
 
 MAX_SIZE = 1 << 16
 MAX_LIST = 6_000
@@ -91,12 +99,23 @@ WORD = re.compile(
     r"""|(?P<word>[^\s"`'\[\](),;]+)|(?P<sign>.)""",
     re.DOTALL,
 )
-OF_A_TABLE = frozenset(("CONSTRAINT", "PRIMARY", "UNIQUE", "CHECK", "FOREIGN"))
-"""Words that begin what is no column."""
-OF_A_COLUMN = frozenset(
-    (*OF_A_TABLE, "NOT", "NULL", "DEFAULT", "COLLATE", "REFERENCES", "GENERATED", "AS", "AUTOINCREMENT", "ON")
+TABLE_CONSTRAINTS = frozenset(("CONSTRAINT", "PRIMARY", "UNIQUE", "CHECK", "FOREIGN"))
+"""Words that start a table constraint instead of a column."""
+COLUMN_CONSTRAINTS = frozenset(
+    (
+        *TABLE_CONSTRAINTS,
+        "NOT",
+        "NULL",
+        "DEFAULT",
+        "COLLATE",
+        "REFERENCES",
+        "GENERATED",
+        "AS",
+        "AUTOINCREMENT",
+        "ON",
+    )
 )
-"""Words that end a column's type."""
+"""Words that end the type of a column."""
 UNFIT = re.compile(r"[\s,()]+")
 
 
@@ -111,19 +130,19 @@ class Column(NamedTuple):
 
 
 def columns_of(statement: str) -> list[Column]:
-    """The columns that `CREATE TABLE` names; none where it cannot be told."""
+    """Return the columns that a `CREATE TABLE` statement names; none if it cannot be parsed."""
     found = (_column(part) for part in _parts(_tokens(statement[:MAX_SIZE])))
     return [column for column in found if column is not None]
 
 
 def columns_text(columns: list[Column]) -> str:
-    """`id INTEGER, name TEXT`; of a list beyond any measure, how long it is and what tells it from others."""
-    told = ", ".join(
+    """Return `id INTEGER, name TEXT`; for a very long list its length and a digest."""
+    text = ", ".join(
         f"{UNFIT.sub('_', one.name)[:MAX_NAME]} {one.type[:MAX_TYPE]}".rstrip() for one in columns
     )
-    if len(told) <= MAX_LIST:
-        return told
-    digest = hashlib.sha256(told.encode("utf-8", "surrogateescape")).hexdigest()
+    if len(text) <= MAX_LIST:
+        return text
+    digest = hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
     return f"{len(columns)} columns #{digest[:12]}"
 
 
@@ -138,7 +157,7 @@ def _tokens(statement: str) -> Iterator[SqlToken]:
 
 
 def _parts(tokens: Iterator[SqlToken]) -> Iterator[list[SqlToken]]:
-    """What stands between the commas of the outermost brackets."""
+    """Yield the tokens between the commas of the outermost parentheses."""
     depth = 0
     part: list[SqlToken] = []
     for token in tokens:
@@ -154,41 +173,41 @@ def _parts(tokens: Iterator[SqlToken]) -> Iterator[list[SqlToken]]:
 
 
 def _column(part: list[SqlToken]) -> Column | None:
-    if not part or (not part[0].is_quoted and part[0].text.upper() in OF_A_TABLE):
+    if not part or (not part[0].is_quoted and part[0].text.upper() in TABLE_CONSTRAINTS):
         return None
     words: list[str] = []
     for token in part[1:]:
-        if not token.is_quoted and token.text.upper() in OF_A_COLUMN:
+        if not token.is_quoted and token.text.upper() in COLUMN_CONSTRAINTS:
             break
         words.append(token.text)
     return Column(part[0].text, _type(words))
 
 
 def _type(words: list[str]) -> str:
-    """`VARCHAR(30)`, `UNSIGNED BIG INT`: as it is written, the brackets close to it."""
-    told = " ".join(words).replace(" (", "(").replace("( ", "(").replace(" )", ")").replace(" ,", ",")
-    return re.sub(r",\s+", ",", told)
+    """Return the type as written, without spaces around parentheses: `VARCHAR(30)`, `UNSIGNED BIG INT`."""
+    text = " ".join(words).replace(" (", "(").replace("( ", "(").replace(" )", ")").replace(" ,", ",")
+    return re.sub(r",\s+", ",", text)
 
 
 PROBE = "sqlite"
 ENDINGS = (b".db", b".db3", b".sqlite", b".sqlite3", b".s3db", b".sl3")
 OF_RPM = (b"var/lib/rpm", b"usr/lib/sysimage/rpm")
 COUNTED_BLOCKS, ALL_BLOCKS, BLOCKS_ABOVE = 2048, 4096, 1024
-"""Pieces of 16 KiB that are read for the rows of one table, of all, and of the pages above the leaves of one."""
+"""Limits in blocks of 16 KiB: for the rows of one table, of all tables, and for the inner pages of one table."""
 MAX_LOG = 64 << 20
 MAX_TABLES, MAX_MIGRATIONS = 5_000, 5_000
 MAX_DATABASES = 100
-"""Of one directory."""
+"""Limit per directory."""
 MAX_SCHEMA = 4 << 20
 SHADOWS = (
     *("content", "data", "idx", "docsize", "config", "segments", "segdir", "stat"),
     *("node", "parent", "rowid"),
 )
-"""What the tables are called, behind its name and `_`, in which a virtual one keeps what it holds."""
+"""Suffixes of the shadow tables that contain the data of a virtual table."""
 
 
 class SchemaItem(NamedTuple):
-    """One line of a schema."""
+    """A row of the schema."""
 
     kind: str
     name: str
@@ -198,7 +217,8 @@ class SchemaItem(NamedTuple):
 
 
 class TableContents(NamedTuple):
-    """What a table holds: its rows, or where they are too many the pages that they stand on; of migrations the rows."""
+    """Contents of a table: number of rows, or of leaf pages if there are too many; the rows of a migrations
+    table."""
 
     rows: int | None
     pages: int | None = None
@@ -206,19 +226,19 @@ class TableContents(NamedTuple):
 
 
 def wants(directory: bytes) -> bool:
-    # What stands there is told as packages.
+    # rpm's databases are read by the package probes.
     return not directory.endswith(OF_RPM)
 
 
 def facts_of(directory: bytes, files: Files, keyed: Keyed) -> Iterator[Fact]:
-    """What every database of a directory says of itself."""
-    told = 0
+    """Yield the facts of every database in a directory."""
+    databases = 0
     for name in filter(_is_named, sorted(files)):
-        if Shown(files[name]).read(0, len(SQLITE_HEADER)) != SQLITE_HEADER:
+        if CapturedFile(files[name]).read(0, len(SQLITE_HEADER)) != SQLITE_HEADER:
             continue
-        told += 1
+        databases += 1
         place = directory + b"/" + name if directory else name
-        found = _database(files, name) if told <= MAX_DATABASES else [(UNREAD, "one of too many", False)]
+        found = _database(files, name) if databases <= MAX_DATABASES else [(UNREAD, "one of too many", False)]
         if any(files[one].sealed for one in _unit(files, name)):
             found = _sealed(place, found, keyed)
         for key, value, auto in found:
@@ -226,33 +246,37 @@ def facts_of(directory: bytes, files: Files, keyed: Keyed) -> Iterator[Fact]:
 
 
 def parts_of(files: Mapping[bytes, RandomAccessFile]) -> dict[bytes, Parts]:
-    """Of files that are too large to be shown as a whole, what `facts_of` will read."""
+    """Return the byte ranges that `facts_of` reads of large files."""
     kept: dict[bytes, Parts] = {}
     for name in filter(_is_named, files):
-        traced = {one: Traced(files[one]) for one in _unit(files, name)}
-        if traced[name].read(0, len(SQLITE_HEADER)) != SQLITE_HEADER:
+        sources = {one: RecordingSource(files[one]) for one in _unit(files, name)}
+        if sources[name].read(0, len(SQLITE_HEADER)) != SQLITE_HEADER:
             continue
         try:
-            for _ in _items_held(_open(traced, name)):
+            for _ in _items_with_contents(_open(sources, name)):
                 pass
         except MalformedDatabase:
-            pass  # whoever reads the same again is told the same
-        kept.update({one: source.parts for one, source in traced.items()})
+            pass  # `facts_of` reads the same bytes and reports the error
+        kept.update({one: source.parts for one, source in sources.items()})
     return kept
 
 
 def _database(files: Files, name: bytes) -> list[tuple[str, str, bool]]:
-    """(key, value, whether it came along) of all that is told of one database."""
+    """Return (key, value, is automatic) for all facts of a database."""
     try:
-        sources = {one: Shown(files[one]) for one in _unit(files, name)}
-        return [told for item, held in _items_held(_open(sources, name)) for told in _told(item, held)]
+        sources = {one: CapturedFile(files[one]) for one in _unit(files, name)}
+        return [
+            fact
+            for item, contents in _items_with_contents(_open(sources, name))
+            for fact in _item_facts(item, contents)
+        ]
     except MalformedDatabase as wrong:
         return [(UNREAD, str(wrong), False)]
 
 
 def _sealed(place: bytes, found: list[tuple[str, str, bool]], keyed: Keyed) -> list[tuple[str, str, bool]]:
-    told = repr(found).encode("utf-8", "surrogateescape")
-    return [("contents", "sealed:" + (keyed(place + b"\0sqlite", told) or "set"), False)]
+    data = repr(found).encode("utf-8", "surrogateescape")
+    return [("contents", "sealed:" + (keyed(place + b"\0sqlite", data) or "set"), False)]
 
 
 def _is_named(name: bytes) -> bool:
@@ -264,33 +288,33 @@ def _unit(files: Iterable[bytes], name: bytes) -> list[bytes]:
 
 
 def _open(sources: Mapping[bytes, RandomAccessFile], name: bytes) -> SqliteFile:
-    """A database under its log; or, where that is empty, under its journal."""
-    return SqliteFile(sources[name], _laid(sources, name))
+    """Return a database with its log applied, or if that is empty, its journal."""
+    return SqliteFile(sources[name], _overlay(sources, name))
 
 
-def _laid(sources: Mapping[bytes, RandomAccessFile], name: bytes) -> WalPages | None:
+def _overlay(sources: Mapping[bytes, RandomAccessFile], name: bytes) -> WalPages | None:
     for ending, read in ((b"-wal", read_log), (b"-journal", read_journal)):
         source = sources.get(name + ending)
         if source is None:
             continue
         if source.size > MAX_LOG:
             raise MalformedDatabase(f"its {ending[1:].decode()} is larger than {MAX_LOG >> 20} MiB")
-        laid = read(source.read(0, source.size))
-        if laid is not None:
-            return laid
+        overlay = read(source.read(0, source.size))
+        if overlay is not None:
+            return overlay
     return None
 
 
-def _items_held(database: SqliteFile) -> Iterator[tuple[SchemaItem, TableContents]]:
-    """The schema, and what each table holds."""
+def _items_with_contents(database: SqliteFile) -> Iterator[tuple[SchemaItem, TableContents]]:
+    """Yield the schema with the contents of each table."""
     items = _schema(database)
     virtual = {item.name for item in items if item.kind == "table" and not item.root}
-    # A table of that name would say that nothing is known of the others.
+    # A table with the name of the marker would make the other tables look unread.
     shadows = {UNREAD, *(f"{name}_{shadow}" for name in virtual for shadow in SHADOWS)}
     for item in items:
         if item.name.startswith("sqlite_") or item.name in shadows or item.table in shadows:
             continue
-        yield item, _held(database, item) if item.kind == "table" and item.root else TableContents(None)
+        yield item, _contents(database, item) if item.kind == "table" and item.root else TableContents(None)
 
 
 def _schema(database: SqliteFile) -> list[SchemaItem]:
@@ -299,20 +323,20 @@ def _schema(database: SqliteFile) -> list[SchemaItem]:
     for row in database.rows(1, MAX_TABLES):
         kind, name, table, root, statement = (*row.values, *[None] * 5)[:5]
         if isinstance(kind, str) and isinstance(name, str):
-            told = statement[:MAX_SIZE] if isinstance(statement, str) else ""
-            items.append(SchemaItem(kind, name, str(table), root if isinstance(root, int) else 0, told))
-            size += len(told) + len(name)
+            text = statement[:MAX_SIZE] if isinstance(statement, str) else ""
+            items.append(SchemaItem(kind, name, str(table), root if isinstance(root, int) else 0, text))
+            size += len(text) + len(name)
         if size > MAX_SCHEMA:
             raise MalformedDatabase("its schema is too large")
     return items
 
 
-def _held(database: SqliteFile, item: SchemaItem) -> TableContents:
-    """What a table holds, as far as few enough pieces have to be read for that."""
-    if is_of_migrations(item.name):
+def _contents(database: SqliteFile, item: SchemaItem) -> TableContents:
+    """Return the contents of a table if they can be read within the limits."""
+    if is_migrations_table(item.name):
         return TableContents(None, migrations=tuple(database.rows(item.root, MAX_MIGRATIONS)))
-    room = ALL_BLOCKS - database.blocks
-    extent = database.extent(item.root, min(BLOCKS_ABOVE, room)) if room > 0 else None
+    blocks_left = ALL_BLOCKS - database.blocks
+    extent = database.extent(item.root, min(BLOCKS_ABOVE, blocks_left)) if blocks_left > 0 else None
     if extent is None:
         return TableContents(None)
     if database.blocks_of(extent.leaves) > min(COUNTED_BLOCKS, ALL_BLOCKS - database.blocks):
@@ -320,7 +344,7 @@ def _held(database: SqliteFile, item: SchemaItem) -> TableContents:
     return TableContents(database.count(extent))
 
 
-def _told(item: SchemaItem, held: TableContents) -> Iterator[tuple[str, str, bool]]:
+def _item_facts(item: SchemaItem, contents: TableContents) -> Iterator[tuple[str, str, bool]]:
     if item.kind != "table":
         yield (
             f"{item.kind} {item.name}",
@@ -329,24 +353,24 @@ def _told(item: SchemaItem, held: TableContents) -> Iterator[tuple[str, str, boo
         )
         return
     columns = columns_of(item.statement) if item.root else []
-    # Its own table comes along with a framework; what it tells is what was asked for.
-    is_own = is_of_migrations(item.name)
-    yield item.name, _table(columns, held, virtual=not item.root), is_own
+    # A migrations table is created by the framework; its rows are what the user asked for.
+    is_own = is_migrations_table(item.name)
+    yield item.name, _table(columns, contents, virtual=not item.root), is_own
     if is_own:
-        for name, state in applied(item.name, (_by_column(columns, row) for row in held.migrations)):
+        for name, state in applied(item.name, (_by_column(columns, row) for row in contents.migrations)):
             yield f"migration {name}", state, False
 
 
-def _table(columns: list[Column], held: TableContents, *, virtual: bool) -> str:
-    """`15 rows (id INTEGER, name TEXT)`"""
-    number = f"{held.rows} rows" if held.rows is not None else ""
-    if held.pages is not None:
-        number = f"{held.pages} pages"
+def _table(columns: list[Column], contents: TableContents, *, virtual: bool) -> str:
+    """Return `15 rows (id INTEGER, name TEXT)`"""
+    number = f"{contents.rows} rows" if contents.rows is not None else ""
+    if contents.pages is not None:
+        number = f"{contents.pages} pages"
     return f"{'virtual' if virtual else number} ({columns_text(columns)})".lstrip()
 
 
 def _by_column(columns: list[Column], row: TableRow) -> dict[str, Value]:
-    """A row by the names of its columns; what is the number of the row itself is stored as nothing."""
+    """Return a row by column names; a rowid alias is stored as NULL."""
     values = [*row.values, *[None] * (len(columns) - len(row.values))]
     return {
         column.name.lower(): row.rowid if value is None and column.type.upper() == "INTEGER" else value

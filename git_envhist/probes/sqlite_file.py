@@ -1,11 +1,11 @@
-"""Reads what a SQLite file says of itself: its tables and how many rows they have. No SQL is run, nothing is written.
+"""Parse SQLite files: schema rows and row counts. No SQL is executed and nothing is written.
 
-The format is read as https://www.sqlite.org/fileformat2.html tells it, because what was captured is bytes in a store
-and not a file that a library could open; and because a database may come from anywhere: whatever its schema says, here
-it is text. Every walk is bounded by pages, so that a file made to be endless ends in `MalformedDatabase`.
+The format is documented at https://www.sqlite.org/fileformat2.html. It is parsed here because captured
+databases are blobs, not files that a library could open, and because they may be hostile. Every walk is
+limited by pages, so a file that refers to itself ends in `MalformedDatabase`.
 
-    page = 1 KiB .. 64 KiB; page 1 begins with 100 bytes about the file, and is the root of the table of tables
-    a table is a tree of pages: inner ones hold numbers of pages, leaves hold rows (an index: both hold rows)
+    page = 1 KiB .. 64 KiB; page 1 starts with a header of 100 bytes and is the root of the schema table
+    a table is a tree of pages: inner pages have page numbers, leaves have rows (in an index both have rows)
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ INNER_INDEX, INNER_TABLE, LEAF_INDEX, LEAF_TABLE = 2, 5, 10, 13
 INNER = (INNER_INDEX, INNER_TABLE)
 MAX_DEPTH = 24
 MAX_PAGES = 200_000
-"""So many pages are looked at in one database, whatever it says of itself."""
+"""Limit of pages read of one database."""
 BLOCK = 1 << 14
-"""A captured database is kept in pieces of this size: one page costs what all pages of its piece cost."""
+"""Size of the chunks in which databases are stored; reading one page costs reading its chunk."""
 MAX_RECORD = 1 << 20
 ENCODINGS = {1: "utf-8", 2: "utf-16-le", 3: "utf-16-be"}
 INTEGER_SIZES = {1: 1, 2: 2, 3: 3, 4: 4, 5: 6, 6: 8}
@@ -32,17 +32,17 @@ Value = int | float | str | bytes | None
 
 
 class MalformedDatabase(Exception):
-    """The file is not what it says to be."""
+    """The file does not have the format of a SQLite database."""
 
 
 class Bytes(Protocol):
-    """Bytes that are read where they are wanted; what lies outside is `MalformedDatabase`."""
+    """A source of bytes; a read beyond its end raises `MalformedDatabase`."""
 
     def read(self, offset: int, length: int) -> bytes: ...
 
 
 class Overlay(Protocol):
-    """Pages that stand in the place of those of the file: what a log or a journal holds."""
+    """Pages that replace those of the file, from a log or a journal."""
 
     page_size: int
 
@@ -50,21 +50,21 @@ class Overlay(Protocol):
 
 
 class TableRow(NamedTuple):
-    """One row of a table, as it is stored."""
+    """A row of a table as stored."""
 
     rowid: int
     values: list[Value]
 
 
 class PageTree(NamedTuple):
-    """A tree of pages: its leaves, and the rows that stand above them, which only an index has."""
+    """A tree of pages: its leaves, and the number of rows in inner pages (indexes only)."""
 
     leaves: list[int]
     above: int
 
 
 class SqliteFile:
-    """A database as it was at one moment: its file, and what lies over it."""
+    """A database: its file and the pages that replace some of it."""
 
     def __init__(self, source: Bytes, overlay: Overlay | None = None) -> None:
         self._source = source
@@ -85,21 +85,21 @@ class SqliteFile:
 
     @property
     def blocks(self) -> int:
-        """How many pieces of the file were looked at."""
+        """Return the number of chunks that were read."""
         return len(self._blocks)
 
     def blocks_of(self, leaves: list[int]) -> int:
-        """How many pieces some pages stand in."""
+        """Return the number of chunks that contain these pages."""
         per_block = max(1, BLOCK // self.page_size)
         return len({(leaf - 1) // per_block for leaf in leaves}) * max(1, self.page_size // BLOCK)
 
-    def extent(self, root: int, most: int = MAX_PAGES) -> PageTree | None:
-        """The leaves of a tree; None where more than `most` pages stand above them."""
+    def extent(self, root: int, max_pages: int = MAX_PAGES) -> PageTree | None:
+        """Return the leaves of a tree; None if it has more than `most` inner pages on a level."""
         level, above, seen = [root], 0, {root}
         for _ in range(MAX_DEPTH):
             if self._kind(level[0]) not in INNER:
                 return PageTree(level, above)
-            if len(level) > most:
+            if len(level) > max_pages:
                 return None
             below: list[int] = []
             for number in sorted(level):
@@ -113,18 +113,18 @@ class SqliteFile:
         raise MalformedDatabase("its tree is too deep")
 
     def count(self, extent: PageTree) -> int:
-        """How many rows a tree has: the leaves are read."""
-        # In the order of the file: no piece is read twice.
+        """Return the number of rows of a tree; this reads the leaves."""
+        # In file order, so that no chunk is read twice.
         return extent.above + sum(map(self._cells_of_leaf, sorted(extent.leaves)))
 
-    def rows(self, root: int, most: int) -> Iterator[TableRow]:
-        """The first rows of a table, by where its leaves stand below those above them."""
+    def rows(self, root: int, max_pages: int) -> Iterator[TableRow]:
+        """Yield the first rows of a table in the order of its leaves."""
         extent = self.extent(root)
         for number in extent.leaves if extent is not None else []:
             for row in self._rows_of(number):
-                if most <= 0:
+                if max_pages <= 0:
                     return
-                most -= 1
+                max_pages -= 1
                 yield row
 
     def _rows_of(self, number: int) -> Iterator[TableRow]:
@@ -174,7 +174,7 @@ class SqliteFile:
         return self._head(number)[0]
 
     def _head(self, number: int) -> bytes:
-        """The first bytes of a page of a tree; all of it is not read for them."""
+        """Return the first bytes of a page without reading all of it."""
         start = _start(number)
         return self._read(number, start, 8)
 
@@ -197,7 +197,7 @@ class SqliteFile:
 
 
 def read_varint(data: bytes, at: int) -> tuple[int, int]:
-    """A number of 1 to 9 bytes, and where it ends."""
+    """Return a number of 1 to 9 bytes and its end."""
     value = 0
     for place in range(8):
         if at + place >= len(data):
@@ -213,7 +213,7 @@ def read_varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def _values(record: bytes, encoding: str) -> Iterator[Value]:
-    """The columns of a record: first the kind of each, then their bytes."""
+    """Yield the columns of a record: first come their types, then their values."""
     end, at = read_varint(record, 0)
     if end > len(record):
         raise MalformedDatabase("a record is cut off")
@@ -253,23 +253,22 @@ def _pointers(page: bytes, at: int, cells: int) -> tuple[int, ...]:
     return struct.unpack_from(f">{cells}H", page, at)
 
 
-# What lies over the file of a SQLite database: the log of what was written since, or the journal of what was before.
-#
-# A log (`-wal`) is a run of pages, each with a sum over all before it; those up to the last that ends a transaction
-# count. A journal (`-journal`) holds pages as they were before a transaction that did not end, and puts them back.
+# Pages from a log (new versions of pages) or a journal (versions before an unfinished transaction).
+# A log (`-wal`) is a sequence of frames, each with a checksum over all before it; frames up to the last
+# commit are valid. A journal (`-journal`) has the original pages of a transaction that did not finish.
 
 LOG_MAGIC = (0x377F0682, 0x377F0683)
 LOG_HEAD, FRAME_HEAD = 32, 24
 JOURNAL_MAGIC = bytes.fromhex("d9d505f920a163d7")
 JOURNAL_HEAD = 28
-WITHOUT_NUMBER = 0xFFFFFFFF
-SUMMED = 8 << 20
-"""Of a longer log the sums are not computed: that it belongs together is then told by its salts alone."""
+UNKNOWN_COUNT = 0xFFFFFFFF
+MAX_CHECKSUMMED = 8 << 20
+"""Longer logs are validated only by their salts, not by checksums."""
 MASK = 0xFFFFFFFF
 
 
 class WalPages:
-    """Pages that stand in the place of those of the file."""
+    """Pages that replace those of the file."""
 
     def __init__(self, data: bytes, page_size: int, places: dict[int, int]) -> None:
         self.page_size = page_size
@@ -282,14 +281,14 @@ class WalPages:
 
 
 def read_log(data: bytes) -> WalPages | None:
-    """The pages that a log ends with; None where nothing in it counts."""
+    """Return the committed pages of a log; None if there are none."""
     if len(data) < LOG_HEAD + FRAME_HEAD:
         return None
     magic, _, page_size = struct.unpack_from(">III", data)
     if magic not in LOG_MAGIC or not _is_page_size(page_size):
         return None
     order = ">" if magic & 1 else "<"
-    sums = _summed(order, data[:24], (0, 0))
+    sums = _checksum(order, data[:24], (0, 0))
     if sums != struct.unpack_from(">II", data, 24):
         return None
     places: dict[int, int] = {}
@@ -305,21 +304,21 @@ def read_log(data: bytes) -> WalPages | None:
 def _frames(
     data: bytes, page_size: int, order: str, sums: tuple[int, int]
 ) -> Iterator[tuple[int, bool, int]]:
-    """(page, whether it ends a transaction, where its bytes are), as long as they belong to this log."""
+    """Yield (page, ends a transaction, offset) for each valid frame."""
     salts = data[16:24]
     step = FRAME_HEAD + page_size
     for at in range(LOG_HEAD, len(data) - step + 1, step):
         number, size = struct.unpack_from(">II", data, at)
         if data[at + 8 : at + 16] != salts or not number:
             return
-        if len(data) <= SUMMED:
-            sums = _summed(order, data[at : at + 8] + data[at + FRAME_HEAD : at + step], sums)
+        if len(data) <= MAX_CHECKSUMMED:
+            sums = _checksum(order, data[at : at + 8] + data[at + FRAME_HEAD : at + step], sums)
             if sums != struct.unpack_from(">II", data, at + 16):
                 return
         yield number, size != 0, at + FRAME_HEAD
 
 
-def _summed(order: str, data: bytes, sums: tuple[int, int]) -> tuple[int, int]:
+def _checksum(order: str, data: bytes, sums: tuple[int, int]) -> tuple[int, int]:
     first, second = sums
     words = iter(struct.unpack(f"{order}{len(data) // 4}I", data))
     for word in words:
@@ -329,11 +328,11 @@ def _summed(order: str, data: bytes, sums: tuple[int, int]) -> tuple[int, int]:
 
 
 def read_journal(data: bytes) -> WalPages | None:
-    """The pages that an unfinished transaction is undone with; None where there is none."""
+    """Return the pages that undo an unfinished transaction; None if there is none."""
     if data[:8] != JOURNAL_MAGIC or len(data) < JOURNAL_HEAD:
         return None
     if data.endswith(JOURNAL_MAGIC):
-        # Whether it ended is told by a file that all databases of the transaction share.
+        # Only a file shared by all databases of the transaction tells whether it finished.
         raise MalformedDatabase("it is in the middle of a transaction with other databases")
     sector, page_size = struct.unpack_from(">II", data, 20)
     if not _is_page_size(page_size) or not 32 <= sector <= 65536 or sector & (sector - 1):
@@ -343,22 +342,24 @@ def read_journal(data: bytes) -> WalPages | None:
     while data[at : at + 8] == JOURNAL_MAGIC and at + JOURNAL_HEAD <= len(data):
         count, nonce = struct.unpack_from(">II", data, at + 8)
         at += sector
-        for number, place in _kept(data, at, count, nonce, page_size):
+        for number, place in _journal_pages(data, at, count, nonce, page_size):
             places.setdefault(number, place)
             at = place + page_size + 4
         at = -(-at // sector) * sector
     return WalPages(data, page_size, places) if places else None
 
 
-def _kept(data: bytes, at: int, count: int, nonce: int, page_size: int) -> Iterator[tuple[int, int]]:
-    """(page, where its bytes are) of one part of a journal."""
+def _journal_pages(data: bytes, at: int, count: int, nonce: int, page_size: int) -> Iterator[tuple[int, int]]:
+    """Yield (page, offset) for one section of a journal."""
     step = page_size + 8
-    most = max(0, len(data) - at) // step
-    for place in range(at, at + (most if count == WITHOUT_NUMBER else min(count, most)) * step, step):
+    max_pages = max(0, len(data) - at) // step
+    for place in range(
+        at, at + (max_pages if count == UNKNOWN_COUNT else min(count, max_pages)) * step, step
+    ):
         number = int.from_bytes(data[place : place + 4], "big")
         page = data[place + 4 : place + 4 + page_size]
-        told = int.from_bytes(data[place + step - 4 : place + step], "big")
-        if not number or (nonce + sum(page[page_size - 200 : 0 : -200])) & MASK != told:
+        checksum = int.from_bytes(data[place + step - 4 : place + step], "big")
+        if not number or (nonce + sum(page[page_size - 200 : 0 : -200])) & MASK != checksum:
             return
         yield number, place + 4
 

@@ -1,7 +1,6 @@
-"""The packages of the machine, by whichever manager keeps them.
+"""List the packages of the machine from its package managers.
 
-Each manager keeps one list (or a few directories) whose stat tells whether anything changed; nothing is read as long as
-that is the same.
+The stat of each manager's list (or directories) is the stamp: nothing is read while it is unchanged.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from typing import Any
 
 from git_envhist.model import Fact
 
-BREWS = ("opt/homebrew", "usr/local", "home/linuxbrew/.linuxbrew")
+BREW_PREFIXES = ("opt/homebrew", "usr/local", "home/linuxbrew/.linuxbrew")
 SOURCES = {
     "dpkg": ("var/lib/dpkg/status", "var/lib/apt/extended_states"),
     "apk": ("lib/apk/db/installed", "usr/lib/apk/db/installed", "etc/apk/world"),
@@ -25,27 +24,31 @@ SOURCES = {
         "usr/lib/sysimage/rpm/rpmdb.sqlite",
         "usr/lib/sysimage/rpm/rpmdb.sqlite-wal",
     ),
-    "brew": tuple(f"{prefix}/{room}/" for prefix in BREWS for room in ("Cellar", "Caskroom")),
+    "brew": tuple(
+        f"{prefix}/{directory}/" for prefix in BREW_PREFIXES for directory in ("Cellar", "Caskroom")
+    ),
 }
-"""By manager, the files that its list is made of; with a slash behind, directories that hold one for each package."""
+"""Manager -> files of its list; a trailing slash marks a directory with one entry per package."""
 
 
 def stamp(root: str) -> str:
-    """The stats of all lists that there are."""
-    seen = []
+    """Return the stats of all existing lists."""
+    parts = []
     for path in chain(*SOURCES.values()):
         try:
-            told = os.stat(os.path.join(root, path))
+            list_stat = os.stat(os.path.join(root, path))
         except OSError:
             continue
-        seen.append(f"{path}:{told.st_ino}:{told.st_size}:{told.st_mtime_ns}:{told.st_ctime_ns}")
+        parts.append(
+            f"{path}:{list_stat.st_ino}:{list_stat.st_size}:{list_stat.st_mtime_ns}:{list_stat.st_ctime_ns}"
+        )
         if path.endswith("/"):
-            seen.append(_stamp_within(os.path.join(root, path)))
-    return " ".join(seen) or "none"
+            parts.append(_stamp_within(os.path.join(root, path)))
+    return " ".join(parts) or "none"
 
 
 def _stamp_within(directory: str) -> str:
-    """One word for all packages there: a new version of one is another time of its own directory alone."""
+    """Return a digest of the packages in a directory: a new version only changes its own subdirectory."""
     try:
         with os.scandir(directory) as found:
             times = sorted((one.name, one.stat().st_mtime_ns) for one in found)
@@ -55,7 +58,7 @@ def _stamp_within(directory: str) -> str:
 
 
 def facts_of(root: str) -> Iterator[Fact]:
-    """Every installed package."""
+    """Yield every installed package."""
     for manager, paths in SOURCES.items():
         if any(os.path.exists(os.path.join(root, path)) for path in paths):
             module: Any = import_module(f"git_envhist.probes.{manager}")

@@ -1,4 +1,4 @@
-"""Facts of files that hold a table each: where they count, and how a table is told."""
+"""Facts of files that contain one table each: CSV, Parquet, DuckDB, notebooks."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ INSTALLED = frozenset(
         b"vendor",
     )
 )
-"""Directories of packages: the tables in there are no one's data."""
+"""Directories of packages; tables in them are not the user's data."""
 MAX_FILES = 200
-"""Of one directory."""
+"""Limit per directory."""
 TABLE = "table"
 
 
 def is_own(directory: bytes) -> bool:
-    """Return whether a directory holds data of the environment, and not what packages brought."""
+    """Return whether a directory contains data of the environment, not of packages."""
     return INSTALLED.isdisjoint(directory.split(b"/"))
 
 
@@ -41,5 +41,5 @@ def table_fact(
 
 
 def place_text(directory: bytes, name: bytes) -> str:
-    """Return the path of a file as the place of a key."""
+    """Return the path of a file as used in a key."""
     return (directory + b"/" + name if directory else name).decode("utf-8", "surrogateescape")

@@ -1,7 +1,7 @@
-"""The interpreters and toolchains that an environment asks for or stands on, as its files say; nothing of it is run.
+"""Read versions of interpreters and toolchains that an environment requires, from its files; no tool is run.
 
-Each tool has its own place to say which version it is to be; several say the same of several tools. The key names the
-tool, whoever says so, so that a project that goes from one of these files to another is told by its versions.
+Each tool has its own file for the version, and some files are for several tools. The key is the tool, not the
+file, so moving from one file to another shows as the same tool.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from git_envhist.probes.base import Files, Keyed
 PROBE = "tools"
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.+-]{0,40}\Z")
 VERSION = re.compile(r"[0-9A-Za-z^~<>=|.*+/ -]{1,80}\Z")
-CALLED = {"nodejs": "node", "golang": "go", "java": "java"}
-"""Names that some of these files have for tools that others call otherwise."""
+ALIASES = {"nodejs": "node", "golang": "go", "java": "java"}
+"""Names in `.tool-versions` -> names elsewhere."""
 ENGINES = ("node", "npm", "pnpm", "yarn", "bun", "deno")
 GO = re.compile(rb"^(go|toolchain)[ \t]+(?:go)?(\S+)[ \t\r]*(?://.*)?$", re.MULTILINE)
 CHANNEL = re.compile(rb"^[ \t]*channel[ \t]*=[ \t]*[\"']([^\"'\n]{1,80})[\"']", re.MULTILINE)
@@ -25,17 +25,17 @@ SETTING = re.compile(rb"^[ \t]*(home|executable)[ \t]*=[ \t]*(\S.{0,1000}?)[ \t\
 BASE = "base-python"
 MAX_LENGTH = 1 << 16
 
-Told = Iterator[tuple[str, str]]
-"""(tool, version), as a file spells it."""
+ToolVersions = Iterator[tuple[str, str]]
+"""(tool, version) as written in the file."""
 
 
 def wants(directory: bytes) -> bool:
-    # What a package was made with is nobody's choice here.
+    # Files inside packages are not requirements of the environment.
     return not {b"node_modules", b"site-packages", b"_vendor", b"vendor"} & set(directory.split(b"/"))
 
 
 def facts_of(directory: bytes, files: Files, keyed: Keyed) -> Iterator[Fact]:
-    """The versions that the files of one directory name."""
+    """Yield the versions in the files of one directory."""
     place = directory.decode("utf-8", "surrogateescape")
     for name, file in files.items():
         read = READERS.get(name)
@@ -46,32 +46,32 @@ def facts_of(directory: bytes, files: Files, keyed: Keyed) -> Iterator[Fact]:
             yield Fact(PROBE, key, version, EnvPath(directory), by=name.decode("ascii"))
 
 
-def _one(tool: str) -> Callable[[bytes], Told]:
-    """A file that says nothing but the version, or one a line."""
+def _one(tool: str) -> Callable[[bytes], ToolVersions]:
+    """Return a reader for files with one version per line."""
 
-    def read(data: bytes) -> Told:
+    def read(data: bytes) -> ToolVersions:
         for line in data.decode("utf-8", "replace").splitlines():
             yield from _checked(tool, line.partition("#")[0].strip())
 
     return read
 
 
-def _table(data: bytes) -> Told:
-    """`.tool-versions`: a tool a line, and the versions that will do."""
+def _table(data: bytes) -> ToolVersions:
+    """Yield the entries of `.tool-versions`: a tool and its versions per line."""
     for line in data.decode("utf-8", "replace").splitlines():
         tool, *versions = line.partition("#")[0].split() or [""]
         if versions and NAME.match(tool):
-            yield from _checked(CALLED.get(tool, tool), versions[0])
+            yield from _checked(ALIASES.get(tool, tool), versions[0])
 
 
-def _go(data: bytes) -> Told:
+def _go(data: bytes) -> ToolVersions:
     for word, version in GO.findall(data):
         tool = "go" if word == b"go" else "go-toolchain"
         yield from _checked(tool, version.decode("utf-8", "replace"))
 
 
-def _rust(data: bytes) -> Told:
-    """`rust-toolchain`, which may be a table or the name of a toolchain alone."""
+def _rust(data: bytes) -> ToolVersions:
+    """Yield the version in `rust-toolchain`, which is a table or just a name."""
     found = CHANNEL.search(data)
     if found is not None:
         yield from _checked("rust", found[1].decode("utf-8", "replace"))
@@ -79,39 +79,39 @@ def _rust(data: bytes) -> Told:
         yield from _one("rust")(data)
 
 
-def _node(data: bytes) -> Told:
-    """`package.json`: `engines`, and the manager of packages that is to be used."""
+def _node(data: bytes) -> ToolVersions:
+    """Yield `engines`, `volta` and the package manager of `package.json`."""
     try:
-        told = json.loads(data)
+        value = json.loads(data)
     except (ValueError, RecursionError):
         return
-    if not isinstance(told, dict):
+    if not isinstance(value, dict):
         return
-    for table in (told.get("engines"), told.get("volta")):
+    for table in (value.get("engines"), value.get("volta")):
         if isinstance(table, dict):
             for tool in ENGINES:
                 yield from _checked(tool, table.get(tool))
-    manager = told.get("packageManager")
+    manager = value.get("packageManager")
     if isinstance(manager, str):
         tool, _, version = manager.partition("@")
         if NAME.match(tool):
             yield from _checked(tool, version.partition("+")[0])
 
 
-def _virtual(data: bytes) -> Told:
-    """`pyvenv.cfg`: the Python that a virtual environment stands on."""
-    told = {key: value.decode("utf-8", "replace") for key, value in SETTING.findall(data)}
-    found = told.get(b"executable") or told.get(b"home")
+def _virtual(data: bytes) -> ToolVersions:
+    """Yield the Python that a virtual environment uses, from `pyvenv.cfg`."""
+    value = {key: value.decode("utf-8", "replace") for key, value in SETTING.findall(data)}
+    found = value.get(b"executable") or value.get(b"home")
     if found:
         yield BASE, found
 
 
-def _checked(tool: str, version: object) -> Told:
+def _checked(tool: str, version: object) -> ToolVersions:
     if isinstance(version, str) and VERSION.match(version):
         yield tool, version.removeprefix("v") if version[1:2].isdigit() else version
 
 
-READERS: dict[bytes, Callable[[bytes], Told]] = {
+READERS: dict[bytes, Callable[[bytes], ToolVersions]] = {
     b".python-version": _one("python"),
     b".nvmrc": _one("node"),
     b".node-version": _one("node"),

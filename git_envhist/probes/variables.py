@@ -1,4 +1,8 @@
-"""Differences between two versions of a file of environment variables (pure)."""
+"""Environment variables in files such as `.env`: facts of sealed files, and comparison of two versions.
+
+A fact names a variable. Its value is a fingerprint bound to the file and the variable; without the key it
+cannot be tested against guesses.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +13,9 @@ from git_envhist.dotenv import read_assignments
 from git_envhist.model import EnvPath, Fact
 from git_envhist.probes.base import Files, Keyed
 
-# Probe module for the variables that sealed files set: `.env`, `.env.local`, `.envrc`.
-#
-# A fact names a variable. Its value is the beginning of a keyed hash, bound to the file and the variable: it says that
-# a value changed, and without the key nothing can be tried out against it.
-
 PROBE = "env"
 SET = "set"
-"""The value of a fact where there is no key."""
+"""Value without a key."""
 
 
 def wants(directory: bytes) -> bool:
@@ -24,7 +23,7 @@ def wants(directory: bytes) -> bool:
 
 
 def facts_of(directory: bytes, files: Files, keyed: Keyed) -> Iterator[Fact]:
-    """Yield the variables of every sealed file that could be opened."""
+    """Yield the variables of every sealed file that could be unsealed."""
     for name, file in files.items():
         if file.sealed and file.data is not None:
             path = directory + b"/" + name if directory else name
@@ -38,7 +37,7 @@ def _text(raw: bytes) -> str:
 
 
 class VariableChange(NamedTuple):
-    """One variable that differs; None on the side where it is not set."""
+    """A variable that differs; None on the side where it is not set."""
 
     key: str
     before: bytes | None
@@ -52,13 +51,13 @@ class VariableChange(NamedTuple):
 
 
 def is_variables(path: bytes) -> bool:
-    """Whether a file's name says that it holds variables: `.env`, `.env.local`, `.envrc`, `prod.env`."""
+    """Return whether a file name is one for variables: `.env`, `.env.local`, `.envrc`, `prod.env`."""
     name = path.rpartition(b"/")[2]
     return name in (b".env", b".envrc") or name.startswith((b".env.", b".envrc.")) or name.endswith(b".env")
 
 
 def compare_variables(before: bytes, after: bytes) -> tuple[VariableChange, ...]:
-    """Return the variables that differ, in the order of the later file; removed ones come last."""
+    """Return the variables that differ, in the order of the newer file; removed ones come last."""
     old, new = read_assignments(before), read_assignments(after)
     names = [*new, *(name for name in old if name not in new)]
     return tuple(

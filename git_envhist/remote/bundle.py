@@ -296,7 +296,7 @@ def check_bundle(bundle: BundleStream, git_dir: str, objects: str, object_format
     with CatFile(git) as reader:
         trees = [*trees_of_notes(git, notes.values()), *trees_of_snapshots(git, heads.values())]
         if TreeSizer(reader, 20 if object_format == "sha1" else 32).find_endless(trees) is not None:
-            raise DecompressionBomb("the export contains trees with more paths than any environment has")
+            raise DecompressionBomb("the archive contains trees with more paths than any environment has")
     return CheckedBundle(heads, notes, git)
 
 
@@ -316,12 +316,12 @@ def _read_refs(bundle: BundleStream, object_format: str) -> tuple[dict[str, str]
         found = REF.fullmatch(line.decode("ascii", "replace"))
         place = next((p for p in (HEADS_PREFIX, NOTES) if found is not None and found[2].startswith(p)), None)
         if found is None or place is None or not is_timeline(found[2].removeprefix(place)):
-            raise Damaged("the export contains a ref that no export has")
+            raise Damaged("the archive contains a ref that no export has")
         (heads if place == HEADS_PREFIX else notes)[found[2].removeprefix(place)] = found[1]
     if (object_hash or "sha1") != object_format:
         raise Damaged(f"the export has the object format '{object_hash or 'sha1'}', not '{object_format}'")
     if not heads or set(notes) - set(heads):
-        raise Damaged("the export contains no timeline")
+        raise Damaged("the archive contains no timeline")
     return heads, notes
 
 
@@ -343,7 +343,7 @@ def _run_limited(git: Git, bounds: ResourceLimits, stdin: Iterable[bytes], *word
     child = GitStream(git, *words, talks=True)
     try:
         # The child waits for its first byte until the limits are set.
-        bounds.hold(child.process)
+        bounds.apply(child.process)
         # If git ends before its input does, its error output has the reason.
         with suppress(BrokenPipeError):
             for part in stdin:

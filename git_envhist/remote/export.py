@@ -17,7 +17,7 @@ from git_envhist.git.cat_file import CatFile
 from git_envhist.git.process import Git
 from git_envhist.git.repository import SYNCED, Repository
 from git_envhist.history.resolve import resolve_range, snapshots_in_range
-from git_envhist.history.revisions import Now
+from git_envhist.history.revisions import WorkingTree
 from git_envhist.history.timeline import Catalog
 from git_envhist.lazy import dataclass
 from git_envhist.model import Snapshot
@@ -66,7 +66,7 @@ def choose(words: Sequence[str], world: Catalog, now: datetime) -> list[Snapshot
     found = {} if words else {snapshot.id: snapshot for snapshot in world.own.snapshots}
     for word in words:
         span = resolve_range(word, world, now)
-        if isinstance(span.end, Now):
+        if isinstance(span.end, WorkingTree):
             raise UsageError(
                 "the current state is not a snapshot yet", hint="run git envlog capture, then use @"
             )

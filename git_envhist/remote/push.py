@@ -293,7 +293,7 @@ class _Push:
         moves = [move for one in timelines for move in one.moves]
         # A push interrupted at the very end left only its upload refs to delete.
         if moves or parts.own_uploads(remote_refs.uploads):
-            self._send(timelines, objects, remote_refs, parts, consent_words(planned.look))
+            self._send(timelines, objects, remote_refs, parts, consent_words(planned.scan))
         return planned
 
     def _plan_all(

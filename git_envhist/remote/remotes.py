@@ -24,7 +24,7 @@ from git_envhist.git.limits import (
     STREAMED,
     NoOutputTimeout,
     ResourceLimits,
-    bounds_of_a_fetch,
+    limits_for_fetch,
     parse_progress,
     run_limited,
 )
@@ -498,7 +498,7 @@ class Transport:
             self._step(progress)
 
     def _bounds(self) -> ResourceLimits:
-        return bounds_of_a_fetch(self._memory, self._git_dir)
+        return limits_for_fetch(self._memory, self._git_dir)
 
     def _fetching(self, command: str) -> list[str]:
         program = self.remote.upload_pack
@@ -518,7 +518,9 @@ class Transport:
     ) -> GitResult:
         words = [*SAFE_COMMAND, *self._options, *words]
         try:
-            return run_limited(words, environment, bounds, stdin, patience=self._patience, heard=self._report)
+            return run_limited(
+                words, environment, bounds, stdin, timeout=self._patience, on_output=self._report
+            )
         except NoOutputTimeout as timeout:
             raise no_output_error(self.remote, self._patience or 0, self._verb) from timeout
 

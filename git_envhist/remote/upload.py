@@ -25,7 +25,7 @@ from git_envhist.model import SQLITE_HEADER
 from git_envhist.model.storage import ClassSize, FoundToken, OutgoingScan
 from git_envhist.platform import open_file_only
 from git_envhist.remote.remotes import UPLOAD
-from git_envhist.secrets.layers import GZIP, Unfolding, readings
+from git_envhist.secrets.layers import GZIP, StreamDecompressor, decoded_forms
 from git_envhist.secrets.masking import mask_secrets
 from git_envhist.secrets.rules import is_key_material, is_secret_name
 from git_envhist.secrets.seal import MAGIC as SEALED
@@ -281,19 +281,19 @@ class _ChunkTexts:
     def __init__(self) -> None:
         self._tail = b""
         self._tree: bytes | None = None
-        self._unfolding: Unfolding | None = None
+        self._unfolding: StreamDecompressor | None = None
         self._unfolded = b""
 
     def texts(self, piece: bytes | None, data: bytes) -> Iterator[bytes]:
         """Return the texts to search: all forms of a whole file, or of one chunk."""
         if piece is None:
             self._tree, self._tail, self._unfolding = None, b"", None
-            return readings(data)
+            return decoded_forms(data)
         if piece != self._tree:
             self._tree, self._tail, self._unfolded = piece, b"", b""
-            self._unfolding = Unfolding() if data.startswith(GZIP) else None
+            self._unfolding = StreamDecompressor() if data.startswith(GZIP) else None
         text, self._tail = self._tail + data, data[-OVERLAP:]
-        return iter((*readings(text), *self._unfold(data)))
+        return iter((*decoded_forms(text), *self._unfold(data)))
 
     def _unfold(self, data: bytes) -> Iterator[bytes]:
         if self._unfolding is not None:

@@ -18,9 +18,16 @@ from git_envhist.secrets.keys import SigningKey
 from git_envhist.secrets.ssh_signatures import SshSettings, ssh_signer
 from git_envhist.snapshots.fetched import FetchedStore
 from git_envhist.snapshots.heads import NAMESPACE, Head, is_signed_by
-from git_envhist.snapshots.notes import every_note
+from git_envhist.snapshots.notes import read_all_notes
 from git_envhist.snapshots.records import VERDICT, parse_records
-from git_envhist.snapshots.seen_heads import BY_KEY, BY_SSH, Seen, digest_of, read_seen, write_seen
+from git_envhist.snapshots.seen_heads import (
+    BY_KEY,
+    BY_SSH,
+    SeenHead,
+    digest_of,
+    read_seen_heads,
+    write_seen_heads,
+)
 
 MAX_STATES = 200
 """Number of commits of the notes that are searched for the signed state."""
@@ -65,7 +72,7 @@ class HeadCheck:
     """The result of a check."""
 
     state: HeadState
-    seen: Seen | None = None
+    seen: SeenHead | None = None
     """The head to record as seen."""
 
 
@@ -79,7 +86,7 @@ class Checker:
     ssh: SshSettings
     environ: Mapping[str, str]
 
-    def check(self, name: str, tip: str, notes: str | None, seen: Seen | None) -> HeadCheck:
+    def check(self, name: str, tip: str, notes: str | None, seen: SeenHead | None) -> HeadCheck:
         """Check a timeline; raises `RolledBack` or `Altered` if it does not match its signed head."""
         now, head = state_of_notes(self.git, notes, self.object_format)
         if head is None:
@@ -100,7 +107,7 @@ class Checker:
         if seen is not None and head.number == seen.number and digest_of(head) != seen.digest:
             raise Altered(f"two different heads have the number {head.number}")
         is_later = self._is_later(head, tip) | self._has_later_notes(head, now, notes)
-        return HeadCheck(HeadState.LATER if is_later else HeadState.SIGNED, Seen.of(head, *signer))
+        return HeadCheck(HeadState.LATER if is_later else HeadState.SIGNED, SeenHead.of(head, *signer))
 
     def _signer(self, head: Head) -> tuple[str, str] | None:
         if head.ssh is not None:
@@ -144,7 +151,7 @@ class Checker:
         return None
 
     def _records(self, notes: str) -> Iterator[tuple[str, str, str]]:
-        for commit, text in every_note(self.git, notes).items():
+        for commit, text in read_all_notes(self.git, notes).items():
             for record in parse_records(text):
                 fields = sorted(record.fields.items(), key=repr)
                 yield record.kind, commit, repr((record.at, fields))
@@ -158,7 +165,7 @@ class CheckedHeads:
         self._remote = remote
         self._checker = checker
         self._accept = accept
-        self._seen = read_seen(self._path)
+        self._seen = read_seen_heads(self._path)
         self._states: dict[str, HeadState] = {}
         self.refused: dict[str, str] = {}
         """Refused timelines, each with the reason."""
@@ -198,4 +205,4 @@ class CheckedHeads:
     def save(self) -> None:
         """Record the verified heads, so that no server can send an older state from now on."""
         if self._states:
-            write_seen(self._path, self._seen)
+            write_seen_heads(self._path, self._seen)

@@ -9,7 +9,8 @@ from git_envhist.disk import COMMON_LOCK, locked, state_directory
 from git_envhist.errors import EnvhistError, SealingError
 from git_envhist.git.cat_file import CatFile
 from git_envhist.git.repository import NOTES_REFS, Repository
-from git_envhist.secrets.keys import KeyRing, write_opening_key
+from git_envhist.secrets.key_text import write_opening_key
+from git_envhist.secrets.keys import KeyRing
 from git_envhist.snapshots.publish import annotate
 from git_envhist.snapshots.staging import Staging
 from git_envhist.snapshots.wrapped_keys import DIRECTORY, LIST, path_of, write_list

@@ -1,17 +1,17 @@
-"""Change the working tree back to a snapshot, so that it can be undone and a crash loses nothing.
+"""Change the working tree back to a snapshot; a restore can be undone, and a crash loses no file.
 
-1. Capture what is here; this snapshot is published first, and undo returns to it (`operation`).
-2. Plan: compare the two snapshots and decide for each path what is written, removed or kept (`planning`, `plan`,
-   `scope`).
-3. Guards: refuse what the file system cannot hold, what a running program uses, what an unsigned snapshot must not
-   write.
-4. Stage: write all new files in slots on the same file system, verified and synced (`stage`, `slots`); compare what
-   is on the disk with what was captured.
-5. Journal: write the list of swaps (`journal`), then swap staged entries with those in the tree (`swap`).
-6. Verify: read back what was written; restore metadata of directories; empty the slots (`verify`, `finish`).
-7. Record where the restore arrived as a snapshot of its own.
+1. Capture the environment now; this safety snapshot is published first, and undo returns to it (`operation`).
+2. Plan: compare the two snapshots and decide for each path whether it is written, removed, adjusted or skipped
+   (`planning`, `plan`, `scope`).
+3. Guards: refuse what the file system cannot store, files that a running program uses, and what an unsigned snapshot
+   must not write (`guards`, `untrusted`).
+4. Stage: write all new files into slots on the same file system, with metadata and synced (`stage`, `slots`); check
+   that the entries to be replaced are as captured (`replaced`).
+5. Journal: write the list of steps (`journal`), then swap staged entries with those in the tree (`finish`, `swap`).
+6. Verify: read back what was written (`verify`); empty the slots (`finish`).
+7. Publish one more snapshot of the result.
 
-A restore that was killed before 5 has changed nothing; after 5 the next command finishes or undoes it from the
-journal (`recover`). Deciding modules are pure or read only; `fs`, `disk`, `sync` and `journal` alone change the
-disk.
+A restore that is killed before 5 has changed nothing; after 5, the next command finishes or undoes it from the journal
+(`recover`). Only `disk_calls` and `journal` change a disk; an empty `root` means the working tree, any other is the
+name of an additional root.
 """

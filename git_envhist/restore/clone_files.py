@@ -1,9 +1,8 @@
-"""Contents that know where a snapshot was taken: what still stands there is read from there, not inflated anew.
+"""Read contents of a snapshot from the working tree where it was captured, if the files are unchanged.
 
-To open and read a file of 20 KiB takes 8 µs, to find its object in a pack and inflate it 30. A file is taken for the
-one that was captured by its time, and believed by its bytes alone: they have the hash that the snapshot names, or the
-store is asked. Only what the system has in memory is read: a store that is read from end to end costs a disk
-less than a hundred thousand files do.
+Opening and reading a file of 20 KiB takes 8 µs, finding and inflating its object in a pack 30. A file is tried if its
+mtime matches, and used only if its hash does. Only cached pages are read, because reading packs from start to end costs
+a disk less than reading 100,000 files.
 """
 
 from __future__ import annotations
@@ -20,42 +19,42 @@ from git_envhist.model import Entry, StoredAs
 from git_envhist.objects.reader import ObjectReader, OpenSealed
 from git_envhist.platform import DIRECTORY, SYSTEM
 from git_envhist.restore.compare_files import open_to_read
-from git_envhist.restore.fs import open_directory
+from git_envhist.restore.disk_calls import open_directory
 
 MAX_SIZE = 1 << 26
-PATIENCE = 256
-"""So many files more may be other ones than are the same, before nobody looks at the rest."""
+MAX_MISMATCHES = 256
+"""The working tree is not tried after this many more mismatches than matches."""
 WITHOUT_WAITING = os.RWF_NOWAIT if SYSTEM.nowait else 0
 
 
 class WorktreeReader(ObjectReader):
-    """Reads a snapshot, and of the working tree that it was made of what is as it was."""
+    """Reads a snapshot, and unchanged files from the working tree it was captured from."""
 
     _top = -1
     _above: tuple[bytes, int] | None = None
-    """The directory that was opened last; below zero where it is not there."""
-    _patience = PATIENCE
+    """The last opened directory; a negative descriptor if it does not exist."""
+    _tries_left = MAX_MISMATCHES
 
     @classmethod
     def of(cls, repository: Repository, unseal: OpenSealed, made: Mapping[bytes, bytes]) -> Self:
-        """What is read of the snapshots of a working tree; `made`: blobs that stand in none."""
+        """Return a reader of a repository's snapshots; `made`: blobs that are in no snapshot."""
         contents = cls(repository.git, repository.pack_dir, repository.object_format, unseal, made=made)
-        contents.look_below(repository.root)
+        contents.use_directory(repository.root)
         return contents
 
-    def look_below(self, root: str) -> None:
-        """From now on, what stands in this directory is looked at."""
+    def use_directory(self, root: str) -> None:
+        """Also read from this directory from now on."""
         with suppress(OSError):
             self._top = os.open(root, DIRECTORY)
 
     def plain(self, entry: Entry) -> bytes:
         assert entry.oid is not None
-        if self._top >= 0 and self._patience > 0 and WITHOUT_WAITING and entry.stored is StoredAs.PLAIN:
-            data = self._read_here(entry)
+        if self._top >= 0 and self._tries_left > 0 and WITHOUT_WAITING and entry.stored is StoredAs.PLAIN:
+            data = self._read_from_tree(entry)
             if data is not None and self._id(data) == entry.oid:
-                self._patience = min(self._patience + 1, PATIENCE)
+                self._tries_left = min(self._tries_left + 1, MAX_MISMATCHES)
                 return data
-            self._patience -= 1
+            self._tries_left -= 1
         return self.blob(entry.oid)
 
     def close(self) -> None:
@@ -65,31 +64,31 @@ class WorktreeReader(ObjectReader):
         if top >= 0:
             os.close(top)
 
-    def _read_here(self, entry: Entry) -> bytes | None:
-        """What stands at the path of an entry, if it is likely to be the same."""
+    def _read_from_tree(self, entry: Entry) -> bytes | None:
+        """Return the contents of the file at an entry's path if its mtime matches."""
         try:
             source = self._open(entry.path)
         except OSError:
             return None
         try:
-            seen = os.fstat(source)
+            status = os.fstat(source)
             if (
-                not stat.S_ISREG(seen.st_mode)
-                or seen.st_mtime_ns != entry.mtime_ns
-                or seen.st_size > MAX_SIZE
+                not stat.S_ISREG(status.st_mode)
+                or status.st_mtime_ns != entry.mtime_ns
+                or status.st_size > MAX_SIZE
             ):
                 return None
-            if seen.st_size:
-                # Refused where the disk would have to be waited for.
-                os.preadv(source, [bytearray(1)], seen.st_size - 1, WITHOUT_WAITING)
-            return os.pread(source, seen.st_size, 0)
+            if status.st_size:
+                # Fails if the page is not cached.
+                os.preadv(source, [bytearray(1)], status.st_size - 1, WITHOUT_WAITING)
+            return os.pread(source, status.st_size, 0)
         except OSError:
             return None
         finally:
             os.close(source)
 
     def _id(self, data: bytes) -> bytes:
-        # Asked for by its own name a hash is made twice as fast.
+        # hashlib.sha1 is twice as fast as hashlib.new("sha1").
         new = hashlib.sha1 if self._format == "sha1" else hashlib.sha256
         digest = new(b"blob %d\0" % len(data), usedforsecurity=False)
         digest.update(data)
@@ -113,30 +112,27 @@ class WorktreeReader(ObjectReader):
             os.close(before[1])
 
 
-# Contents that know the original: what stands there unchanged is cloned, not written.
-#
-# Two files share their blocks then until one of them is written to (`cp --reflink`, on Btrfs, XFS and others); where
-# that cannot be had, big files are copied by the kernel. A file is taken for unchanged by its time, and believed by its
-# bytes: whoever borrows it reads back what came of that.
+# Cloned files share blocks with the original until one of them is changed (`cp --reflink` on Btrfs, XFS and others);
+# elsewhere the kernel copies big files. A file is tried if its mtime matches; the caller reads back the clone.
 
 BLOCK = 512
 
 
 class CloningReader(WorktreeReader):
-    """Reads a snapshot, and lends the files of the working tree it was made of."""
+    """Reads a snapshot, and offers unchanged files of the working tree for cloning."""
 
     _shares = True
-    """Whether two files can share their blocks there, as far as is known."""
+    """True if the file system can share blocks, as far as is known."""
 
-    def look_below(self, root: str) -> None:
-        """From now on, what stands in this directory is lent."""
-        super().look_below(root)
+    def use_directory(self, root: str) -> None:
+        """Offer the files of this directory for cloning from now on."""
+        super().use_directory(root)
         self.lends = self._top >= 0
 
     def lend(self, entry: Entry, take: Callable[[int, bool], bool]) -> bool:
-        """Whether `take` was given an open file that should have the bytes of an entry, and took them."""
+        """Return whether `take` accepted the open file at an entry's path, which must not have changed meanwhile."""
         is_big = entry.stored is StoredAs.PIECES
-        # A secret file is small, and is not to be read in more places than needs be.
+        # A secret file is small, and must not be read in more places than necessary.
         if entry.stored is StoredAs.SEALED or entry.oid in (self._made or {}) or not (self._shares or is_big):
             return False
         try:
@@ -147,16 +143,16 @@ class CloningReader(WorktreeReader):
             before = os.fstat(source)
             if not stat.S_ISREG(before.st_mode) or before.st_mtime_ns != entry.mtime_ns or not before.st_size:
                 return False
-            # Copied, a file that holds less than it is long would hold it all.
+            # A copy of a sparse file would not be sparse.
             is_full = before.st_blocks * BLOCK >= before.st_size
             if not take(source, not (is_big and is_full)):
-                # One refusal is enough: a file system that cannot costs nothing more.
+                # After one refusal, the file system is not tried again.
                 self._shares = False
                 return False
-            return _look(os.fstat(source)) == _look(before)
+            return _stat_key(os.fstat(source)) == _stat_key(before)
         finally:
             os.close(source)
 
 
-def _look(seen: os.stat_result) -> tuple[int, int, int]:
-    return seen.st_size, seen.st_mtime_ns, seen.st_ctime_ns
+def _stat_key(status: os.stat_result) -> tuple[int, int, int]:
+    return status.st_size, status.st_mtime_ns, status.st_ctime_ns

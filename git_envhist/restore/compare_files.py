@@ -1,4 +1,4 @@
-"""Whether what stands on the disk is, byte for byte, what a snapshot says."""
+"""Compare files on disk with the contents of a snapshot."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 
 from git_envhist.errors import EnvhistError
 from git_envhist.model import Entry, EntryKind, PlanStep, StoredAs, shown_path
-from git_envhist.platform import open_itself
+from git_envhist.platform import open_nofollow
 from git_envhist.restore.write_entry import Contents, file_blocks
 
 BLOCK = 1 << 20
@@ -18,52 +18,52 @@ NO_ATIME = getattr(os, "O_NOATIME", 0)
 
 
 def open_to_read(directory: int, name: bytes) -> int:
-    """A descriptor of a file, its time of access left alone where we may."""
+    """Open a file for reading, without changing its access time if permitted."""
     if NO_ATIME:
         try:
-            return open_itself(name, READ_FLAGS | NO_ATIME, dir_fd=directory)
+            return open_nofollow(name, READ_FLAGS | NO_ATIME, dir_fd=directory)
         except PermissionError:
-            pass  # only the owner may leave it alone; reading is allowed to more
-    return open_itself(name, READ_FLAGS, dir_fd=directory)
+            pass  # O_NOATIME is permitted only to the owner
+    return open_nofollow(name, READ_FLAGS, dir_fd=directory)
 
 
 def is_link_to(directory: int, name: bytes, entry: Entry) -> bool:
-    """Whether a link leads where the snapshot says."""
+    """Return whether a symbolic link has the target that the snapshot has."""
     target = os.fsencode(os.readlink(name, dir_fd=directory))
     return entry.oid is not None and _blob_id([target], len(target), len(entry.oid)) == entry.oid
 
 
 def has_bytes(descriptor: int, size: int, root: bytes, entry: Entry, contents: Contents) -> bool:
-    """Whether an open file of this size holds what the snapshot says."""
+    """Return whether an open file of this size has the contents of an entry."""
     if entry.oid is None or entry.stored is StoredAs.FINGERPRINT:
         return False
     if entry.stored is StoredAs.PLAIN:
         if size < BLOCK:
-            # One look, one byte further than it should go, instead of a block at a time until there is none.
+            # Read one byte more than expected, instead of a second read for the end of the file.
             data = os.pread(descriptor, size + 1, 0)
             if len(data) == size:
                 return _blob_id((data,), size, len(entry.oid)) == entry.oid
         return _blob_id(_blocks(descriptor), size, len(entry.oid)) == entry.oid
-    at = 0
+    offset = 0
     for block in file_blocks(contents, shown_path(root, entry.path), entry, contents.blob(entry.oid)):
-        if not file_equals(descriptor, block, at):
+        if not file_equals(descriptor, block, offset):
             return False
-        at += len(block)
-    return at == size and not os.pread(descriptor, 1, at)
+        offset += len(block)
+    return offset == size and not os.pread(descriptor, 1, offset)
 
 
-def file_equals(descriptor: int, data: bytes, at: int) -> bool:
-    """Whether an open file has these bytes there, however few of them the system gives at a time."""
-    found = os.pread(descriptor, len(data), at)
+def file_equals(descriptor: int, data: bytes, offset: int) -> bool:
+    """Return whether an open file has these bytes at an offset; the system may return fewer bytes at a time."""
+    found = os.pread(descriptor, len(data), offset)
     while 0 < len(found) < len(data) and (
-        more := os.pread(descriptor, len(data) - len(found), at + len(found))
+        more := os.pread(descriptor, len(data) - len(found), offset + len(found))
     ):
         found += more
     return found == data
 
 
 def content_matches(directory: int, name: bytes, root: bytes, entry: Entry, contents: Contents) -> bool:
-    """Whether what bears a name has the bytes of an entry; False where it cannot be read."""
+    """Return whether the file of a name has the contents of an entry; False if it cannot be read."""
     if entry.kind is EntryKind.LINK:
         return is_link_to(directory, name, entry)
     if entry.kind is not EntryKind.FILE:
@@ -79,10 +79,10 @@ def content_matches(directory: int, name: bytes, root: bytes, entry: Entry, cont
         os.close(descriptor)
 
 
-def prover(contents: Contents) -> Callable[[PlanStep, int, bytes], bool]:
-    """Says whether what bears a name has the bytes of a step's side before."""
+def content_checker(contents: Contents) -> Callable[[PlanStep, int, bytes], bool]:
+    """Return a function that compares a file with the contents of a step's side `before`."""
 
-    def prove(step: PlanStep, directory: int, name: bytes) -> bool:
+    def check(step: PlanStep, directory: int, name: bytes) -> bool:
         try:
             return step.before is not None and content_matches(
                 directory, name, step.root, step.before, contents
@@ -90,7 +90,7 @@ def prover(contents: Contents) -> Callable[[PlanStep, int, bytes], bool]:
         except EnvhistError:
             return False
 
-    return prove
+    return check
 
 
 def _blocks(descriptor: int) -> Iterable[bytes]:
@@ -99,7 +99,7 @@ def _blocks(descriptor: int) -> Iterable[bytes]:
 
 
 def _blob_id(blocks: Iterable[bytes], size: int, length: int) -> bytes | None:
-    # Asked for by its own name a hash is made twice as fast.
+    # hashlib.sha1 is twice as fast as hashlib.new("sha1").
     new = hashlib.sha1 if length == 20 else hashlib.sha256
     digest = new(b"blob %d\0" % size, usedforsecurity=False)
     read = 0

@@ -1,4 +1,4 @@
-"""What stands at a name, and whether it is still the same thing."""
+"""The stat data of an entry on disk, and comparisons of it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ KINDS = {
 
 
 class DiskEntry(NamedTuple):
-    """A thing on the disk, as one look had it."""
+    """An entry on disk, as one stat call returned it."""
 
     device: int
     inode: int
@@ -41,8 +41,8 @@ class DiskEntry(NamedTuple):
         return KINDS[stat.S_IFMT(self.mode)]
 
 
-def look(directory: int, name: bytes) -> DiskEntry | None:
-    """What stands at a name; None where nothing does."""
+def stat_entry(directory: int, name: bytes) -> DiskEntry | None:
+    """Return the entry of a name; None if there is none."""
     try:
         return from_stat(os.stat(name, dir_fd=directory, follow_symlinks=False))
     except FileNotFoundError:
@@ -63,32 +63,32 @@ def from_stat(found: os.stat_result) -> DiskEntry:
     )
 
 
-def is_same_thing(one: DiskEntry | None, other: DiskEntry | None) -> bool:
-    """Whether it is the same file, whatever became of it."""
+def is_same_file(one: DiskEntry | None, other: DiskEntry | None) -> bool:
+    """Return whether both are the same inode, even if it was changed."""
     if one is None or other is None:
         return False
-    # The cheapest first, and no kind is looked up: this is asked five times for each path.
+    # Cheapest first; no enum lookup: called five times per path.
     same = one.inode == other.inode and one.device == other.device
     return same and stat.S_IFMT(one.mode) == stat.S_IFMT(other.mode)
 
 
-def is_untouched(known: DiskEntry, now: DiskEntry | None, *, strictly: bool = False) -> bool:
-    """Whether a thing is as it was known; `strictly`: nothing of ours has renamed it since, so its ctime tells."""
-    if now is None or not is_same_thing(known, now):
+def is_unchanged(known: DiskEntry, now: DiskEntry | None, *, strictly: bool = False) -> bool:
+    """Return whether an entry is unchanged; `strictly`: the restore has not renamed it yet, so its ctime counts."""
+    if now is None or not is_same_file(known, now):
         return False
     if known.is_directory:
-        # Its time moves with its entries, and these are looked at one by one.
+        # The mtime of a directory changes with its entries, which are checked one by one.
         return True
     same = (known.size, known.mtime_ns, known.mode) == (now.size, now.mtime_ns, now.mode)
-    # Each rename of one name of a file moves the time of all its names.
+    # Renaming one name of a file changes the ctime of all its names.
     return same and (not strictly or known.links > 1 or known.ctime_ns == now.ctime_ns)
 
 
 def may_match_entry(entry: Entry, now: DiskEntry) -> bool:
-    """Whether a thing can be what a snapshot says, as far as a look tells."""
+    """Return whether stat data allow that an entry is as in a snapshot."""
     if now.kind is not entry.kind:
         return False
     if entry.kind is EntryKind.DIRECTORY:
         return True
-    owned = (entry.uid in (None, now.uid)) and (entry.gid in (None, now.gid))
-    return owned and now.mtime_ns == entry.mtime_ns and (now.mode & 0o7777 == entry.mode)
+    owner_matches = (entry.uid in (None, now.uid)) and (entry.gid in (None, now.gid))
+    return owner_matches and now.mtime_ns == entry.mtime_ns and (now.mode & 0o7777 == entry.mode)

@@ -1,4 +1,4 @@
-"""Carries a plan out: stage, journal, apply, verify, finish; and goes on, or back, where that was broken off."""
+"""Carry out a plan: stage, journal, swap, verify, finish; and finish or undo an interrupted restore."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ from git_envhist.disk import state_directory, sync_directory
 from git_envhist.errors import EnvhistError, UnfinishedRestore, in_words
 from git_envhist.model import TOP, EnvPath, RestorePlan, SkippedPath
 from git_envhist.objects.reader import ObjectReader
-from git_envhist.restore.compare_files import prover
-from git_envhist.restore.disk import RestoreDisk, open_restore_disk
+from git_envhist.restore.compare_files import content_checker
+from git_envhist.restore.environment_disk import EnvironmentDisk, open_environment_disk
 from git_envhist.restore.finish import ApplyResult, abort, apply, discard, finish
-from git_envhist.restore.held_times import UNHELD
 from git_envhist.restore.journal import (
     JOURNAL,
     Phase,
@@ -24,32 +23,33 @@ from git_envhist.restore.journal import (
     read_journal,
     read_phase,
     remove_journal,
-    spots_of,
+    slot_locations,
     with_current_devices,
     write_journal,
 )
-from git_envhist.restore.losses import told_losses
-from git_envhist.restore.replaced import Known, nothing_is_known
-from git_envhist.restore.stage import settle, stage
+from git_envhist.restore.losses import describe_losses
+from git_envhist.restore.replaced import KnownStat, no_known_stat
+from git_envhist.restore.stage import stage, sync_all_staged
+from git_envhist.restore.stored_times import NOT_STORABLE
 from git_envhist.restore.sync import FEW, in_background_thread, sync_kept
 from git_envhist.restore.verify import Mismatch, Row, verify
 from git_envhist.trace import step
 
 OVER = (Phase.DONE, Phase.UNDONE)
-Last = Callable[[RestoreJournal], None]
-"""What is to be done at the very end, while the journal still stands."""
+FinalAction = Callable[[RestoreJournal], None]
+"""A final action, done while the journal still exists."""
 
 
-def nothing_else(_: RestoreJournal) -> None:
-    """A restore of files alone."""
+def no_final_action(_: RestoreJournal) -> None:
+    """Do nothing: the final action of a restore that changes only files."""
 
 
 class JournalElsewhere(Exception):
-    """A journal that was written at another place, or under other numbers: it tells nothing of what lies here."""
+    """Raised if a journal was written elsewhere, so that it does not describe the slots found here."""
 
 
 class ExecuteResult(NamedTuple):
-    """What came of it."""
+    """The result of executing a plan."""
 
     verified: int
     kept: tuple[SkippedPath, ...]
@@ -57,188 +57,214 @@ class ExecuteResult(NamedTuple):
     undone: bool = False
     notes: tuple[tuple[str, str], ...] = ()
     rows: Mapping[tuple[bytes, EnvPath], Row] = {}
-    """How what was brought looked when it was read back."""
+    """Stat data of each written path, taken when it was read back."""
 
 
 class RestoreTarget(NamedTuple):
-    """Where an environment is restored."""
+    """The roots of an environment, and the private directory of a restore."""
 
     private: str
-    """The directory of ours that holds the journal and, where they can be renamed from there, the slots."""
+    """The directory with the journal and, where they can be renamed from there, the slots."""
     bases: Mapping[bytes, bytes]
     forbidden: frozenset[tuple[int, int]]
     open_contents: Callable[[], ObjectReader]
     how: str
 
     @contextmanager
-    def door(self) -> Iterator[RestoreDisk]:
-        """The way into the environment; whatever breaks off what has begun says how it can be ended."""
+    def open_disk(self) -> Iterator[EnvironmentDisk]:
+        """Open the roots and slots; an error after the journal was written becomes `UnfinishedRestore`."""
         state_directory(self.private)
-        with closing(open_restore_disk(self.bases, self.private, forbidden=self.forbidden)) as door:
+        with closing(open_environment_disk(self.bases, self.private, forbidden=self.forbidden)) as disk:
             try:
-                yield door
+                yield disk
             except UnfinishedRestore:
                 raise
             except KeyboardInterrupt as stopped:
                 if not self.is_left():
                     raise
                 number = getattr(stopped, "number", signal.SIGINT)
-                raise UnfinishedRestore("stopped by a signal, half way", number) from stopped
+                raise UnfinishedRestore("restore stopped by a signal", number) from stopped
             except (EnvhistError, OSError) as error:
                 if not self.is_left():
                     raise
-                raise UnfinishedRestore(f"broken off half way: {in_words(error)}") from error
+                raise UnfinishedRestore(f"restore interrupted: {in_words(error)}") from error
 
     def is_left(self) -> bool:
-        """Whether there is a journal: something may have been changed."""
+        """Return whether a journal exists, so that something may have been changed."""
         return os.path.lexists(os.path.join(self.private, JOURNAL))
 
 
-@step("the plan is carried out and compared")
+@step("execute the plan and verify")
 def execute(
     place: RestoreTarget,
     plan: RestorePlan,
     notes: tuple[tuple[str, str], ...],
     *,
-    known: Known = nothing_is_known,
-    last: Last = nothing_else,
+    known: KnownStat = no_known_stat,
+    final_action: FinalAction = no_final_action,
     meanwhile: Callable[[], None] = lambda: None,
-    beside: Callable[[], None] = lambda: None,
+    while_waiting: Callable[[], None] = lambda: None,
 ) -> ExecuteResult:
-    """Bring the environment to where the plan leads.
+    """Execute a plan and verify the result.
 
-    `known`: what the capture saw of what is replaced. What is to be done `meanwhile`, and `beside` the waiting for the
-    medium, is done before anything is touched; where it fails, nothing is.
+    `known`: stat data from the capture. `meanwhile` runs while workers stage files, `while_waiting` while staged files
+    are synced; if one of them fails, nothing has been changed.
     """
-    with place.door() as door:
-        # Whatever a restore staged that never began.
-        discard(door)
-    with place.door() as door:
+    with place.open_disk() as disk:
+        # Remove what a restore staged that never started.
+        discard(disk)
+    with place.open_disk() as disk:
         try:
             prepared = stage(
                 plan,
-                door,
+                disk,
                 place.open_contents,
                 known=known,
                 how=place.how,
                 durable=False,
                 meanwhile=meanwhile,
             )
-            journal = RestoreJournal(prepared.staged, plan.directories, notes, spots_of(door))
-            with _settled(door, plan):
+            journal = RestoreJournal(prepared.staged, plan.directories, notes, slot_locations(disk))
+            with _synced_meanwhile(disk, plan):
                 text = journal_text(journal)
-                beside()
+                while_waiting()
             write_journal(place.private, text)
         except BaseException:
             if not place.is_left():
-                discard(door)
+                discard(disk)
             raise
         sync_directory(os.path.dirname(place.private))
-        applied = apply(journal, door, fresh=True)
-        early = ApplyResult(prepared.left_alone, prepared.losses)
-        return _end(place, door, journal, early, applied, last)
+        applied = apply(journal, disk, fresh=True)
+        early = ApplyResult(prepared.skipped, prepared.losses)
+        return _verify_and_finish(place, disk, journal, early, applied, final_action)
 
 
 @contextmanager
-def _settled(door: RestoreDisk, plan: RestorePlan) -> Iterator[None]:
-    """What is staged is on the medium when the body and this are done."""
+def _synced_meanwhile(disk: EnvironmentDisk, plan: RestorePlan) -> Iterator[None]:
+    """Sync the staged files while the body runs; return when both are done."""
     if len(plan.steps) > FEW:
-        with in_background_thread(lambda: settle(door, plan.steps)):
+        with in_background_thread(lambda: sync_all_staged(disk, plan.steps)):
             yield
     else:
         yield
-        settle(door, plan.steps)
+        sync_all_staged(disk, plan.steps)
 
 
-def finish_interrupted(place: RestoreTarget, last: Last = nothing_else) -> ExecuteResult | None:
-    """Finish what was broken off; None where nothing was."""
+def finish_interrupted(
+    place: RestoreTarget, final_action: FinalAction = no_final_action
+) -> ExecuteResult | None:
+    """Finish an interrupted restore; None if there is none."""
     journal = read_journal(place.private)
     if journal is None:
         return None
-    with place.door() as door:
-        journal = _found_again(journal, door)
+    with place.open_disk() as disk:
+        journal = _checked_journal(journal, disk)
         if read_phase(place.private) in OVER:
-            return _clean(place, door, journal, last)
+            return _finish_cleanup(place, disk, journal, final_action)
         with closing(place.open_contents()) as contents:
-            applied = apply(journal, door, prove=prover(contents))
-        return _end(place, door, journal, ApplyResult(()), applied, last)
+            applied = apply(journal, disk, check_content=content_checker(contents))
+        return _verify_and_finish(place, disk, journal, ApplyResult(()), applied, final_action)
 
 
-def revert_interrupted(place: RestoreTarget, last: Last = nothing_else) -> ExecuteResult | None:
-    """Bring back what stood there before what was broken off; None where nothing was."""
+def revert_interrupted(
+    place: RestoreTarget, final_action: FinalAction = no_final_action
+) -> ExecuteResult | None:
+    """Undo an interrupted restore; None if there is none."""
     journal = read_journal(place.private)
     if journal is None:
         return None
-    with place.door() as door:
-        journal = _found_again(journal, door)
+    with place.open_disk() as disk:
+        journal = _checked_journal(journal, disk)
         if read_phase(place.private) in OVER:
-            return _clean(place, door, journal, last)
-        applied = abort(journal, door)
-        kept = finish(journal, door, place.private, undone=True, last=lambda: last(journal))
+            return _finish_cleanup(place, disk, journal, final_action)
+        applied = abort(journal, disk)
+        kept = finish(journal, disk, place.private, undone=True, final_action=lambda: final_action(journal))
         return ExecuteResult(
-            0, (*_kept(place, kept), *applied.left_alone), told_losses(applied.losses), True, journal.notes
+            0,
+            (*_kept_files(place, kept), *applied.skipped),
+            describe_losses(applied.losses),
+            True,
+            journal.notes,
         )
 
 
 def discard_journal(place: RestoreTarget) -> ExecuteResult:
-    """Forget a journal that tells nothing of what lies here; all that a restore had staged or put away is kept."""
-    with place.door() as door:
-        kept = [where for slots in door.all_slots if (where := slots.set_aside()) is not None]
-        sync_kept(door)
+    """Remove a journal that does not describe the slots; keep everything in the slots."""
+    with place.open_disk() as disk:
+        kept = [where for slots in disk.all_slots if (where := slots.set_aside()) is not None]
+        sync_kept(disk)
         remove_journal(place.private)
-    told = tuple(
-        SkippedPath(TOP, f"what the restore had put away is in '{os.fsdecode(one)}'") for one in kept
+    kept_paths = tuple(
+        SkippedPath(TOP, f"files that the restore had replaced are in '{os.fsdecode(one)}'") for one in kept
     )
-    return ExecuteResult(0, told, ())
+    return ExecuteResult(0, kept_paths, ())
 
 
-def _found_again(journal: RestoreJournal, door: RestoreDisk) -> RestoreJournal:
-    here = with_current_devices(journal, door)
-    if here is None:
+def _checked_journal(journal: RestoreJournal, disk: EnvironmentDisk) -> RestoreJournal:
+    current = with_current_devices(journal, disk)
+    if current is None:
         raise JournalElsewhere
-    return here
+    return current
 
 
-def _clean(place: RestoreTarget, door: RestoreDisk, journal: RestoreJournal, last: Last) -> ExecuteResult:
+def _finish_cleanup(
+    place: RestoreTarget, disk: EnvironmentDisk, journal: RestoreJournal, final_action: FinalAction
+) -> ExecuteResult:
     undone = read_phase(place.private) is Phase.UNDONE
     with closing(place.open_contents()) as contents:
         kept = finish(
-            journal, door, place.private, undone=undone, last=lambda: last(journal), prove=prover(contents)
+            journal,
+            disk,
+            place.private,
+            undone=undone,
+            final_action=lambda: final_action(journal),
+            check_content=content_checker(contents),
         )
-    return ExecuteResult(0, _kept(place, kept), (), undone, journal.notes)
+    return ExecuteResult(0, _kept_files(place, kept), (), undone, journal.notes)
 
 
-def _end(
+def _verify_and_finish(
     place: RestoreTarget,
-    door: RestoreDisk,
+    disk: EnvironmentDisk,
     journal: RestoreJournal,
     early: ApplyResult,
     applied: ApplyResult,
-    last: Last,
+    final_action: FinalAction,
 ) -> ExecuteResult:
-    left = (*early.left_alone, *applied.left_alone)
-    without = frozenset(EnvPath(item.path) for item in left)
-    differences, rows = verify(journal, door, place.open_contents, without=without, how=place.how)
-    unheld = ((item.path, item.what) for item in differences if item.what == UNHELD)
-    losses = told_losses((*early.losses, *applied.losses, *unheld))
-    changed = _judge(differences, {EnvPath(path) for path, _ in (*early.losses, *applied.losses)})
+    left = (*early.skipped, *applied.skipped)
+    skipped = frozenset(EnvPath(item.path) for item in left)
+    differences, rows = verify(journal, disk, place.open_contents, skipped=skipped, how=place.how)
+    imprecise = ((item.path, item.field) for item in differences if item.field == NOT_STORABLE)
+    losses = describe_losses((*early.losses, *applied.losses, *imprecise))
+    changed = _concurrent_changes(
+        differences, {EnvPath(path) for path, _ in (*early.losses, *applied.losses)}
+    )
     with closing(place.open_contents()) as contents:
-        kept = finish(journal, door, place.private, last=lambda: last(journal), prove=prover(contents))
+        kept = finish(
+            journal,
+            disk,
+            place.private,
+            final_action=lambda: final_action(journal),
+            check_content=content_checker(contents),
+        )
     verified = sum(1 + len(staged.step.below) for staged in journal.staged if staged.step.after is not None)
-    # What was put aside comes first: of a long list only the beginning is shown.
-    everything = (*_kept(place, kept), *left, *changed)
-    return ExecuteResult(max(0, verified - len(without)), everything, losses, False, journal.notes, rows)
+    # Kept files first: of a long list only the beginning is printed.
+    everything = (*_kept_files(place, kept), *left, *changed)
+    return ExecuteResult(max(0, verified - len(skipped)), everything, losses, False, journal.notes, rows)
 
 
-def _judge(differences: Iterable[Mismatch], lost: set[EnvPath]) -> tuple[SkippedPath, ...]:
-    """What somebody changed right after it was restored; bytes that are wrong under the right time are our fault."""
+def _concurrent_changes(differences: Iterable[Mismatch], lost: set[EnvPath]) -> tuple[SkippedPath, ...]:
+    """Return paths that another process changed after they were restored.
+
+    Wrong contents with the right mtime are a defect of the restore: raise `UnfinishedRestore`.
+    """
     found: dict[EnvPath, set[str]] = {}
     for difference in differences:
-        if difference.what != UNHELD:
-            found.setdefault(difference.path, set()).add(difference.what)
+        if difference.field != NOT_STORABLE:
+            found.setdefault(difference.path, set()).add(difference.field)
     for path, what in found.items():
         if "content" in what and "mtime" not in what:
-            raise UnfinishedRestore(f"what was written is not what the snapshot holds: '{os.fsdecode(path)}'")
+            raise UnfinishedRestore(f"written contents differ from the snapshot: '{os.fsdecode(path)}'")
     return tuple(
         SkippedPath(path, f"{', '.join(sorted(what))} changed meanwhile")
         for path, what in found.items()
@@ -246,10 +272,11 @@ def _judge(differences: Iterable[Mismatch], lost: set[EnvPath]) -> tuple[Skipped
     )
 
 
-def _kept(place: RestoreTarget, kept: Iterable[SkippedPath]) -> tuple[SkippedPath, ...]:
+def _kept_files(place: RestoreTarget, kept: Iterable[SkippedPath]) -> tuple[SkippedPath, ...]:
     return tuple(
         SkippedPath(
-            item.path, f"what was written to it meanwhile is in '{os.path.join(place.private, item.why)}'"
+            item.path,
+            f"changed during the restore; those contents are in '{os.path.join(place.private, item.why)}'",
         )
         for item in kept
     )

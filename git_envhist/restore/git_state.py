@@ -1,4 +1,9 @@
-"""Moves HEAD to the code commit of a snapshot, where git itself would allow that checkout; no branch is ever moved."""
+"""The state of git around a restore: HEAD and submodules.
+
+With `--head`, HEAD moves to the code commit of the snapshot, where `git checkout` would be allowed; no branch is ever
+moved. `.git` files of submodules that point into another working tree are skipped, and missing commits of submodules
+are fetched from there.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +14,7 @@ from typing import NamedTuple
 
 from git_envhist.errors import EnvhistError, Refused, in_words
 from git_envhist.git.process import Git
-from git_envhist.git.refs import MAX_LENGTH, common_dir_of, git_directory_of, is_own, module_of
+from git_envhist.git.refs import MAX_LENGTH, common_dir_of, git_directory_of, is_own_submodule, submodule_of
 from git_envhist.git.repository import Repository
 from git_envhist.git.status import GitStatus
 from git_envhist.lazy import replace
@@ -26,7 +31,7 @@ from git_envhist.model import (
 from git_envhist.objects.reader import ObjectReader
 from git_envhist.restore.plan import PlanRules
 
-UNDER_WAY = {
+IN_PROGRESS = {
     "rebase-merge": "a rebase",
     "rebase-apply": "a rebase",
     "MERGE_HEAD": "a merge",
@@ -35,21 +40,21 @@ UNDER_WAY = {
     "BISECT_LOG": "a bisection",
 }
 REFS = ("CHERRY_PICK_HEAD", "REVERT_HEAD")
-"""Which of these are refs: where refs are kept in tables, there are no such files."""
+"""Names that are refs: with reftable there are no such files."""
 MAILS = os.path.join("rebase-apply", "applying")
 REASON = "git envrestore --head"
 
 
 class Move(NamedTuple):
-    """Where HEAD goes; `branch` None: to the commit alone."""
+    """The new position of HEAD; `branch` None: detached."""
 
     commit: str
     branch: str | None
 
     @classmethod
-    def read(cls, told: str) -> Move:
-        """What `remembered` made of one."""
-        commit, _, branch = told.partition(" ")
+    def read(cls, encoded: str) -> Move:
+        """Decode a move written by `remembered`."""
+        commit, _, branch = encoded.partition(" ")
         return cls(commit, branch or None)
 
     def __str__(self) -> str:
@@ -59,49 +64,49 @@ class Move(NamedTuple):
 
 
 def plan_move(repository: Repository, snapshot: Snapshot, view: GitStatus, *, force: bool) -> Move:
-    """Where HEAD has to go; `Refused` where git would not let it."""
+    """Return the move of HEAD; raise `Refused` if git would not allow it."""
     commit = snapshot.head
     if commit is None:
-        raise Refused("no code commit was checked out at that moment", hint="leave --head out")
-    _refuse_under_way(repository)
+        raise Refused("the snapshot has no code commit", hint="run without --head")
+    _refuse_in_progress(repository)
     if repository.git.ask("cat-file", "-e", f"{commit}^{{commit}}").status != 0:
         raise Refused(
-            f"the code commit of that moment is gone: '{commit[:10]}'",
-            hint="'git fetch' may bring it back; without --head the files are restored all the same",
+            f"the code commit of the snapshot no longer exists: '{commit[:10]}'",
+            hint="'git fetch' may get it; without --head the files can be restored",
         )
     if view.staged and not force:
         raise Refused(
             f"{len(view.staged)} staged changes would be lost from the index",
-            hint="commit or unstage them; with --force only the saved snapshot has them",
+            hint="commit or unstage them; with --force only the safety snapshot has them",
         )
     return Move(commit, snapshot.branch if _can_be_on(repository, snapshot.branch, commit) else None)
 
 
-def remembered(move: Move) -> str:
-    """A move in a word, for the journal: a restore that is finished later has to make it, too."""
+def encoded_move(move: Move) -> str:
+    """Encode a move for the journal."""
     return f"{move.commit} {move.branch or ''}"
 
 
-def catch_up(repository: Repository, told: str) -> Iterator[str]:
-    """Make a move that a journal remembers; why it was not made, where something would be lost by now."""
-    commit, branch = Move.read(told)
+def finish_move(repository: Repository, encoded: str) -> Iterator[str]:
+    """Make a move of the journal; yield why it was not made, if it would lose something."""
+    commit, branch = Move.read(encoded)
     try:
-        _refuse_under_way(repository)
-        # Half of it may have been done: then the index is that of the commit already.
+        _refuse_in_progress(repository)
+        # It may have been interrupted between index and HEAD.
         if not any(_index_is(repository, one) for one in ("HEAD", commit)):
-            raise Refused("there are staged changes by now", hint="git commit or git stash, then again")
+            raise Refused("there are staged changes now", hint="run git commit or git stash, then try again")
         carry_out(repository, Move(commit, branch if _can_be_on(repository, branch, commit) else None))
     except (EnvhistError, OSError) as error:
         yield f"HEAD was not moved: {in_words(error)}"
 
 
-def go_back(repository: Repository, told: str, before: Snapshot) -> Iterator[str]:
-    """Take back a move that a journal remembers, where it was made; why not, where something would be lost by now."""
+def revert_move(repository: Repository, encoded: str, before: Snapshot) -> Iterator[str]:
+    """Undo a move of the journal if it was made; yield why it was not undone, if that would lose something."""
     head = repository.git.ask("rev-parse", "--verify", "--quiet", "HEAD^{commit}").out.decode().strip()
     branch = repository.git.ask("symbolic-ref", "--quiet", "HEAD").out.decode(errors="replace").strip()
     was = before.head and Move(before.head, before.branch)
-    if was and head == Move.read(told).commit and was != Move(head, branch or None):
-        yield from catch_up(repository, remembered(was))
+    if was and head == Move.read(encoded).commit and was != Move(head, branch or None):
+        yield from finish_move(repository, encoded_move(was))
 
 
 def _index_is(repository: Repository, commit: str) -> bool:
@@ -109,7 +114,7 @@ def _index_is(repository: Repository, commit: str) -> bool:
 
 
 def carry_out(repository: Repository, move: Move) -> None:
-    """Set the index and HEAD; the files are not looked at."""
+    """Set the index and HEAD; files are not changed."""
     git = repository.git
     git.run("read-tree", move.commit)
     if move.branch is not None:
@@ -118,8 +123,8 @@ def carry_out(repository: Repository, move: Move) -> None:
         git.run("update-ref", "--no-deref", "-m", REASON, "HEAD", move.commit)
 
 
-def is_there(repository: Repository, snapshot: Snapshot) -> bool:
-    """Whether HEAD stands where a move would bring it."""
+def head_is_at(repository: Repository, snapshot: Snapshot) -> bool:
+    """Return whether HEAD is where a move would put it."""
     if snapshot.head is None:
         return False
     git = repository.git
@@ -131,28 +136,28 @@ def is_there(repository: Repository, snapshot: Snapshot) -> bool:
     return (branch or None) == wanted
 
 
-def _refuse_under_way(repository: Repository) -> None:
+def _refuse_in_progress(repository: Repository) -> None:
     git_dir = repository.git_dir
-    for name, what in UNDER_WAY.items():
-        if os.path.lexists(os.path.join(git_dir, name)) or _is_ref_under_way(repository, name):
+    for name, what in IN_PROGRESS.items():
+        if os.path.lexists(os.path.join(git_dir, name)) or _is_ref_in_progress(repository, name):
             if os.path.lexists(os.path.join(git_dir, MAILS)):
-                what = "the applying of mails (git am)"
+                what = "git am"
             raise Refused(
-                f"{what} is under way",
+                f"{what} is in progress",
                 hint="finish or abort it first; without --head the files can be restored",
             )
     if os.path.lexists(os.path.join(git_dir, "index.lock")):
-        raise Refused("the index is locked: another git is at work", hint="wait until it is done")
+        raise Refused("the index is locked by another git process", hint="wait for it")
 
 
-def _is_ref_under_way(repository: Repository, name: str) -> bool:
+def _is_ref_in_progress(repository: Repository, name: str) -> bool:
     if name not in REFS or not os.path.isdir(os.path.join(repository.common_dir, "reftable")):
         return False
     return repository.git.ask("rev-parse", "--verify", "--quiet", name).status == 0
 
 
 def _can_be_on(repository: Repository, branch: str | None, commit: str) -> bool:
-    """Whether a branch still stands at a commit, and no other working tree has it checked out."""
+    """Return whether a branch is still at a commit, and not checked out in another working tree."""
     if branch is None or not branch.startswith("refs/heads/"):
         return False
     if repository.resolve_ref(branch) != commit:
@@ -168,71 +173,69 @@ def _place_of(tree: bytes) -> bytes:
     return os.path.realpath(tree.split(b"\0")[0].removeprefix(b"worktree "))
 
 
-# The `.git` files of submodules that a restore leaves alone.
-#
-# Each working tree of a repository has git directories of its own for its submodules. What another one's moment says of
-# them would make git work over there, and what leads nowhere makes it fail in the whole working tree.
+# `.git` files of submodules. Each working tree has its own git directories for its submodules: the file of another
+# working tree would make git work on the other one, and a dangling file makes git fail everywhere.
 
 NAME = b".git"
-OF_ANOTHER = "it leads to the git directory that this submodule has in another working tree"
-LEADS_ASTRAY = "the git directory of this submodule is here, and it would not lead there"
+OF_OTHER_TREE = "it points to the submodule's git directory of another working tree"
+DANGLING = "it does not point to the submodule's existing git directory"
 
 
 class SkippedSubmodule(NamedTuple):
-    """One that is not to come."""
+    """A `.git` file to skip."""
 
     why: str
     directory: bytes
-    """Where it would stand."""
+    """The directory of the submodule."""
     place: bytes
-    """The git directory that it names."""
+    """The git directory that the file names."""
 
 
 class SubmodulePointers(NamedTuple):
-    """Judges what a moment brings against where the git directories of this working tree are."""
+    """Checks the `.git` files of a snapshot against the git directories of this working tree."""
 
     git_dir: str
     bases: Mapping[bytes, bytes]
     contents: ObjectReader
 
-    def left_alone(self, pairs: Iterable[DirectoryPair]) -> dict[EnvPath, SkippedSubmodule]:
-        """Each one that is not to come; the paths as people see them."""
+    def skipped_files(self, pairs: Iterable[DirectoryPair]) -> dict[EnvPath, SkippedSubmodule]:
+        """Return the files to skip, by displayed path."""
         found = {}
         for pair in pairs:
             entry = pair.after.entries.get(NAME) if pair.after is not None and pair.path else None
-            spared = None if entry is None else self._judge(pair, entry)
-            if entry is not None and spared is not None:
-                found[shown_path(pair.root, entry.path)] = spared
+            skipped = None if entry is None else self._check(pair, entry)
+            if entry is not None and skipped is not None:
+                found[shown_path(pair.root, entry.path)] = skipped
         return found
 
-    def _judge(self, pair: DirectoryPair, entry: Entry) -> SkippedSubmodule | None:
+    def _check(self, pair: DirectoryPair, entry: Entry) -> SkippedSubmodule | None:
         base = self.bases.get(pair.root)
         if base is None or entry.kind is not EntryKind.FILE or entry.stored is not StoredAs.PLAIN:
             return None
         directory = os.path.join(os.path.realpath(base), pair.path)
-        then = git_directory_of(directory, self.contents.plain(entry))
-        if then is None or is_own(then, self.git_dir):
+        named = git_directory_of(directory, self.contents.plain(entry))
+        if named is None or is_own_submodule(named, self.git_dir):
             return None
-        if module_of(then, common_dir_of(self.git_dir)) is not None:
-            return SkippedSubmodule(OF_ANOTHER, directory, then)
-        leads = own_place(directory, self.git_dir) is not None
-        return SkippedSubmodule(LEADS_ASTRAY, directory, then) if leads and not os.path.exists(then) else None
+        if submodule_of(named, common_dir_of(self.git_dir)) is not None:
+            return SkippedSubmodule(OF_OTHER_TREE, directory, named)
+        has_own = own_place(directory, self.git_dir) is not None
+        return SkippedSubmodule(DANGLING, directory, named) if has_own and not os.path.exists(named) else None
 
 
 def own_place(directory: bytes, git_dir: str) -> bytes | None:
-    """The git directory of a submodule of this working tree, where its `.git` file leads to one now."""
+    """Return the git directory of a submodule of this working tree; None if there is none."""
     now = git_directory_of(directory, _read(os.path.join(directory, NAME)))
-    return now if now is not None and is_own(now, git_dir) and os.path.exists(now) else None
+    return now if now is not None and is_own_submodule(now, git_dir) and os.path.exists(now) else None
 
 
-def skip_submodules(rules: PlanRules, spared: Mapping[EnvPath, SkippedSubmodule]) -> PlanRules:
-    """Rules, and what else stays as it is."""
-    if not spared:
+def skip_submodules(rules: PlanRules, skipped: Mapping[EnvPath, SkippedSubmodule]) -> PlanRules:
+    """Return rules that also skip these files."""
+    if not skipped:
         return rules
 
     def keep(path: EnvPath, directory: bool) -> str | None:
         why = rules.keep(path, directory)
-        if why is None and (one := spared.get(path)) is not None:
+        if why is None and (one := skipped.get(path)) is not None:
             return one.why
         return why
 
@@ -241,63 +244,60 @@ def skip_submodules(rules: PlanRules, spared: Mapping[EnvPath, SkippedSubmodule]
 
 def _read(place: bytes) -> bytes:
     try:
-        # A pipe that bears the name must not hold us up.
+        # Do not block on a pipe of this name.
         with open(os.open(place, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
             return file.read(MAX_LENGTH)
     except OSError:
         return b""
 
 
-# The commits of submodules that a moment of another working tree stands on, and that were made there and are not here.
-#
-# The files come with the moment. What a submodule committed lies in its git directory over there, and is gone with that
-# working tree: so it comes along, into the git directory that the submodule has here, below a ref of its own. HEAD, the
-# index and the branches of the submodule stay as they are.
+# Commits that submodules made in another working tree. They exist only in its git directory, so a restore fetches them
+# into this working tree's, below a ref of their own; HEAD, index and branches of the submodule do not change.
 
 ADOPTED = "refs/adopted/"
-"""Below it a commit that came so is kept by its own name."""
+"""The refs that keep fetched commits, each by its own id."""
 
 
 class MissingSubmoduleCommit(NamedTuple):
-    """The commit that a submodule stands at in another working tree."""
+    """The commit of a submodule in another working tree."""
 
     path: EnvPath
     """The submodule."""
     directory: bytes
     commit: str
-    there: bytes
+    source: bytes
     own: bytes
 
     def __str__(self) -> str:
-        words = ("git", "-C", os.fsdecode(self.directory), "fetch", os.fsdecode(self.there), "HEAD")
-        return f"{self._told} there, a commit that is not here: {shlex.join(words)}"
+        words = ("git", "-C", os.fsdecode(self.directory), "fetch", os.fsdecode(self.source), "HEAD")
+        return f"{self._message} there, which is missing here: {shlex.join(words)}"
 
     @property
-    def brought(self) -> str:
-        """What is said of it once it is here."""
+    def fetched_message(self) -> str:
+        """Return the message after fetching it."""
         words = ("git", "-C", os.fsdecode(self.directory), "reset", self.commit[:10])
-        return f"{self._told} there, a commit that came along; to stand there, too: {shlex.join(words)}"
+        return f"{self._message} there; the commit was fetched. To check it out: {shlex.join(words)}"
 
     @property
-    def _told(self) -> str:
+    def _message(self) -> str:
         return f"the submodule '{os.fsdecode(self.path)}' is at {self.commit[:10]}"
 
 
 def missing_commits(
-    git: Git, plan: RestorePlan, spared: Mapping[EnvPath, SkippedSubmodule]
+    git: Git, plan: RestorePlan, skipped: Mapping[EnvPath, SkippedSubmodule]
 ) -> tuple[MissingSubmoduleCommit, ...]:
-    """Those of the submodules that a plan concerns."""
-    others = [left.path for left in plan.left_alone if left.why == OF_ANOTHER and left.path in spared]
-    return tuple(one for path in others for one in _found(git, path, spared[path]))
+    """Return the missing commits of submodules in a plan."""
+    others = [left.path for left in plan.skipped if left.why == OF_OTHER_TREE and left.path in skipped]
+    return tuple(one for path in others for one in _found(git, path, skipped[path]))
 
 
 def fetch_missing_commits(git: Git, unfetched: Iterable[MissingSubmoduleCommit]) -> Iterator[str]:
-    """Fetch them; what came of each."""
+    """Fetch the commits; yield a message for each."""
     for one in unfetched:
-        yield one.brought if _brought(git, one) else str(one)
+        yield one.fetched_message if _fetch(git, one) else str(one)
 
 
-def _brought(git: Git, one: MissingSubmoduleCommit) -> bool:
+def _fetch(git: Git, one: MissingSubmoduleCommit) -> bool:
     words = (
         "--quiet",
         "--no-tags",
@@ -306,9 +306,9 @@ def _brought(git: Git, one: MissingSubmoduleCommit) -> bool:
         "--recurse-submodules=no",
     )
     try:
-        # Not by the commit's name: an older git hands out what has a name alone.
+        # By HEAD, because older git servers do not send a commit by its id.
         fetched = git.ask(
-            *("fetch", *words, "--", one.there, f"+HEAD:{ADOPTED}{one.commit}"),
+            *("fetch", *words, "--", one.source, f"+HEAD:{ADOPTED}{one.commit}"),
             environment={b"GIT_DIR": one.own, b"GIT_ALLOW_PROTOCOL": b"file"},
         )
     except EnvhistError:
@@ -316,13 +316,13 @@ def _brought(git: Git, one: MissingSubmoduleCommit) -> bool:
     return fetched.status == 0 and _commit(git, one.own, one.commit) is not None
 
 
-def _found(git: Git, path: EnvPath, spared: SkippedSubmodule) -> Iterator[MissingSubmoduleCommit]:
-    own = own_place(spared.directory, git.git_dir)
-    there = _commit(git, spared.place, "HEAD")
-    if own is None or there is None or _commit(git, own, there) is not None:
+def _found(git: Git, path: EnvPath, skipped: SkippedSubmodule) -> Iterator[MissingSubmoduleCommit]:
+    own = own_place(skipped.directory, git.git_dir)
+    source = _commit(git, skipped.place, "HEAD")
+    if own is None or source is None or _commit(git, own, source) is not None:
         return
     yield MissingSubmoduleCommit(
-        EnvPath(path.rpartition(b"/")[0]), spared.directory, there, spared.place, own
+        EnvPath(path.rpartition(b"/")[0]), skipped.directory, source, skipped.place, own
     )
 
 

@@ -1,8 +1,10 @@
-"""Names that a file system cannot hold, or not side by side: told before anything is changed.
+"""Refuse a restore that cannot succeed or would lose data, before anything is changed.
 
-Where `Readme` and `README` are one name, or two spellings of `é`, the second of two files would take the place of the
-first. A snapshot from elsewhere may hold both. What a target is like is asked of the names that stand there already;
-nothing is written for the question but into a new directory that is to be filled.
+- state: unsaved or mounted paths, open databases, locked repositories;
+- names: names that the file system cannot store, or that it treats as equal (`Readme` and `README`, two spellings of
+  `é`);
+- space: free bytes and inodes;
+- extended attributes that the target snapshot could not read are kept.
 """
 
 from __future__ import annotations
@@ -39,43 +41,44 @@ from git_envhist.model import (
 )
 from git_envhist.objects.reader import ObjectReader
 from git_envhist.objects.trees import object_id
-from git_envhist.platform import DIRECTORY, SYSTEM, list_mounts, open_itself
-from git_envhist.restore.disk_entry import look
-from git_envhist.restore.fs import DiskCalls
+from git_envhist.platform import DIRECTORY, SYSTEM, list_mounts, open_nofollow
+from git_envhist.restore.disk_calls import DiskCalls
+from git_envhist.restore.disk_entry import stat_entry
 from git_envhist.restore.options import RestoreOptions
-from git_envhist.restore.processes import holders
-from git_envhist.restore.scope import HOLDS_MOUNT, LEFT_OUT_NOW, MOUNTED, above
+from git_envhist.restore.plan import SkipReason
+from git_envhist.restore.processes import processes_with_open
+from git_envhist.restore.scope import above
 from git_envhist.restore.slots import FAN_OUT
 from git_envhist.snapshots.chunks import count_chunks, read_pointer
 from git_envhist.text import show
 
-# What a restore refuses, before anything is changed, and the option that overrides it where one is sane.
+# Refusals because of the state of the environment; some can be overridden with an option.
 
 DOT_GIT = b".git"
 LOCKS = (b"index.lock", b"HEAD.lock", b"config.lock", b"packed-refs.lock", b"shallow.lock")
 
 
 def refuse_unsaved(plan: RestorePlan, missing: Iterable[MissingPath]) -> None:
-    """What could not be saved whole is not replaced: it would be lost."""
+    """Refuse to replace paths that could not be captured completely."""
     unsaved = {item.path: item for item in missing if item.why is not MissingReason.MOUNT}
     if not unsaved:
         return
-    # Attributes that could not be read are those of the path alone, not of what lies below it.
+    # Unreadable attributes concern only the path itself.
     whole = {path: item for path, item in unsaved.items() if item.why is not MissingReason.ATTRIBUTES}
     found = {
         item.path: item
         for step in plan.steps
         if (item := _at_or_above(step.shown, whole) or unsaved.get(step.shown)) is not None
     }
-    going = tuple(step.shown + b"/" for step in plan.steps if _goes(step))
+    going = tuple(step.shown + b"/" for step in plan.steps if _removes_directory(step))
     found |= {path: item for path, item in unsaved.items() if going and path.startswith(going)}
     if found:
         first = min(found.values(), key=lambda item: item.path)
         raise Refused(
-            f"{_count(len(found))} cannot be saved before {'it is' if len(found) == 1 else 'they are'} replaced: "
+            f"{_paths_text(len(found))} cannot be saved before {'it is' if len(found) == 1 else 'they are'} replaced: "
             f"{_name(first.path)}, "
             f"{_reason(first)}",
-            hint="put that right first, or leave it out: git envrestore <rev> -- . ':!<path>'",
+            hint="fix this first, or leave it out: git envrestore <rev> -- . ':!<path>'",
         )
 
 
@@ -85,44 +88,42 @@ def _reason(item: MissingPath) -> str:
     return item.detail or item.why.value
 
 
-def refuse_left_out(plan: RestorePlan, wish: RestoreOptions) -> None:
-    """Who names a path that is left out now, and gets nothing back, is told how to have it."""
-    left = [item.path for item in plan.left_alone if item.why == LEFT_OUT_NOW]
-    if wish.pathspecs and left and not (plan.steps or plan.directories):
+def refuse_left_out(plan: RestorePlan, options: RestoreOptions) -> None:
+    """Refuse if the chosen paths are all excluded now; the hint says how to restore them."""
+    left = [item.path for item in plan.skipped if item.why == SkipReason.LEFT_OUT_NOW]
+    if options.pathspecs and left and not (plan.steps or plan.directories):
         raise Refused(
-            f"{_name(left[0])} is no part of the environment now: .envhistignore or envhist.exclude leaves it out",
-            hint="take that pattern away and try again, or have it written elsewhere: --to <directory>",
+            f"{_name(left[0])} is excluded from the environment by .envhistignore or envhist.exclude",
+            hint="remove that pattern and try again, or restore to another directory with --to <directory>",
         )
 
 
 def refuse_mounted(plan: RestorePlan, missing: Iterable[MissingPath]) -> None:
-    """What is mounted is not restored through, and no directory goes from under it."""
+    """Refuse to restore under a mount point, or to remove a directory with one."""
     mounts = _mounts(missing)
     hidden = {
         item.path for left in hidden_by_mounts(plan, missing) if (item := _at_or_above(left.path, mounts))
     }
-    staying = tuple(left.path + b"/" for left in plan.left_alone if left.why == HOLDS_MOUNT)
-    held = {path for path in mounts if staying and path.startswith(staying)}
-    if hidden or held:
-        first = min(hidden | held)
-        why = "it hides what would be restored" if first in hidden else "what it stands in would go"
-        more = len(hidden | held) - 1
+    kept = tuple(left.path + b"/" for left in plan.skipped if left.why == SkipReason.HOLDS_MOUNT)
+    blocking = {path for path in mounts if kept and path.startswith(kept)}
+    if hidden or blocking:
+        first = min(hidden | blocking)
+        problem = "hides paths to restore" if first in hidden else "is in a directory to remove"
+        more = len(hidden | blocking) - 1
         raise Refused(
-            f"{_name(first)} is mounted from elsewhere, and {why}"
-            + (f"; {more} more are, too" if more else ""),
-            hint="unmount it first, or have it written elsewhere: --to; with --force it stays as it is, with the "
-            "directories that it stands in",
+            f"{_name(first)} is a mount point and {problem}" + (f"; {more} more are, too" if more else ""),
+            hint="unmount it first, or restore to another directory with --to; --force skips it and its directories",
         )
 
 
 def hidden_by_mounts(plan: RestorePlan, missing: Iterable[MissingPath]) -> tuple[SkippedPath, ...]:
-    """What the moment holds where something else is mounted now, and what it does not hold and cannot go for that."""
+    """Return the skipped paths that a mount point hides, and directories that cannot be removed because of one."""
     mounts = _mounts(missing)
     return tuple(
         left
-        for left in plan.left_alone
-        if left.why == HOLDS_MOUNT
-        or (left.why == MOUNTED and mounts and _at_or_above(left.path, mounts) is not None)
+        for left in plan.skipped
+        if left.why == SkipReason.HOLDS_MOUNT
+        or (left.why == SkipReason.MOUNTED and mounts and _at_or_above(left.path, mounts) is not None)
     )
 
 
@@ -131,36 +132,36 @@ def _mounts(missing: Iterable[MissingPath]) -> dict[EnvPath, MissingPath]:
 
 
 def refuse_open_databases(plan: RestorePlan, bases: Mapping[bytes, bytes]) -> None:
-    """A database that another process has open would go on being written to where nobody sees it."""
+    """Refuse to replace a database that another process has open: it would keep writing to the replaced file."""
     tops = {root: os.path.realpath(base) for root, base in bases.items()}
-    # Directories are left out, whatever their names: the scan's own processes keep them open, and no database is one.
-    victims = {
+    # Directories are omitted: the scan keeps them open itself, and no database is a directory.
+    replaced = {
         os.path.join(tops[step.root], step.path): step
         for step in plan.steps
         if step.before is not None and step.before.kind is EntryKind.FILE
     }
-    for place, process in holders(victims).items():
+    for place, process in processes_with_open(replaced).items():
         if database_of(place) is not None or _is_sqlite(place):
             raise Refused(
-                f"{_name(victims[place].shown)} is open in {process}",
-                hint="stop that process first; with --force it goes on writing to the file that was replaced",
+                f"{_name(replaced[place].shown)} is open in {process}",
+                hint="stop that process first; with --force it keeps writing to the replaced file",
             )
 
 
 def refuse_locked_repositories(plan: RestorePlan, bases: Mapping[bytes, bytes]) -> None:
-    """The `.git` of a nested repository is not touched while a git is at work in it."""
+    """Refuse to change the `.git` of a nested repository that a git process has locked."""
     for repository, step in _nested(plan.steps):
         top = os.path.join(bases[step.root], repository)
         for lock in LOCKS:
             if os.path.lexists(os.path.join(top, lock)):
                 raise Refused(
-                    f"a git is at work in the repository that would be restored: {_name(EnvPath(repository))}",
-                    hint=f"wait until it is done; where none is, remove its {lock.decode()}",
+                    f"a git process has locked a repository to restore: {_name(EnvPath(repository))}",
+                    hint=f"wait for it; if no git runs there, remove {lock.decode()}",
                 )
 
 
-def _goes(step: PlanStep) -> bool:
-    """Whether a step takes a directory away."""
+def _removes_directory(step: PlanStep) -> bool:
+    """Return whether a step removes a directory."""
     return (
         step.before is not None
         and step.before.kind is EntryKind.DIRECTORY
@@ -189,7 +190,7 @@ def _nested(steps: Iterable[PlanStep]) -> Iterator[tuple[bytes, PlanStep]]:
 
 def _is_sqlite(path: bytes) -> bool:
     try:
-        descriptor = open_itself(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        descriptor = open_nofollow(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return False
     try:
@@ -204,15 +205,15 @@ def _name(path: EnvPath) -> str:
     return f"'{os.fsdecode(path) or '.'}'"
 
 
-def _count(number: int) -> str:
+def _paths_text(number: int) -> str:
     return "one path" if number == 1 else f"{number} paths"
 
 
-TOLD = 10
+MAX_SHOWN = 10
 USUAL = 255
-"""The longest name of a file on nearly every file system, in bytes."""
+"""The longest file name of nearly every file system, in bytes."""
 FOREIGN_TYPES = frozenset((b"vfat", b"msdos", b"exfat", b"drvfs"))
-"""File systems made for another system, whose rules hold whoever mounts them."""
+"""File systems with the name rules of Windows, on every system."""
 WINDOWS_OPTIONS = frozenset((b"windows_names", b"aname=drvfs"))
 FORBIDDEN = re.compile(rb'[\x01-\x1f"*:<>?|\\]|[. ]\Z')
 DEVICE = re.compile(rb"(?:con|prn|aux|nul|com[1-9]|lpt[1-9])(?:\.|\Z)", re.IGNORECASE)
@@ -223,7 +224,7 @@ Directory = tuple[bytes, EnvPath]
 
 
 class NameRules(NamedTuple):
-    """How a file system takes names."""
+    """The rules of a file system for names."""
 
     folds_case: bool = False
     folds_form: bool = False
@@ -232,12 +233,12 @@ class NameRules(NamedTuple):
 
     @property
     def is_narrow(self) -> bool:
-        """Whether it takes fewer names for different, or for names at all, than the file systems of this system do."""
+        """Return whether it allows fewer names than the usual file systems of this system."""
         is_short = self.longest is not None and self.longest < USUAL
         return self.folds_case or self.folds_form or self.reserves or is_short
 
     def key(self, name: bytes) -> str:
-        """Names with one key are one name."""
+        """Return the same key for names that the file system treats as equal."""
         text = os.fsdecode(name)
         if text.isascii():
             return text.lower() if self.folds_case else text
@@ -247,23 +248,26 @@ class NameRules(NamedTuple):
 
 
 def refuse_names(plan: RestorePlan, bases: Mapping[bytes, bytes], *, empty: bool = False) -> None:
-    """`Refused` where the plan brings names that their place cannot hold; `empty`: nothing stands at the place yet."""
-    coming = arrivals(plan)
+    """Raise `Refused` if the plan writes names that the file system cannot store.
+
+    `empty`: the target directory does not contain anything yet.
+    """
+    new_names = new_names_of(plan)
     found: list[str] = []
-    for root in sorted({root for root, _ in coming}):
+    for root in sorted({root for root, _ in new_names}):
         if root in bases:
-            manner = manner_of(bases[root], empty=empty)
-            found += _problems(root, coming, plan, manner, bases[root])
+            rules = name_rules(bases[root], empty=empty)
+            found += _problems(root, new_names, plan, rules, bases[root])
     if found:
-        more = f"; and {len(found) - TOLD:,} more" if len(found) > TOLD else ""
+        more = f"; and {len(found) - MAX_SHOWN:,} more" if len(found) > MAX_SHOWN else ""
         raise Refused(
-            f"this file system cannot hold all names of that moment: {'; '.join(found[:TOLD])}{more}",
-            hint="leave one of each out: git envrestore <rev> -- . ':!<path>'; or restore it elsewhere, with --to",
+            f"this file system cannot store all names of the snapshot: {'; '.join(found[:MAX_SHOWN])}{more}",
+            hint="leave one of each out: git envrestore <rev> -- . ':!<path>'; or restore elsewhere with --to",
         )
 
 
-def arrivals(plan: RestorePlan) -> dict[Directory, list[bytes]]:
-    """The names that a plan brings where none stood, by the directory that they are to stand in."""
+def new_names_of(plan: RestorePlan) -> dict[Directory, list[bytes]]:
+    """Return the new names of a plan by directory."""
     found: dict[Directory, list[bytes]] = defaultdict(list)
     for step in plan.steps:
         comes = [] if step.after is None or step.before is not None else [step.path]
@@ -274,29 +278,29 @@ def arrivals(plan: RestorePlan) -> dict[Directory, list[bytes]]:
 
 
 def clashes(
-    names: Iterable[bytes], standing: Iterable[bytes], manner: NameRules
+    names: Iterable[bytes], standing: Iterable[bytes], rules: NameRules
 ) -> Iterator[tuple[bytes, bytes]]:
-    """(name, name) of all that cannot stand side by side."""
-    taken: dict[str, bytes] = {manner.key(name): name for name in standing}
+    """Yield the pairs of names that the file system treats as equal."""
+    known: dict[str, bytes] = {rules.key(name): name for name in standing}
     for name in sorted(names):
-        other = taken.setdefault(manner.key(name), name)
+        other = known.setdefault(rules.key(name), name)
         if other != name:
             yield other, name
 
 
-def why_not(name: bytes, manner: NameRules) -> str | None:
-    """Why a name cannot be had at all."""
-    if manner.longest is not None and len(name) > manner.longest:
-        return f"is longer than {manner.longest} bytes"
-    if manner.reserves and FORBIDDEN.search(name):
-        return "has a character that is not allowed there"
-    if manner.reserves and DEVICE.match(name):
-        return "is a device there"
+def name_problem(name: bytes, rules: NameRules) -> str | None:
+    """Return why a name cannot be stored; None if it can."""
+    if rules.longest is not None and len(name) > rules.longest:
+        return f"is longer than {rules.longest} bytes"
+    if rules.reserves and FORBIDDEN.search(name):
+        return "has a forbidden character"
+    if rules.reserves and DEVICE.match(name):
+        return "is a device name"
     return None
 
 
-def manner_of(base: bytes, *, empty: bool = False) -> NameRules:
-    """How the file system of a directory takes names."""
+def name_rules(base: bytes, *, empty: bool = False) -> NameRules:
+    """Return the rules of a directory's file system for names."""
     longest = os.pathconf(base, "PC_NAME_MAX")
     return NameRules(
         not SYSTEM.case or _folds(base, str.swapcase, "envhist", empty),
@@ -307,38 +311,38 @@ def manner_of(base: bytes, *, empty: bool = False) -> NameRules:
 
 
 def _problems(
-    root: bytes, coming: Mapping[Directory, list[bytes]], plan: RestorePlan, manner: NameRules, base: bytes
+    root: bytes, new_names: Mapping[Directory, list[bytes]], plan: RestorePlan, rules: NameRules, base: bytes
 ) -> Iterator[str]:
     removed = {step.path for step in plan.steps if step.root == root and step.action is PlanAction.REMOVE}
-    folds = manner.folds_case or manner.folds_form
-    for (where, directory), names in coming.items():
+    folds = rules.folds_case or rules.folds_form
+    for (where, directory), names in new_names.items():
         if where != root:
             continue
         for name in names:
-            why = why_not(name, manner)
-            if why is not None:
-                yield f"{_shown(root, directory, name)} {why}"
+            problem = name_problem(name, rules)
+            if problem is not None:
+                yield f"{_shown(root, directory, name)} {problem}"
         if folds:
             stays = [name for name in _listed(base, directory) if _join(directory, name) not in removed]
-            for one, other in clashes(names, stays, manner):
-                yield f"{_shown(root, directory, one)} and {_shown(root, directory, other)} are one name there"
+            for one, other in clashes(names, stays, rules):
+                yield f"{_shown(root, directory, one)} and {_shown(root, directory, other)} are the same name there"
 
 
 def _listed(base: bytes, directory: EnvPath) -> list[bytes]:
     try:
         return os.listdir(os.path.join(base, directory) if directory else base)
     except OSError:
-        return []  # it is to come itself
+        return []  # the directory is new
 
 
 def _folds(base: bytes, change: Change, probe: str, empty: bool) -> bool:
-    """Whether a name and its other spelling are one, as far as what stands there can tell."""
+    """Return whether a name and its other spelling are equal, as far as existing names show."""
     listed = set(os.listdir(base))
     for name in listed:
         other = os.fsencode(change(os.fsdecode(name)))
         if other != name and other not in listed:
             return _is_one(base + b"/" + name, base + b"/" + other)
-    return empty and _folds_anew(base, os.fsencode(probe), os.fsencode(change(probe)))
+    return empty and _probe_folding(base, os.fsencode(probe), os.fsencode(change(probe)))
 
 
 def _is_one(path: bytes, other: bytes) -> bool:
@@ -348,25 +352,25 @@ def _is_one(path: bytes, other: bytes) -> bool:
         return False
 
 
-def _folds_anew(base: bytes, name: bytes, other: bytes) -> bool:
-    """The same, tried with a file of ours in a directory that is still empty."""
+def _probe_folding(base: bytes, name: bytes, other: bytes) -> bool:
+    """Find out with a file of our own in a new, empty directory."""
     from git_envhist.restore.write_tree import (
         private_directory,  # loaded late: hardly any file system folds names
     )
 
-    hands = DiskCalls()
+    calls = DiskCalls()
     top = os.open(base, DIRECTORY)
     try:
-        # What a kill left there is thrown away, and nobody who is at work there is disturbed.
-        with private_directory(top, hands) as private:
-            os.close(hands.create(private, name))
-            return look(private, other) is not None
+        # `private_directory` removes leftovers of a killed process and waits for a running one.
+        with private_directory(top, calls) as private:
+            os.close(calls.create(private, name))
+            return stat_entry(private, other) is not None
     finally:
         os.close(top)
 
 
 def _reserves(base: bytes) -> bool:
-    """Whether the names that Windows keeps for itself cannot be had there."""
+    """Return whether the file system reserves names as Windows does."""
     if not SYSTEM.proc:
         return False
     device = os.stat(base).st_dev
@@ -395,66 +399,64 @@ def _shown(root: bytes, directory: bytes, name: bytes) -> str:
     return f"'{show(shown_path(root, _join(directory, name)))}'"
 
 
-# Whether there is room for all that a restore brings, told before anything is saved or made.
-#
-# What stands here keeps its room until the end, so what comes needs room of its own. A file that was full of holes gets
-# them again: of a file in pieces those count that hold something.
+# Free space. Old files keep their space until the end, so new files need space of their own. Sparse files are written
+# sparse: only chunks with data count.
 
-OURS = 1 << 20
-"""What the journal, the slots and the moment that is taken afterwards need at least."""
-EACH = 1 << 9
-"""What they need for every path."""
+BYTES_NEEDED = 1 << 20
+"""Bytes that the journal, the slots and the snapshot after the restore need at least."""
+BYTES_PER_PATH = 1 << 9
+"""Bytes that they need per path."""
 OUR_INODES = 32
-"""Inodes that a restore needs besides the files it writes: slots, the journal, and the two snapshots that it takes."""
+"""Inodes that a restore needs in addition to the files it writes: slots, the journal, and two snapshots."""
 MAX_SIZE = {StoredAs.PLAIN: BIG_FILE, StoredAs.SEALED: 8 * BIG_FILE, StoredAs.FINGERPRINT: 0}
-"""What a file holds at most that is kept in such a way; hardly any secret is so large."""
+"""Upper bound of a file's size by how it is stored; larger files are chunked."""
 
 
 class SpaceNeeded(NamedTuple):
-    """What a file system has to take in."""
+    """The paths and files that one file system must store."""
 
     paths: int
     files: list[Entry]
 
 
-def refuse_without_room(
+def refuse_without_space(
     plan: RestorePlan, bases: Mapping[bytes, bytes], state: str, git: Git, contents: ObjectReader
 ) -> None:
-    """Raise `StorageFull` if a file system cannot hold what comes, or that of `state` what the restore itself needs."""
+    """Raise `StorageFull` if a file system lacks space for the new files, or that of `state` for the restore itself."""
     if not SYSTEM.statvfs:
         return
-    for device, coming in _by_device(plan, bases, os.fsencode(state)).items():
+    for device, new_names in _by_device(plan, bases, os.fsencode(state)).items():
         place = os.statvfs(device)
         if not place.f_blocks:
-            continue  # a file system that does not tell of its size
-        room = place.f_bavail * place.f_frsize - OURS - EACH * coming.paths
-        inodes = coming.paths + (coming.paths >> FAN_OUT) + OUR_INODES
+            continue  # a file system that does not report its size
+        free = place.f_bavail * place.f_frsize - BYTES_NEEDED - BYTES_PER_PATH * new_names.paths
+        inodes = new_names.paths + (new_names.paths >> FAN_OUT) + OUR_INODES
         if place.f_files and inodes > place.f_favail:
             raise _full(f"{inodes:,} inodes are needed, and {place.f_favail:,} are free")
-        if _at_most(coming.files, contents) > room:
-            needed = _exactly(coming.files, git, contents, place.f_frsize, room)
-            if needed > room:
-                raise _full(f"{needed:,} bytes are needed, and {max(0, room):,} are there")
+        if _upper_bound(new_names.files, contents) > free:
+            needed = _exact_size(new_names.files, git, contents, place.f_frsize, free)
+            if needed > free:
+                raise _full(f"{needed:,} bytes are needed, and {max(0, free):,} are free")
 
 
 def _by_device(plan: RestorePlan, bases: Mapping[bytes, bytes], state: bytes) -> dict[bytes, SpaceNeeded]:
-    """Return what comes, by a directory on the file system that takes it in; that of `state` is always among them."""
-    place_of, ours = _one_a_device(bases, state)
-    found = {ours: SpaceNeeded(0, [])}
+    """Return the needed space by a directory on each file system; that of `state` is always included."""
+    place_of, own_place = _directory_per_device(bases, state)
+    found = {own_place: SpaceNeeded(0, [])}
     groups: set[tuple[bytes, int]] = set()
     for root, entry in _entries(plan):
-        coming = found.setdefault(place_of[root], SpaceNeeded(0, []))
-        found[place_of[root]] = coming._replace(paths=coming.paths + 1)
+        new_names = found.setdefault(place_of[root], SpaceNeeded(0, []))
+        found[place_of[root]] = new_names._replace(paths=new_names.paths + 1)
         if entry.link_group is not None:
             if (root, entry.link_group) in groups:
                 continue
             groups.add((root, entry.link_group))
         if entry.kind is EntryKind.FILE and entry.oid is not None:
-            coming.files.append(entry)
+            new_names.files.append(entry)
     return found
 
 
-def _one_a_device(bases: Mapping[bytes, bytes], state: bytes) -> tuple[dict[bytes, bytes], bytes]:
+def _directory_per_device(bases: Mapping[bytes, bytes], state: bytes) -> tuple[dict[bytes, bytes], bytes]:
     """Return one directory of each root's file system, and the one of the file system of `state`."""
     devices: dict[int, bytes] = {}
     places = {root: devices.setdefault(os.stat(place).st_dev, place) for root, place in bases.items()}
@@ -469,8 +471,8 @@ def _entries(plan: RestorePlan) -> Iterator[tuple[bytes, Entry]]:
                 yield step.root, entry
 
 
-def _at_most(files: Iterable[Entry], contents: ObjectReader) -> int:
-    """What files hold at most, by how they are kept: mostly far less than there is room for, and git is not asked."""
+def _upper_bound(files: Iterable[Entry], contents: ObjectReader) -> int:
+    """Return an upper bound of the files' size without asking git."""
     return sum(
         read_pointer(contents.blob(entry.oid)).size
         if entry.stored is StoredAs.PIECES and entry.oid is not None
@@ -479,22 +481,22 @@ def _at_most(files: Iterable[Entry], contents: ObjectReader) -> int:
     )
 
 
-def _exactly(files: list[Entry], git: Git, contents: ObjectReader, block: int, room: int) -> int:
+def _exact_size(files: list[Entry], git: Git, contents: ObjectReader, block: int, free: int) -> int:
     with closing(HeaderReader(git)) as sizes:
-        told = sizes.of_many(entry.oid for entry in files if entry.oid is not None)
+        sizes_by_id = sizes.of_many(entry.oid for entry in files if entry.oid is not None)
         needed = 0
         for entry in files:
             assert entry.oid is not None
-            size = told[entry.oid].size
+            size = sizes_by_id[entry.oid].size
             if entry.stored is StoredAs.PIECES:
-                size = _in_pieces(contents.blob(entry.oid), contents, sizes, room)
+                size = _chunked_size(contents.blob(entry.oid), contents, sizes, free)
             needed += -(-size // block) * block
     return needed
 
 
-def _in_pieces(pointer: bytes, contents: ObjectReader, sizes: HeaderReader, room: int) -> int:
+def _chunked_size(pointer: bytes, contents: ObjectReader, sizes: HeaderReader, free: int) -> int:
     size = read_pointer(pointer).size
-    if size <= room:
+    if size <= free:
         return size
     counted = count_chunks(contents, pointer)
     known = sizes.of_many(counted)
@@ -509,22 +511,22 @@ def _is_hole(piece: bytes, size: int) -> bool:
     return object_id(b"blob", bytes(size), "sha1" if len(piece) == 20 else "sha256") == piece
 
 
-def _full(why: str) -> StorageFull:
-    return StorageFull(f"no room for what is to be restored: {why}", hint="make room; nothing was changed")
+def _full(problem: str) -> StorageFull:
+    return StorageFull(f"not enough space to restore: {problem}", hint="free some space; nothing was changed")
 
 
-# Keep extended attributes that the snapshot of the target could not read.
-#
-# A snapshot lists a path as missing (`attributes`) if some of its attributes could not be read. Which ones existed then
-# is unknown, so a restore sets those that the snapshot has and removes none.
+# Extended attributes that the target snapshot could not read (reason `attributes`) are unknown: a restore sets those it
+# knows and removes none.
 
 
-def keeping_unread(pairs: Sequence[DirectoryPair], unread: Collection[EnvPath]) -> list[DirectoryPair]:
-    """Return the pairs; entries with unread attributes have those of the side before as well."""
-    return [_keeping(pair, unread) for pair in pairs] if unread else list(pairs)
+def keep_unread_attributes(
+    pairs: Sequence[DirectoryPair], unread: Collection[EnvPath]
+) -> list[DirectoryPair]:
+    """Return the pairs with the present attributes added to entries whose attributes were unreadable."""
+    return [_with_attributes(pair, unread) for pair in pairs] if unread else list(pairs)
 
 
-def _keeping(pair: DirectoryPair, unread: Collection[EnvPath]) -> DirectoryPair:
+def _with_attributes(pair: DirectoryPair, unread: Collection[EnvPath]) -> DirectoryPair:
     if pair.before is None or pair.after is None:
         return pair
     own = _joined(pair.root, pair.before.own, pair.after.own, unread)

@@ -1,8 +1,8 @@
-"""What a restore is about to do, on the disk before it does it: any later command can finish it or take it back.
+"""The journal of a restore: written before the first change, so that any later command can finish or undo it.
 
-A journal is written once, whole, and never changed; how far a restore came is told by looking at its slots. A small
-file beside it says that it is over, once what it put away begins to be thrown away. Both stand in the git directory,
-which nobody else fills; they are read with suspicion all the same, since a torn or a foreign one must not move a file.
+A journal is written once and never changed; progress is read from the slots. A small phase file marks a restore that is
+complete, before its slots are emptied. Both are in the git directory and are validated when read: a damaged journal, or
+one of another place, must not move a file.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from git_envhist.model import (
     PlanStep,
     StoredAs,
 )
-from git_envhist.platform import NOFOLLOW, open_itself
-from git_envhist.restore.disk import RestoreDisk
+from git_envhist.platform import NOFOLLOW, open_nofollow
 from git_envhist.restore.disk_entry import DiskEntry
+from git_envhist.restore.environment_disk import EnvironmentDisk
 from git_envhist.restore.swap import StagedStep
 
 JOURNAL = "journal"
@@ -38,23 +38,23 @@ PHASE = "phase"
 HEAD = b"envhist-restore 1 "
 SECOND = 10**9
 RESERVED = "phase.done", "phase.undone"
-"""Files that hold the text of a phase before the first change: the end of a restore needs no inode and no block."""
+"""Files with the text of each phase, written before the first change: ending a restore needs no inode and no block."""
 OUT = frozenset((b"", b".", b".."))
 
 
 class Phase(Enum):
-    """How far a restore came, as far as that must be remembered."""
+    """The progress of a restore, as far as it must be recorded."""
 
     APPLYING = "applying"
-    """It can go on or be taken back."""
+    """It can be finished or undone."""
     DONE = "done"
-    """It arrived at its target; what is left is to throw away what went."""
+    """It reached its target; only the replaced files remain to be removed."""
     UNDONE = "undone"
-    """It is back where it began; what is left is to throw away what should have come."""
+    """It is undone; only the staged files remain to be removed."""
 
 
 class SlotLocation(NamedTuple):
-    """Where the slots of a root stood when a journal was written."""
+    """Device and inode of a root's private directory when the journal was written."""
 
     root: bytes
     device: int
@@ -63,19 +63,19 @@ class SlotLocation(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RestoreJournal:
-    """Everything that is needed to go on, or back."""
+    """Everything that is needed to finish or undo a restore."""
 
     staged: tuple[StagedStep, ...]
     directories: tuple[PlannedDirectory, ...]
     notes: tuple[tuple[str, str], ...] = ()
-    """Whatever the caller has to know again."""
-    spots: tuple[SlotLocation, ...] = ()
+    """Notes of the caller."""
+    locations: tuple[SlotLocation, ...] = ()
 
 
 def write_journal(directory: str, journal: RestoreJournal | bytes) -> None:
-    """Make a journal, or its text, durable; from here on the restore has begun."""
+    """Write a journal, or its text, durably; the restore has started when this returns."""
     if _unlink(directory, PHASE):
-        # Left by a restore that was killed in its very last step: it is not this one's.
+        # A phase left by a restore that was killed at its very end belongs to that one.
         sync_directory(directory)
     for phase in (Phase.DONE, Phase.UNDONE):
         _fill(os.path.join(directory, _reserved(phase)), _phase_text(phase))
@@ -83,14 +83,14 @@ def write_journal(directory: str, journal: RestoreJournal | bytes) -> None:
 
 
 def journal_text(journal: RestoreJournal) -> bytes:
-    """What stands in the file of a journal."""
+    """Return the contents of a journal file."""
     payload = json.dumps(_journal_to_json(journal), separators=(",", ":")).encode("ascii")
     digest = hashlib.sha256(payload).hexdigest().encode("ascii")
     return HEAD + digest + b"\n" + payload
 
 
 def read_journal(directory: str) -> RestoreJournal | None:
-    """The journal that stands there; None where there is none, `Damaged` where it cannot be trusted."""
+    """Return the journal; None if there is none, `Damaged` if it is not valid."""
     data = _read(directory, JOURNAL)
     if data is None:
         return None
@@ -104,14 +104,14 @@ def read_journal(directory: str) -> RestoreJournal | None:
 
 
 def written_at(directory: str) -> int:
-    """When the journal that stands there was written, at the latest, in nanoseconds: all that comes was made before."""
-    told = os.lstat(os.path.join(directory, JOURNAL)).st_mtime_ns
-    # A file system that counts in seconds, or in twos, rounds them down.
-    return told if told % SECOND else told + 2 * SECOND
+    """Return the latest time at which the journal was written, in nanoseconds; all staged files are older."""
+    mtime = os.lstat(os.path.join(directory, JOURNAL)).st_mtime_ns
+    # Some file systems round mtimes down to one or two seconds.
+    return mtime if mtime % SECOND else mtime + 2 * SECOND
 
 
 def set_phase(directory: str, phase: Phase) -> None:
-    """Remember how far the restore came; on a full disk too if the journal was written by this version."""
+    """Record the progress; works on a full disk if the journal was written by this version."""
     if _is_durable(directory, _reserved(phase), _phase_text(phase)):
         os.rename(os.path.join(directory, _reserved(phase)), os.path.join(directory, PHASE))
         sync_directory(directory)
@@ -120,7 +120,7 @@ def set_phase(directory: str, phase: Phase) -> None:
 
 
 def read_phase(directory: str) -> Phase:
-    """How far the restore came of which a journal stands here."""
+    """Return the progress of the restore with a journal."""
     data = _read(directory, PHASE)
     try:
         return Phase.APPLYING if data is None else Phase(data.decode("ascii").strip())
@@ -129,7 +129,7 @@ def read_phase(directory: str) -> Phase:
 
 
 def remove_journal(directory: str) -> None:
-    """Forget a restore that is over: the journal first and for good, so that its phase is never missing beside it."""
+    """Remove the journal of a completed restore, durably and before its phase, which must not be missing next to it."""
     if _unlink(directory, JOURNAL):
         sync_directory(directory)
     for name in (PHASE, *RESERVED):
@@ -149,7 +149,7 @@ def _write(directory: str, name: str, data: bytes) -> None:
 
 
 def _fill(path: str, data: bytes) -> None:
-    """Make a new file with these bytes, in the place of a leftover of the same name."""
+    """Create a file with these bytes, replacing a leftover of the same name."""
     with suppress(FileNotFoundError):
         os.unlink(path)
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | NOFOLLOW, 0o600)
@@ -160,9 +160,9 @@ def _fill(path: str, data: bytes) -> None:
 
 
 def _is_durable(directory: str, name: str, data: bytes) -> bool:
-    """Bring a file onto the medium if it holds these bytes; False if it does not, e.g. after a power cut."""
+    """Sync a file if it has these bytes; return False if not, e.g. after a power failure."""
     try:
-        descriptor = open_itself(os.path.join(directory, name), os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        descriptor = open_nofollow(os.path.join(directory, name), os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError:
         return False
     try:
@@ -176,7 +176,7 @@ def _is_durable(directory: str, name: str, data: bytes) -> bool:
 
 def _read(directory: str, name: str) -> bytes | None:
     try:
-        descriptor = open_itself(os.path.join(directory, name), os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        descriptor = open_nofollow(os.path.join(directory, name), os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except FileNotFoundError:
         return None
     with open(descriptor, "rb") as file:
@@ -194,7 +194,7 @@ def _unlink(directory: str, name: str) -> bool:
 def _damaged(directory: str) -> Damaged:
     return Damaged(
         f"the journal of a restore cannot be read: '{os.path.join(directory, JOURNAL)}'",
-        hint="what the restore had put away lies beside it; 'git envlog' lists the moment saved before it",
+        hint="replaced files are next to it; 'git envlog' lists the snapshot taken before the restore",
     )
 
 
@@ -203,7 +203,7 @@ def _journal_to_json(journal: RestoreJournal) -> dict[str, Any]:
         "steps": [_staged_to_json(staged) for staged in journal.staged],
         "directories": [_directory_to_json(own) for own in journal.directories],
         "notes": dict(journal.notes),
-        "spots": [[_text(spot.root), spot.device, spot.inode] for spot in journal.spots],
+        "spots": [[_text(location.root), location.device, location.inode] for location in journal.locations],
     }
 
 
@@ -211,10 +211,10 @@ def _journal_from_json(value: Mapping[str, Any]) -> RestoreJournal:
     notes = tuple((str(name), str(text)) for name, text in value["notes"].items())
     staged = tuple(_staged_from_json(row) for row in value["steps"])
     directories = tuple(_directory_from_json(row) for row in value["directories"])
-    spots = tuple(
+    locations = tuple(
         SlotLocation(_bytes(root), int(device), int(inode)) for root, device, inode in value["spots"]
     )
-    return RestoreJournal(staged, directories, notes, spots)
+    return RestoreJournal(staged, directories, notes, locations)
 
 
 def _staged_to_json(staged: StagedStep) -> list[Any]:
@@ -222,16 +222,16 @@ def _staged_to_json(staged: StagedStep) -> list[Any]:
     below = [_entry_to_json(entry) for entry in step.below]
     entries = [_entry_to_json(step.before), _entry_to_json(step.after)]
     place = [_text(step.root), _text(step.path), step.action.value, step.unit]
-    return [place, entries, below, staged.slot, staged.new, staged.victim]
+    return [place, entries, below, staged.slot, staged.new, staged.replaced]
 
 
 def _staged_from_json(row: list[Any]) -> StagedStep:
-    (root, path, action, unit), (before, after), below, slot, new, victim = row
+    (root, path, action, unit), (before, after), below, slot, new, replaced = row
     inside = tuple(entry for entry in map(_entry_from_json, below) if entry is not None)
     sides = _entry_from_json(before), _entry_from_json(after)
     number = None if unit is None else int(unit)
     step = PlanStep(_bytes(root), _path(path), PlanAction(action), *sides, inside, number)
-    return StagedStep(step, int(slot), _seen(new), _seen(victim))
+    return StagedStep(step, int(slot), _entry_from_row(new), _entry_from_row(replaced))
 
 
 def _directory_to_json(own: PlannedDirectory) -> list[Any]:
@@ -271,7 +271,7 @@ def _entry_from_json(row: list[Any] | None) -> Entry | None:
     )
 
 
-def _seen(row: list[int] | None) -> DiskEntry | None:
+def _entry_from_row(row: list[int] | None) -> DiskEntry | None:
     return None if row is None else DiskEntry(*map(int, row))
 
 
@@ -290,37 +290,37 @@ def _path(value: str) -> EnvPath:
     return path
 
 
-# Whether a journal speaks of what is here: the numbers of devices are given anew at every mount, those of files stay.
-#
-# What changed places is told by its number. Where a journal was copied along with an environment, or where a file
-# system numbers its files anew, these tell nothing, and nobody may go by them.
+# A journal is valid only where it was written. Device numbers change with every mount, inodes do not: if the inode of a
+# private directory differs, the journal was copied, or the file system numbers inodes afresh.
 
 
-def spots_of(door: RestoreDisk) -> tuple[SlotLocation, ...]:
-    """Where the slots of each root stand."""
-    found = {root: os.fstat(slots.private) for root, slots in door.roots.items()}
+def slot_locations(disk: EnvironmentDisk) -> tuple[SlotLocation, ...]:
+    """Return the location of each root's slots."""
+    found = {root: os.fstat(slots.private) for root, slots in disk.roots.items()}
     return tuple(SlotLocation(root, seen.st_dev, seen.st_ino) for root, seen in sorted(found.items()))
 
 
-def with_current_devices(journal: RestoreJournal, door: RestoreDisk) -> RestoreJournal | None:
-    """The journal with the numbers that the devices have now; None where it was not written here."""
-    here = {spot.root: spot for spot in spots_of(door)}
-    now: dict[int, int] = {}
-    for spot in journal.spots:
-        there = here.get(spot.root)
-        # A root that is configured no more is missed by its own steps.
-        if there is not None and spot.inode != there.inode:
+def with_current_devices(journal: RestoreJournal, disk: EnvironmentDisk) -> RestoreJournal | None:
+    """Return the journal with the present device numbers; None if it was not written here."""
+    locations_now = {location.root: location for location in slot_locations(disk)}
+    devices: dict[int, int] = {}
+    for location in journal.locations:
+        found = locations_now.get(location.root)
+        # The steps of a root that is no longer configured fail by themselves.
+        if found is not None and location.inode != found.inode:
             return None
-        if there is not None:
-            now[spot.device] = there.device
-    if all(before == device for before, device in now.items()):
+        if found is not None:
+            devices[location.device] = found.device
+    if all(before == device for before, device in devices.items()):
         return journal
-    return replace(journal, staged=tuple(_renumbered(staged, now) for staged in journal.staged))
+    return replace(journal, staged=tuple(_renumbered(staged, devices) for staged in journal.staged))
 
 
-def _renumbered(staged: StagedStep, now: Mapping[int, int]) -> StagedStep:
-    return replace(staged, new=_seen_places(staged.new, now), victim=_seen_places(staged.victim, now))
+def _renumbered(staged: StagedStep, devices: Mapping[int, int]) -> StagedStep:
+    return replace(
+        staged, new=_with_device(staged.new, devices), replaced=_with_device(staged.replaced, devices)
+    )
 
 
-def _seen_places(seen: DiskEntry | None, now: Mapping[int, int]) -> DiskEntry | None:
-    return None if seen is None else seen._replace(device=now.get(seen.device, seen.device))
+def _with_device(seen: DiskEntry | None, devices: Mapping[int, int]) -> DiskEntry | None:
+    return None if seen is None else seen._replace(device=devices.get(seen.device, seen.device))

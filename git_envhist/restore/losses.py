@@ -1,25 +1,25 @@
-"""The words for what a path could not get back in the place that it was written to."""
+"""Messages about metadata that a restore could not set."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 from git_envhist.model import EnvPath, SkippedPath
-from git_envhist.restore.held_times import UNHELD
+from git_envhist.restore.stored_times import NOT_STORABLE
 
-TIMES = ("mtime", UNHELD)
+TIME_FIELDS = ("mtime", NOT_STORABLE)
 
 
-def told_losses(losses: Iterable[tuple[bytes, str]]) -> tuple[SkippedPath, ...]:
-    """Return the losses, given by path and what was lost; the times of all paths as one, with the first path."""
-    told, timeless = [], []
+def describe_losses(losses: Iterable[tuple[bytes, str]]) -> tuple[SkippedPath, ...]:
+    """Return the losses as messages, given path and field; all lost mtimes are one message."""
+    messages, untimed = [], []
     for path, what in losses:
-        if what in TIMES:
-            timeless.append(path)
+        if what in TIME_FIELDS:
+            untimed.append(path)
         else:
-            told.append(SkippedPath(EnvPath(path), f"its {what} cannot be had here"))
-    if timeless:
-        more = len(set(timeless)) - 1
+            messages.append(SkippedPath(EnvPath(path), f"its {what} could not be set"))
+    if untimed:
+        more = len(set(untimed)) - 1
         others = (
             ""
             if not more
@@ -27,5 +27,5 @@ def told_losses(losses: Iterable[tuple[bytes, str]]) -> tuple[SkippedPath, ...]:
             if more == 1
             else f" or those of {more:,} other paths"
         )
-        told.append(SkippedPath(EnvPath(min(timeless)), f"the file system does not hold its time{others}"))
-    return tuple(told)
+        messages.append(SkippedPath(EnvPath(min(untimed)), f"the file system cannot store its mtime{others}"))
+    return tuple(messages)

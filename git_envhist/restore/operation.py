@@ -1,7 +1,7 @@
-"""One restore, decided and done, when what is here is captured.
+"""Run one restore: plan, guards, safety snapshot, execution, record.
 
-Only when every byte that will be replaced has been read back from the moment to come back to is anything touched; what
-comes is staged meanwhile.
+Nothing in the environment changes before every byte that the restore will replace has been read back from the safety
+snapshot; new files are staged meanwhile.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ from git_envhist.objects.reader import ObjectReader
 from git_envhist.platform import open_file_only
 from git_envhist.restore.execute import (
     ExecuteResult,
+    FinalAction,
     JournalElsewhere,
-    Last,
     RestoreTarget,
     discard_journal,
     execute,
@@ -53,13 +53,13 @@ from git_envhist.restore.git_state import (
     MissingSubmoduleCommit,
     Move,
     carry_out,
-    catch_up,
+    encoded_move,
     fetch_missing_commits,
-    go_back,
-    is_there,
+    finish_move,
+    head_is_at,
     missing_commits,
     plan_move,
-    remembered,
+    revert_move,
 )
 from git_envhist.restore.guards import (
     hidden_by_mounts,
@@ -69,7 +69,7 @@ from git_envhist.restore.guards import (
     refuse_names,
     refuse_open_databases,
     refuse_unsaved,
-    refuse_without_room,
+    refuse_without_space,
 )
 from git_envhist.restore.journal import Phase, RestoreJournal, read_journal, read_phase
 from git_envhist.restore.options import STOPPED, RestoreOptions
@@ -93,40 +93,42 @@ from git_envhist.restore.report import (
 )
 from git_envhist.restore.untrusted import (
     Findings,
+    free_bytes_at,
     inspect,
-    names_in,
-    room_at,
+    names_lister,
     untrusted_warnings,
     write_blobs,
 )
 from git_envhist.trace import step
 from git_envhist.worktree.unfinished_restore import restore_directory
 
-# What a plan would come to: whether there is anything to do, what else would change, and what would be refused.
+# Checks of a plan: whether it changes anything, and what would refuse it.
 
 
 def changes_files(planned: RestoreResult) -> bool:
-    """Whether anything in the environment would differ."""
+    """Return whether the restore would change anything in the environment."""
     return bool(planned.plan.steps or planned.plan.directories)
 
 
-def is_idle(planned: RestoreResult, wish: RestoreOptions, repository: Repository) -> bool:
-    """Whether there is nothing to do, for the files or beside them."""
-    if changes_files(planned) or wish.stopped:
+def is_idle(planned: RestoreResult, options: RestoreOptions, repository: Repository) -> bool:
+    """Return whether the restore has nothing to do, neither for files nor for HEAD and services."""
+    if changes_files(planned) or options.stopped:
         return False
-    return not wish.head or is_there(repository, planned.target)
+    return not options.head or head_is_at(repository, planned.target)
 
 
 def preview(
-    planned: RestoreResult, wish: RestoreOptions, held: CapturedTree, guard: Callable[[], object]
+    planned: RestoreResult, options: RestoreOptions, captured: CapturedTree, guard: Callable[[], object]
 ) -> RestoreResult:
-    """A plan that is only shown, with where HEAD would go; what stands in its way is said, and refuses nothing yet."""
+    """Return a plan for display, with the new HEAD; a refusal becomes a warning."""
     moves: list[str] = []
 
     def try_all() -> None:
         guard()
-        repository = held.context.repository
-        if wish.head and (move := plan_move(repository, planned.target, held.view, force=wish.force)):
+        repository = captured.context.repository
+        if options.head and (
+            move := plan_move(repository, planned.target, captured.view, force=options.force)
+        ):
             moves.append(str(move))
 
     planned = preview_refusals(planned, try_all)
@@ -134,39 +136,39 @@ def preview(
 
 
 def preview_refusals(planned: RestoreResult, guard: Callable[[], object]) -> RestoreResult:
-    """A plan that is only shown, and what would refuse it."""
+    """Return a plan for display, with a warning if the guards would refuse it."""
     try:
         guard()
     except Refused as refused:
-        warning = f"as it is now, this would be refused: {refused.message}"
+        warning = f"this restore would be refused: {refused.message}"
         return replace(planned, warnings=(*planned.warnings, warning))
     return planned
 
 
-# A working tree that is to be restored, and what that takes.
+# The context of a restore.
 
 UNLIMITED = 1 << 62
-Choose = Callable[["Now | None"], Snapshot]
-"""Return the snapshot to restore; None: nothing is known yet of the environment now."""
+Choose = Callable[["PresentState | None"], Snapshot]
+"""Return the snapshot to restore; None: the environment has not been captured yet."""
 Judge = Callable[[Snapshot], Snapshot]
 Find = Callable[[str], Snapshot]
 Unseal = Callable[[EnvPath, bytes], bytes]
 
 
-class Now(NamedTuple):
+class PresentState(NamedTuple):
     """The environment now, captured and not yet published."""
 
     content: str
     tree: str
     git: Git
-    """Reads its objects, too."""
+    """Also reads the objects of the new capture."""
     further: int = 0
-    """How many more states back undo has to look, because a restore would change nothing in those between."""
+    """The number of further states to undo, because a restore would change nothing in those between."""
 
 
 @dataclass(frozen=True, slots=True)
 class RestoreContext:
-    """Whose environment it is, who judges a moment, finds one by its id, and opens what is sealed."""
+    """The environment to restore, and functions to check signatures, decrypt, and find snapshots by id."""
 
     capturing: CapturePipeline
     judge: Judge
@@ -178,15 +180,14 @@ class RestoreContext:
         return "fork" if self.capturing.how == "fork" else "here"
 
     def unbounded(self) -> CapturePipeline:
-        """What captures here; what a restore saves is saved whole, whatever a capture may add."""
-        mine = self.capturing
-        settings = replace(mine.settings, budget=UNLIMITED)
-        return replace(mine, settings=settings)
+        """Return a capture pipeline without a size budget: the safety snapshot must be complete."""
+        settings = replace(self.capturing.settings, budget=UNLIMITED)
+        return replace(self.capturing, settings=settings)
 
     def place(self, extent: CaptureScope) -> RestoreTarget:
-        """Where the environment stands, and where a restore of it works."""
-        from git_envhist.restore.execute import RestoreTarget  # loaded late: while the workers look
-        from git_envhist.restore.planning import forbidden_places  # loaded late: likewise
+        """Return the roots of the environment and the directory in which the restore works."""
+        from git_envhist.restore.execute import RestoreTarget  # loaded late: while the workers scan
+        from git_envhist.restore.planning import forbidden_places  # loaded late: while the workers scan
 
         repository = self.capturing.repository
         return RestoreTarget(
@@ -198,116 +199,117 @@ class RestoreContext:
         )
 
     def contents(self, git: Git, made: Mapping[bytes, bytes] | None = None) -> ObjectReader:
-        """The objects of snapshots; `made`: blobs that stand in none."""
+        """Return a reader of snapshot objects; `made`: blobs that are in no snapshot."""
         repository = self.capturing.repository
         return ObjectReader(git, repository.pack_dir, repository.object_format, self.unseal, made=made)
 
 
-# The moment that records where a restore arrived.
+# The snapshot that records the result of a restore.
 
 NOT_RECORDED = "the restore is done, but could not be recorded"
 
 
-@step("the moment after is recorded")
+@step("record the restore")
 def publish_now(
     capturing: CapturePipeline,
     source: SnapshotId | None,
-    part: RestoreRole,
+    role: RestoreRole,
     since: KnownWrites | None = None,
     target: Snapshot | None = None,
     *,
     undone: SnapshotId | None = None,
     paths: str = "",
 ) -> tuple[Snapshot | None, frozenset[bytes] | None]:
-    """The environment as it is now, as a moment that says where it comes from; which tracked files differ.
+    """Capture the environment after a restore; return the snapshot and the tracked files that differ from HEAD.
 
-    `target`: the moment that should be here now. Where it is, what it says of the files holds. `undone`: the
-    snapshot that an undo undoes. `paths`: how many paths came back, if not all were asked for.
+    `target`: the restored snapshot; its summary is reused if the environment equals it. `undone`: the snapshot that an
+    undo undoes. `paths`: how many paths were restored, if not all.
     """
-    words = os.fsencode(operation_words(part, undone or source, paths))
-    request = CaptureOptions(words, trigger=Trigger.RESTORE, restore=part, restored_from=source)
-    with capturing.capture_tree(request, since) as held:
+    words = os.fsencode(operation_words(role, undone or source, paths))
+    request = CaptureOptions(words, trigger=Trigger.RESTORE, restore=role, restored_from=source)
+    with capturing.capture_tree(request, since) as captured:
         if target is not None:
-            held.reuse_facts_of(target)
-        return held.publish(request).snapshot, differing(held)
+            captured.reuse_facts_of(target)
+        return captured.publish(request).snapshot, differing(captured)
 
 
-# What a restore does besides the files, while its journal still stands: whoever is killed here can go on with it.
+# Steps besides the files, done while the journal exists, so that an interrupted restore can be continued.
 
 HEAD, ORIGIN = "head", "origin"
-"""The words of a journal for it."""
+"""Keys in the notes of a journal."""
 
 
 class FollowUp(NamedTuple):
-    """Where HEAD goes, as it is remembered, and the place that is no longer to be named; empty where there is none."""
+    """Encoded move of HEAD, and the path of the original working tree to replace in restored files; empty if none."""
 
     head: str = ""
     origin: str = ""
 
     @classmethod
     def read(cls, notes: Mapping[str, object]) -> FollowUp:
-        """What a journal says of it."""
+        """Read the follow-up from the notes of a journal."""
         return cls(str(notes.get(HEAD) or ""), str(notes.get(ORIGIN) or ""))
 
     @property
     def notes(self) -> tuple[tuple[str, str], ...]:
-        """What is to be said of it in a journal."""
-        return tuple((word, told) for word, told in ((HEAD, self.head), (ORIGIN, self.origin)) if told)
+        """Return the notes to write in the journal."""
+        return tuple((word, value) for word, value in ((HEAD, self.head), (ORIGIN, self.origin)) if value)
 
-    def do(self, here: CapturePipeline, steps: Iterable[PlanStep]) -> tuple[EnvPath, ...]:
-        """All of it; which of the paths that came name this place now."""
+    def do(self, capturing: CapturePipeline, steps: Iterable[PlanStep]) -> tuple[EnvPath, ...]:
+        """Move HEAD and relocate files; return the paths that were rewritten."""
         if self.head:
-            carry_out(here.repository, Move.read(self.head))
-        return self._relocate(here, steps)
+            carry_out(capturing.repository, Move.read(self.head))
+        return self._relocate_files(capturing, steps)
 
-    def catch_up(self, here: CapturePipeline, steps: Iterable[PlanStep]) -> Iterator[str]:
-        """What of it is not done yet; why HEAD was not moved, where something would be lost by now."""
+    def finish(self, capturing: CapturePipeline, steps: Iterable[PlanStep]) -> Iterator[str]:
+        """Do what is not done yet; yield why HEAD was not moved, if that would lose something."""
         if self.head:
-            yield from catch_up(here.repository, self.head)
-        self._relocate(here, steps)
+            yield from finish_move(capturing.repository, self.head)
+        self._relocate_files(capturing, steps)
 
-    def take_back(self, here: CapturePipeline, before: Snapshot) -> Iterator[str]:
-        """Where HEAD was moved already, back to where it was; the files that were rewritten are gone."""
+    def revert(self, capturing: CapturePipeline, before: Snapshot) -> Iterator[str]:
+        """Move HEAD back if it was moved; the rewritten files have been replaced already."""
         if self.head:
-            yield from go_back(here.repository, self.head, before)
+            yield from revert_move(capturing.repository, self.head, before)
 
     @property
     def words(self) -> str | None:
-        """Where HEAD is then; None where it does not move."""
+        """Describe HEAD after the restore; None if it does not move."""
         return str(Move.read(self.head)) if self.head else None
 
-    def _relocate(self, here: CapturePipeline, steps: Iterable[PlanStep]) -> tuple[EnvPath, ...]:
+    def _relocate_files(self, capturing: CapturePipeline, steps: Iterable[PlanStep]) -> tuple[EnvPath, ...]:
         from git_envhist.restore.relocate import relocate_here  # loaded late: hardly any restore needs it
 
-        return relocate_here(here, self.origin, steps) if self.origin else ()
+        return relocate_here(capturing, self.origin, steps) if self.origin else ()
 
 
-def plan_rest(here: CapturePipeline, target: Snapshot, view: GitStatus, wish: RestoreOptions) -> FollowUp:
-    """What is wished besides the files; `Refused` where it cannot be had."""
-    head = plan_move(here.repository, target, view, force=wish.force) if wish.head else None
+def plan_follow_up(
+    capturing: CapturePipeline, target: Snapshot, view: GitStatus, options: RestoreOptions
+) -> FollowUp:
+    """Plan the steps besides the files; raise `Refused` if one is impossible."""
+    head = plan_move(capturing.repository, target, view, force=options.force) if options.head else None
     origin = ""
-    if wish.relocate:
+    if options.relocate:
         from git_envhist.restore.relocate import original_root  # loaded late: hardly any restore needs it
 
-        origin = original_root(here, target)
-    return FollowUp(remembered(head) if head else "", origin)
+        origin = original_root(capturing, target)
+    return FollowUp(encoded_move(head) if head else "", origin)
 
 
-# Ends a restore that was broken off: at its target, or where it began, whichever is asked for, however often.
+# Recovery from an interrupted restore: continue to the target, or abort to the safety snapshot.
 #
-# Most often the journal leads there. Where the restore had come to its other end already and only its rest was to be
-# thrown away, the way leads back from there by a restore of its own; that this is under way is written down first, so
-# that whoever comes after a kill knows which end was meant.
+# Usually the journal leads there. If the restore had already reached the other end, a new restore leads back. Its goal
+# is written to disk first, so that recovery can itself be interrupted.
 
-WAY = "way"
+RECOVERY_FILE = "way"
 TARGET, SAFETY, GOAL = "target", "safety", "goal"
 LINKS = "links"
-"""Says that links of others may lead anywhere, as whoever began it wished."""
+"""Set if symbolic links of an unsigned snapshot may lead outside the environment."""
 Notes = tuple[tuple[str, str], ...]
 
 
 class RecoveryGoal(NamedTuple):
-    """Which end is meant, and the moments at both."""
+    """The end that a recovery must reach (target or safety), and the snapshots of both ends."""
 
     goal: str
     target: str
@@ -318,69 +320,74 @@ class RecoveryGoal(NamedTuple):
 
     @property
     def source(self) -> str:
-        """The moment to go to."""
+        """Return the id of the snapshot to restore."""
         return self.target if self.goal == TARGET else self.safety
 
     @property
-    def rest(self) -> FollowUp:
-        """What belongs to the target besides the files."""
+    def follow_up(self) -> FollowUp:
+        """Return the steps besides the files that belong to the target."""
         return FollowUp(self.head, self.origin)
 
     @property
     def notes(self) -> Notes:
-        """What the journal of this way has to say."""
-        told = ((TARGET, self.target), (SAFETY, self.safety), (GOAL, self.goal), *self.rest.notes)
-        return (*told, (LINKS, "any")) if self.links else told
+        """Return the notes for the journal of the recovery restore."""
+        notes = ((TARGET, self.target), (SAFETY, self.safety), (GOAL, self.goal), *self.follow_up.notes)
+        return (*notes, (LINKS, "any")) if self.links else notes
 
 
 class RecoveryStep(NamedTuple):
-    """What came of the journal; and the way that is still to be gone."""
+    """The result of following the journal; and the goal still to be reached by a restore of its own."""
 
     carried: ExecuteResult | None
-    way: RecoveryGoal | None
+    recovery: RecoveryGoal | None
 
 
-def end(place: RestoreTarget, goal: str, last: Last) -> RecoveryStep:
-    """Follow the journal to one of its ends; `Refused` where nothing was broken off."""
+def follow_journal(place: RestoreTarget, goal: str, final_action: FinalAction) -> RecoveryStep:
+    """Follow the journal to one of its ends; raise `Refused` if no restore was interrupted."""
     journal = read_journal(place.private)
     if journal is None:
-        way = read_way(place.private)
-        if way is None:
+        recovery = read_recovery(place.private)
+        if recovery is None:
             raise Refused(
-                "no restore was broken off here", hint="'git envrestore --undo' takes back one that is done"
+                "no restore was interrupted", hint="to undo a finished restore: git envrestore --undo"
             )
-        # How far that way was gone is told by what is here now.
-        return RecoveryStep(None, way._replace(goal=goal))
-    told = dict(journal.notes)
-    way = RecoveryGoal(goal, told.get(TARGET, ""), told.get(SAFETY, ""), LINKS in told, *FollowUp.read(told))
-    leads_to = told.get(GOAL, TARGET)
-    at = _stands_at(read_phase(place.private), leads_to)
+        # The next capture finds out how far the recovery got.
+        return RecoveryStep(None, recovery._replace(goal=goal))
+    notes = dict(journal.notes)
+    recovery = RecoveryGoal(
+        goal, notes.get(TARGET, ""), notes.get(SAFETY, ""), LINKS in notes, *FollowUp.read(notes)
+    )
+    leads_to = notes.get(GOAL, TARGET)
+    at = _reached_end(read_phase(place.private), leads_to)
     try:
         if at is None or at == goal:
             return RecoveryStep(
-                finish_interrupted(place, last) if leads_to == goal else revert_interrupted(place, last), None
+                finish_interrupted(place, final_action)
+                if leads_to == goal
+                else revert_interrupted(place, final_action),
+                None,
             )
-        write_way(place.private, way)
-        return RecoveryStep(finish_interrupted(place), way)
+        write_recovery(place.private, recovery)
+        return RecoveryStep(finish_interrupted(place), recovery)
     except JournalElsewhere:
-        # The bytes that both ends need are in the snapshots: whatever stands here, a way leads from it.
-        write_way(place.private, way)
-        return RecoveryStep(discard_journal(place), way)
+        # Both ends are complete snapshots, so a restore can lead to either from the present state.
+        write_recovery(place.private, recovery)
+        return RecoveryStep(discard_journal(place), recovery)
 
 
 def settle(
-    here: CapturePipeline, find: Callable[[str], Snapshot], journal: RestoreJournal, goal: str
+    capturing: CapturePipeline, find: Callable[[str], Snapshot], journal: RestoreJournal, goal: str
 ) -> Iterator[str]:
-    """Bring what belongs to a restore besides the files to the same end; what could not be had."""
-    told, steps = dict(journal.notes), [staged.step for staged in journal.staged]
+    """Bring HEAD and relocated files to the same end as the environment; yield what failed."""
+    notes, steps = dict(journal.notes), [staged.step for staged in journal.staged]
     if goal == TARGET:
-        yield from FollowUp.read(told).catch_up(here, steps)
-    elif told.get(SAFETY):
-        yield from FollowUp.read(told).take_back(here, find(told[SAFETY]))
+        yield from FollowUp.read(notes).finish(capturing, steps)
+    elif notes.get(SAFETY):
+        yield from FollowUp.read(notes).revert(capturing, find(notes[SAFETY]))
 
 
-def _stands_at(phase: Phase, leads_to: str) -> str | None:
-    """The end that a restore has come to; None where it is between them."""
+def _reached_end(phase: Phase, leads_to: str) -> str | None:
+    """Return the end that the restore has reached; None between the ends."""
     if phase is Phase.DONE:
         return leads_to
     if phase is Phase.UNDONE:
@@ -388,149 +395,154 @@ def _stands_at(phase: Phase, leads_to: str) -> str | None:
     return None
 
 
-def write_way(private: str, way: RecoveryGoal) -> None:
-    """Make it durable that a way is being gone."""
-    path = os.path.join(state_directory(private), WAY)
-    replace_file(path, json.dumps(way._asdict()).encode("ascii"), durability=Durability.FULL)
+def write_recovery(private: str, recovery: RecoveryGoal) -> None:
+    """Write the recovery goal durably."""
+    path = os.path.join(state_directory(private), RECOVERY_FILE)
+    replace_file(path, json.dumps(recovery._asdict()).encode("ascii"), durability=Durability.FULL)
 
 
-def read_way(private: str) -> RecoveryGoal | None:
-    """The way that is being gone; None where there is none, or none that can be read."""
+def read_recovery(private: str) -> RecoveryGoal | None:
+    """Return the recovery goal; None if there is none, or it cannot be read."""
     try:
-        with open(os.path.join(private, WAY), encoding="ascii", opener=open_file_only) as file:
-            told = json.load(file)
-        ends = (str(told["goal"]), str(told["target"]), str(told["safety"]))
-        return RecoveryGoal(*ends, told.get("links") is True, *FollowUp.read(told))
+        with open(os.path.join(private, RECOVERY_FILE), encoding="ascii", opener=open_file_only) as file:
+            notes = json.load(file)
+        ends = (str(notes["goal"]), str(notes["target"]), str(notes["safety"]))
+        return RecoveryGoal(*ends, notes.get("links") is True, *FollowUp.read(notes))
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
 
-def forget_way(private: str) -> None:
-    """It came to its end."""
-    if remove_if_present(os.path.join(private, WAY)):
-        # Back from a power cut it would lead away from whatever was made here since.
+def delete_recovery(private: str) -> None:
+    """Delete the recovery goal."""
+    if remove_if_present(os.path.join(private, RECOVERY_FILE)):
+        # After a power failure, a stale goal would undo later work.
         sync_directory(private)
 
 
-# A restore from the locks to the moment that records it.
-#
-# What is here now is captured once: the plan is made on it, and it becomes the moment to come back to. What that takes
-# is loaded while the workers look.
+# The restore itself, from the locks to the snapshot that records it. The environment is captured once: the plan is made
+# from that capture, and it becomes the safety snapshot. Modules are imported while the workers scan.
 
 
 @dataclass(slots=True)
 class RestoreRunner:
-    """One working tree, and how it is brought back to a moment."""
+    """Restores of one working tree."""
 
-    here: RestoreContext
+    context: RestoreContext
     changed: Snapshot | None = None
-    """Once something was changed: the moment that holds what was here."""
+    """The safety snapshot, once something was changed."""
 
-    def restore(self, wish: RestoreOptions, part: RestoreRole, choose: Choose) -> RestoreResult:
-        """Go to a moment, chosen once it is known what is here now."""
+    def restore(self, options: RestoreOptions, role: RestoreRole, choose: Choose) -> RestoreResult:
+        """Restore the snapshot that `choose` returns."""
         repository = self._stay_at_top()
-        if not (wish.force or self.here.capturing.settings.named_only):
-            refuse_home(repository.root, self.here.capturing.environ)
-        capturing = self.here.unbounded()
-        with capturing.locked(CaptureOptions(waiting=wish.waiting, dry_run=wish.dry_run)):
+        if not (options.force or self.context.capturing.settings.named_only):
+            refuse_home(repository.root, self.context.capturing.environ)
+        capturing = self.context.unbounded()
+        with capturing.locked(CaptureOptions(waiting=options.waiting, dry_run=options.dry_run)):
             capturing.refuse_unfinished_restore()
             capturing.sweep_staged()
-            return self.go(capturing, wish, part, choose)
+            return self.run(capturing, options, role, choose)
 
-    def go(
+    def run(
         self,
         capturing: CapturePipeline,
-        wish: RestoreOptions,
-        part: RestoreRole,
+        options: RestoreOptions,
+        role: RestoreRole,
         choose: Choose,
-        beside: ExtraSteps | None = None,
+        extra: ExtraSteps | None = None,
     ) -> RestoreResult:
-        """The same under locks that are held. `beside`: what belongs to it that another restore began."""
+        """Restore under locks that are already locked. `extra`: steps of a recovery."""
         started = time.monotonic()
-        courses: list[RestoreOperation] = []
+        operations: list[RestoreOperation] = []
 
         def meanwhile(tip: str | None) -> None:
 
-            courses.append(RestoreOperation(self.here, capturing, wish, part, choose, beside))
-            courses[0].foresee(tip)
+            operations.append(RestoreOperation(self.context, capturing, options, role, choose, extra))
+            operations[0].predict(tip)
 
-        request = CaptureOptions(progress=wish.progress, dumps=wish.dumps, dry_run=wish.dry_run)
-        with capturing.capture_tree(request, meanwhile=meanwhile) as held:
-            course = courses[0]
-            decided = course.decide(held)
+        request = CaptureOptions(progress=options.progress, dumps=options.dumps, dry_run=options.dry_run)
+        with capturing.capture_tree(request, meanwhile=meanwhile) as captured:
+            operation = operations[0]
+            decided = operation.decide(captured)
         if decided.saved is None:
             return decided.planned
-        done = course.carry_out(decided.planned, decided.saved, decided.rest, self._note_change)
+        done = operation.execute_decision(
+            decided.planned, decided.saved, decided.follow_up, self._note_change
+        )
         return replace(done, seconds=time.monotonic() - started)
 
     def _stay_at_top(self) -> Repository:
         """Run git at the top of the working tree: a restore may remove the directory of this process."""
-        repository = self.here.capturing.repository
+        repository = self.context.capturing.repository
         repository.git.directory = repository.root
         return repository
 
     def _note_change(self, saved: Snapshot) -> None:
         self.changed = saved
 
-    def write_to(self, snapshot: Snapshot, directory: str, wish: RestoreOptions) -> RestoreResult:
-        """Write a moment into a directory of its own."""
-        from git_envhist.restore.clone_files import WorktreeReader  # loaded late: likewise
+    def write_to(self, snapshot: Snapshot, directory: str, options: RestoreOptions) -> RestoreResult:
+        """Write a snapshot into another directory."""
+        from git_envhist.restore.clone_files import WorktreeReader  # loaded late: --to alone
         from git_envhist.restore.report import unstable_path_warnings  # loaded late: --to alone
-        from git_envhist.restore.untrusted import refuse_obeyed_place  # loaded late: likewise
-        from git_envhist.restore.write_tree import Source, write_elsewhere  # loaded late: likewise
+        from git_envhist.restore.untrusted import refuse_obeyed_place  # loaded late: --to alone
+        from git_envhist.restore.write_tree import (  # loaded late: --to alone
+            SourceRepository,
+            write_elsewhere,
+        )
 
-        own = self.here.capturing.repository
-        judged = self.here.judge(snapshot)
+        own = self.context.capturing.repository
+        judged = self.context.judge(snapshot)
         if not judged.trusted:
             refuse_obeyed_place(directory, own.git, own.root)
-        source = Source(own.git, own.state, partial(WorktreeReader.of, own, self.here.unseal), self.here.how)
-        written = write_elsewhere(judged, directory, source, wish)
+        source = SourceRepository(
+            own.git, own.state, partial(WorktreeReader.of, own, self.context.unseal), self.context.how
+        )
+        written = write_elsewhere(judged, directory, source, options)
         return replace(written, warnings=(*written.warnings, *unstable_path_warnings(own.git, snapshot.tree)))
 
-    def go_on(self) -> ExecuteResult:
-        """Finish a restore that was broken off, and record it."""
-        from git_envhist.restore.recover import go_on  # loaded late: hardly any is broken off
+    def continue_restore(self) -> ExecuteResult:
+        """Finish an interrupted restore and record it."""
+        from git_envhist.restore.recover import continue_restore  # loaded late: few restores are interrupted
 
         self._stay_at_top()
-        return go_on(self)
+        return continue_restore(self)
 
-    def take_back(self) -> ExecuteResult:
-        """Bring back what stood here before a restore that was broken off."""
-        from git_envhist.restore.recover import take_back  # loaded late: likewise
+    def abort_restore(self) -> ExecuteResult:
+        """Undo an interrupted restore."""
+        from git_envhist.restore.recover import abort_restore  # loaded late: few restores are interrupted
 
         self._stay_at_top()
-        return take_back(self)
+        return abort_restore(self)
 
 
-# What a restore has to know of what was here, from the moment that holds it, before anything changes.
+# Facts about the environment before the restore, taken from its safety snapshot.
 
 
 class SafetyCapture(NamedTuple):
-    """The moment to come back to, and what was seen when it was taken."""
+    """The safety snapshot, and the scan results of its capture."""
 
     safety: Snapshot
     place: RestoreTarget
     known: CapturedRows
     since: KnownWrites
     differed: frozenset[bytes] | None
-    """The tracked files that differed from HEAD already."""
+    """The tracked files that differed from HEAD before the restore."""
 
     @classmethod
     def of(
-        cls, held: CapturedTree, safety: Snapshot, place: RestoreTarget, plan: RestorePlan
+        cls, captured: CapturedTree, safety: Snapshot, place: RestoreTarget, plan: RestorePlan
     ) -> SafetyCapture:
-        """While what was captured is still held."""
+        """Collect the facts; must be called while the capture is open."""
         return cls(
             safety,
             place,
-            CapturedRows(held.taken.records),
-            changed_since(held, safety.id, plan),
-            differing(held),
+            CapturedRows(captured.environment.records),
+            changed_since(captured, safety.id, plan),
+            differing(captured),
         )
 
 
 def verify_safety_capture(plan: RestorePlan, open_contents: Callable[[], ObjectReader]) -> None:
-    """Read back all that is about to be replaced; `Damaged`, with its paths, where any of it is not to be had."""
+    """Read back all contents that the restore will replace; raise `Damaged` with the paths that fail."""
     with report_damage_in_safety(plan, open_contents), closing(open_contents()) as contents:
         read_again(contents, plan)
 
@@ -538,204 +550,210 @@ def verify_safety_capture(plan: RestorePlan, open_contents: Callable[[], ObjectR
 PART = "part"
 SAVED_BEFORE = {RestoreRole.TO: "restore of", RestoreRole.UNDO: "undo to", RestoreRole.REDO: "redo to"}
 LESS = "less"
-"""Of the moment not all was asked for."""
+"""Set if only a part of the snapshot is restored."""
 
 
 class ExtraSteps(NamedTuple):
-    """What belongs to a restore that another one began: the way it goes, and what is to be done at its very end."""
+    """Extra steps that a recovery adds to a restore: its goal, and a final action."""
 
-    way: RecoveryGoal
-    last: Last
+    recovery: RecoveryGoal
+    final_action: FinalAction
 
 
 class RestoreDecision(NamedTuple):
-    """What is going to happen."""
+    """The decision before execution: the plan, the safety snapshot and the follow-up."""
 
     planned: RestoreResult
     saved: SafetyCapture | None = None
-    """What was here; None where nothing is to be done."""
-    rest: FollowUp = FollowUp()
+    """The safety snapshot; None if there is nothing to do."""
+    follow_up: FollowUp = FollowUp()
 
 
 @dataclass(slots=True)
 class RestoreOperation:
-    """One restore."""
+    """One restore under its locks."""
 
-    here: RestoreContext
+    context: RestoreContext
     capturing: CapturePipeline
-    wish: RestoreOptions
-    part: RestoreRole
+    options: RestoreOptions
+    role: RestoreRole
     choose: Choose
-    beside: ExtraSteps | None = None
-    guess: PredictedPlan = field(default_factory=PredictedPlan)
+    extra: ExtraSteps | None = None
+    prediction: PredictedPlan = field(default_factory=PredictedPlan)
     unfetched: tuple[MissingSubmoduleCommit, ...] = ()
-    """What submodules committed in the working tree that the moment comes from."""
+    """Commits that submodules made in the snapshot's working tree and that this repository lacks."""
 
-    def foresee(self, tip: str | None) -> None:
-        """Find out what differs between the newest snapshot and the moment that is probably meant."""
-        if self.part is not RestoreRole.TO:
+    def predict(self, tip: str | None) -> None:
+        """Compare the newest snapshot with the probable target while the capture runs."""
+        if self.role is not RestoreRole.TO:
             return
-        likely = self.here.judge(self.choose(None))
+        likely = self.context.judge(self.choose(None))
         if likely.trusted is not False:
-            self.guess.make(self.here.contents(self.capturing.repository.git), tip, likely.tree)
+            self.prediction.make(self.context.contents(self.capturing.repository.git), tip, likely.tree)
 
-    def decide(self, held: CapturedTree) -> RestoreDecision:
-        """What is to be done, and what is here saved; nothing to be done after a dry run, and where nothing differs."""
-        wish = self.wish
-        planned = self._plan_from(held)
-        planned = replace(planned, roots=roots_changed(planned.plan, held.taken.scope.bases))
-        refuse_names(planned.plan, held.taken.scope.bases)
-        planned = add_machine_facts(planned, held, wish)
-        if wish.planned is not None:
-            wish.planned(planned)
-        if is_idle(planned, wish, self.capturing.repository):
-            refuse_left_out(planned.plan, wish)
-            return RestoreDecision(self._idle(held, self._untold(planned)))
-        guard = partial(self._guard, held, planned)
-        if wish.dry_run:
-            return RestoreDecision(preview(self._untold(planned), wish, held, guard))
-        rest = guard()
-        safety = self._save(held, planned.target)
-        if wish.saved is not None:
-            wish.saved(safety)
-        saved = SafetyCapture.of(held, safety, self.here.place(held.taken.scope), planned.plan)
-        return RestoreDecision(planned, saved, rest if self.beside is None else self.beside.way.rest)
+    def decide(self, captured: CapturedTree) -> RestoreDecision:
+        """Plan, check and publish the safety snapshot; a dry run or an idle restore publishes nothing."""
+        options = self.options
+        planned = self._plan_from(captured)
+        planned = replace(planned, roots=roots_changed(planned.plan, captured.environment.scope.bases))
+        refuse_names(planned.plan, captured.environment.scope.bases)
+        planned = add_machine_facts(planned, captured, options)
+        if options.planned is not None:
+            options.planned(planned)
+        if is_idle(planned, options, self.capturing.repository):
+            refuse_left_out(planned.plan, options)
+            return RestoreDecision(self._idle(captured, self._with_missing_commits(planned)))
+        guard = partial(self._check, captured, planned)
+        if options.dry_run:
+            return RestoreDecision(preview(self._with_missing_commits(planned), options, captured, guard))
+        follow_up = guard()
+        safety = self._save(captured, planned.target)
+        if options.saved is not None:
+            options.saved(safety)
+        saved = SafetyCapture.of(
+            captured, safety, self.context.place(captured.environment.scope), planned.plan
+        )
+        return RestoreDecision(
+            planned, saved, follow_up if self.extra is None else self.extra.recovery.follow_up
+        )
 
-    def carry_out(
+    def execute_decision(
         self,
         planned: RestoreResult,
         saved: SafetyCapture,
-        rest: FollowUp,
+        follow_up: FollowUp,
         changed: Callable[[Snapshot], None],
     ) -> RestoreResult:
-        """Do what was decided, and record it; `changed` is told what holds what was here, once that is not here."""
+        """Execute the plan and record the result; call `changed` with the safety snapshot after the swap."""
         running: list[str] = []
 
-        def look_around() -> None:
+        def check_running() -> None:
             running.extend(map(str, still_running(AffectedPaths.by(planned.plan, saved.place.bases))))
 
         relocated: list[EnvPath] = []
-        last = self.beside.last if self.beside is not None else None
-        last = last or (lambda _: relocated.extend(rest.do(self.capturing, planned.plan.steps)))
+        final_action = self.extra.final_action if self.extra is not None else None
+        final_action = final_action or (
+            lambda _: relocated.extend(follow_up.do(self.capturing, planned.plan.steps))
+        )
         with report_damage_in_target(planned.plan, saved.place.open_contents):
-            notes = self._notes(planned, saved, rest)
+            notes = self._notes(planned, saved, follow_up)
             carried = execute(
                 saved.place,
                 planned.plan,
                 notes,
                 known=saved.known,
-                last=last,
+                final_action=final_action,
                 meanwhile=lambda: verify_safety_capture(planned.plan, saved.place.open_contents),
-                beside=look_around,
+                while_waiting=check_running,
             )
         changed(saved.safety)
-        planned = replace(planned, safety=saved.safety, head=rest.words, relocated=tuple(relocated))
+        planned = replace(planned, safety=saved.safety, head=follow_up.words, relocated=tuple(relocated))
         done = self._record(planned, carried, saved)
-        # Last of all: whoever stops that has what is recorded.
-        brought = tuple(fetch_missing_commits(self.capturing.repository.git, self.unfetched))
-        return replace(done, running=tuple(running), warnings=(*done.warnings, *brought))
+        # Last, so that the restore is recorded if fetching is interrupted.
+        fetched = tuple(fetch_missing_commits(self.capturing.repository.git, self.unfetched))
+        return replace(done, running=tuple(running), warnings=(*done.warnings, *fetched))
 
-    def _untold(self, planned: RestoreResult) -> RestoreResult:
-        """A plan that brings no commits of submodules, with how they could be had."""
+    def _with_missing_commits(self, planned: RestoreResult) -> RestoreResult:
+        """Return an unexecuted plan with warnings about missing commits of submodules."""
         return replace(planned, warnings=(*planned.warnings, *map(str, self.unfetched)))
 
     def _notes(
-        self, planned: RestoreResult, saved: SafetyCapture, rest: FollowUp
+        self, planned: RestoreResult, saved: SafetyCapture, follow_up: FollowUp
     ) -> tuple[tuple[str, str], ...]:
-        """What a journal says of it."""
-        wish = self.wish
-        links = wish.foreign and wish.force and wish.links
-        way = RecoveryGoal(TARGET, planned.target.id, saved.safety.id, links, *rest)
-        notes = (self.beside.way if self.beside is not None else way).notes
-        stopped = ((STOPPED, " ".join(wish.stopped)),) if wish.stopped else ()
-        less = ((LESS, "yes"),) if wish.is_part else ()
-        return (*notes, *stopped, *less, (PART, self.part.value))
+        """Return the notes of the journal."""
+        options = self.options
+        links = options.allow_unsigned and options.force and options.links
+        recovery = RecoveryGoal(TARGET, planned.target.id, saved.safety.id, links, *follow_up)
+        notes = (self.extra.recovery if self.extra is not None else recovery).notes
+        stopped = ((STOPPED, " ".join(options.stopped)),) if options.stopped else ()
+        less = ((LESS, "yes"),) if options.is_part else ()
+        return (*notes, *stopped, *less, (PART, self.role.value))
 
-    def _idle(self, held: CapturedTree, planned: RestoreResult) -> RestoreResult:
-        """Nothing is to be done; but what cannot be reached is not as it was, even if all the rest is."""
-        refuse = partial(refuse_mounted, planned.plan, held.taken.out_of_reach)
-        if self.wish.dry_run:
-            return planned if self.wish.force else preview_refusals(planned, refuse)
-        if not self.wish.force:
+    def _idle(self, captured: CapturedTree, planned: RestoreResult) -> RestoreResult:
+        """Return a plan with nothing to do; refuse if the restore skips mounted directories."""
+        refuse = partial(refuse_mounted, planned.plan, captured.environment.out_of_reach)
+        if self.options.dry_run:
+            return planned if self.options.force else preview_refusals(planned, refuse)
+        if not self.options.force:
             refuse()
         return planned
 
-    def _plan_from(self, held: CapturedTree) -> RestoreResult:
-        git = held.context.repository.git.with_objects(held.staging.path)
-        now = Now(held.content, held.finish().tree, git)
-        planned = self._plan(held, self.here.judge(self.choose(now)))
-        if self.part is RestoreRole.UNDO and not changes_files(planned):
-            # A restore touches nothing of that state which differs: it is as good as the one now.
-            planned = self._plan(held, self.here.judge(self.choose(now._replace(further=1))))
+    def _plan_from(self, captured: CapturedTree) -> RestoreResult:
+        git = captured.context.repository.git.with_objects(captured.staging.path)
+        now = PresentState(captured.content, captured.finish().tree, git)
+        planned = self._plan(captured, self.context.judge(self.choose(now)))
+        if self.role is RestoreRole.UNDO and not changes_files(planned):
+            # The differences cannot be restored, so that state counts as the current one.
+            planned = self._plan(captured, self.context.judge(self.choose(now._replace(further=1))))
         return planned
 
-    def _plan(self, held: CapturedTree, target: Snapshot) -> RestoreResult:
-        wish = self.wish
-        if target.trusted is False and not wish.foreign:
+    def _plan(self, captured: CapturedTree, target: Snapshot) -> RestoreResult:
+        options = self.options
+        if target.trusted is False and not options.allow_unsigned:
             raise Refused(
-                f"no key that is here signed '{target.id[:7]}': what it holds is somebody else's word",
-                hint="write it elsewhere: --to <directory>; --allow-unsigned, if you trust who made it; "
-                "where it is your own: git envlog key import",
+                f"'{target.id[:7]}' is unsigned: none of your keys signed it",
+                hint="write it to another directory with --to <directory>, or restore it with --allow-unsigned; "
+                "if it is your own: git envlog key import",
             )
-        finished = held.finish()
-        git = held.context.repository.git.with_objects(held.staging.path)
-        planner = Planner(git, self.here.contents(git), held.taken, self.guess)
-        warnings = tuple(held.warnings)
+        finished = captured.finish()
+        git = captured.context.repository.git.with_objects(captured.staging.path)
+        planner = Planner(git, self.context.contents(git), captured.environment, self.prediction)
+        warnings = tuple(captured.warnings)
         if target.trusted is not False:
-            plan = planner.plan(finished.tree, target.tree, wish)
+            plan = planner.plan(finished.tree, target.tree, options)
             warnings += unstable_path_warnings(git, target.tree, plan)
             self.unfetched = missing_commits(self.capturing.repository.git, plan, planner.spared)
-            hidden = hidden_by_mounts(plan, held.taken.out_of_reach)
+            hidden = hidden_by_mounts(plan, captured.environment.out_of_reach)
             losses = (*closed_paths(plan), *planner.unreached, *hidden)
-            return RestoreResult(target, plan, held.taken.files, losses=losses, warnings=warnings)
-        pairs, findings = self._inspect(target, held.taken.scope.bases)
-        plan = planner.plan(finished.tree, target.tree, wish, findings)
-        if not wish.dry_run:
-            write_blobs(held.context.repository.git, findings.blobs)
+            return RestoreResult(target, plan, captured.environment.files, losses=losses, warnings=warnings)
+        pairs, findings = self._inspect(target, captured.environment.scope.bases)
+        plan = planner.plan(finished.tree, target.tree, options, findings)
+        if not options.dry_run:
+            write_blobs(captured.context.repository.git, findings.blobs)
         warnings += unstable_path_warnings(git, target.tree, plan)
         return untrusted_warnings(
-            RestoreResult(target, plan, files=held.taken.files, warnings=warnings), findings, pairs
+            RestoreResult(target, plan, files=captured.environment.files, warnings=warnings), findings, pairs
         )
 
     def _inspect(
         self, target: Snapshot, bases: Mapping[bytes, bytes]
     ) -> tuple[list[DirectoryPair], Findings]:
-        repository, wish = self.capturing.repository, self.wish
-        with closing(self.here.contents(repository.git)) as contents:
-            room = room_at(repository.root)
+        repository, options = self.capturing.repository, self.options
+        with closing(self.context.contents(repository.git)) as contents:
+            free_bytes = free_bytes_at(repository.root)
             return inspect(
                 repository.git,
                 contents,
                 target.tree,
-                room=room,
-                force=wish.force,
-                links=wish.links,
-                standing=names_in(bases),
+                free_bytes=free_bytes,
+                force=options.force,
+                links=options.links,
+                existing=names_lister(bases),
             )
 
-    def _guard(self, held: CapturedTree, planned: RestoreResult) -> FollowUp:
-        bases = held.taken.scope.bases
-        refuse_unsaved(planned.plan, held.taken.gathered.missing)
+    def _check(self, captured: CapturedTree, planned: RestoreResult) -> FollowUp:
+        bases = captured.environment.scope.bases
+        refuse_unsaved(planned.plan, captured.environment.scan_result.missing)
         refuse_locked_repositories(planned.plan, bases)
-        git = held.context.repository.git
-        with closing(self.here.contents(git)) as contents:
-            refuse_without_room(planned.plan, bases, held.staging.path, git, contents)
-        if not self.wish.force:
-            refuse_mounted(planned.plan, held.taken.out_of_reach)
+        git = captured.context.repository.git
+        with closing(self.context.contents(git)) as contents:
+            refuse_without_space(planned.plan, bases, captured.staging.path, git, contents)
+        if not self.options.force:
+            refuse_mounted(planned.plan, captured.environment.out_of_reach)
             refuse_open_databases(planned.plan, bases)
-        return plan_rest(self.here.capturing, planned.target, held.view, self.wish)
+        return plan_follow_up(self.context.capturing, planned.target, captured.view, self.options)
 
-    def _save(self, held: CapturedTree, target: Snapshot) -> Snapshot:
-        # Without the words of the target: who looks for these does not mean this moment.
-        words = f"before the {SAVED_BEFORE[self.part]} {target.id[:7]}"
+    def _save(self, captured: CapturedTree, target: Snapshot) -> Snapshot:
+        # The intent of the target is not repeated, so that a search for it does not find this snapshot.
+        words = f"before the restore of {target.id[:7]}"
         request = CaptureOptions(os.fsencode(words), trigger=Trigger.RESTORE, restore=RestoreRole.BEFORE)
-        safety = held.publish(request).snapshot
+        safety = captured.publish(request).snapshot
         assert safety is not None
         return safety
 
     def _undone(self, safety: Snapshot) -> SnapshotId:
         """Return the snapshot of the state that an undo leaves: the safety snapshot if that state was new."""
-        left = self.wish.left() if self.wish.left is not None else None
+        left = self.options.left() if self.options.left is not None else None
         return left or safety.id
 
     def _record(self, planned: RestoreResult, carried: ExecuteResult, saved: SafetyCapture) -> RestoreResult:
@@ -743,20 +761,20 @@ class RestoreOperation:
         done = replace(done, losses=(*planned.losses, *carried.losses))
         since = written_records(saved.since, planned.plan, carried)
         try:
-            moment, differing = publish_now(
+            recorded, differing = publish_now(
                 self.capturing,
                 planned.target.id,
-                self.part,
+                self.role,
                 since,
                 planned.target,
-                undone=self._undone(saved.safety) if self.part is RestoreRole.UNDO else None,
-                paths=_count_of_paths(planned) if self.wish.is_part else "",
+                undone=self._undone(saved.safety) if self.role is RestoreRole.UNDO else None,
+                paths=_count_of_paths(planned) if self.options.is_part else "",
             )
         except (EnvhistError, OSError) as error:
             warning = f"{NOT_RECORDED}: {in_words(error)}"
-            return replace(done, moment=planned.safety, warnings=(*done.warnings, warning))
+            return replace(done, snapshot=planned.safety, warnings=(*done.warnings, warning))
         if differing is None:
-            return replace(done, moment=moment)
+            return replace(done, snapshot=recorded)
         before = len(differing & saved.differed) if saved.differed is not None else None
         edits = tuple(
             step.path
@@ -765,7 +783,7 @@ class RestoreOperation:
         )
         return replace(
             done,
-            moment=moment,
+            snapshot=recorded,
             tracked_differing=len(differing),
             tracked_differed=before,
             edits_replaced=edits,

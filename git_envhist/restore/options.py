@@ -1,4 +1,4 @@
-"""What a caller wants of a restore."""
+"""Options of a restore."""
 
 from __future__ import annotations
 
@@ -17,38 +17,38 @@ if TYPE_CHECKING:
     from git_envhist.services import Dumps
 
 STOPPED = "stopped"
-"""The word of a journal for the services that do not run while it is not at its end."""
+"""The key in a journal's notes for services that are stopped meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
 class RestoreOptions:
-    """One restore, as it was asked for."""
+    """The options of one restore."""
 
     pathspecs: tuple[bytes, ...] = ()
-    """Spelled as from the top."""
+    """Relative to the top."""
     classes: frozenset[str] | None = None
     keep_new: bool = False
     keep_code: bool = False
     head: bool = False
     relocate: bool = False
-    """What comes of another working tree and names its place is to name this one."""
+    """Replace the path of another working tree in restored files."""
     force: bool = False
-    foreign: bool = False
+    allow_unsigned: bool = False
     roots: bool = False
-    """With `foreign`: additional roots too."""
+    """With `allow_unsigned`: additional roots too."""
     links: bool = True
-    """With `force`: links of others may lead anywhere."""
+    """With `force`: links of an unsigned snapshot may lead anywhere."""
     dry_run: bool = False
     services: bool = False
-    """With the state of the services that are configured."""
+    """Also restore the state of configured services."""
     dumps: Dumps = NONE
-    """What these gave: it is saved with what is here."""
+    """The services' dumps, to be saved in the safety snapshot."""
     stopped: tuple[str, ...] = ()
-    """The services that do not run meanwhile."""
+    """The services that are stopped meanwhile."""
     planned: Callable[[RestoreResult], None] | None = None
-    """Told the plan, before anything is saved."""
+    """Called with the plan, before anything is saved."""
     saved: Callable[[Snapshot], None] | None = None
-    """Told the moment that holds what was here."""
+    """Called with the safety snapshot."""
     progress: Callable[[CaptureProgress], None] | None = None
     waiting: Callable[[], None] | None = None
     left: Callable[[], SnapshotId | None] | None = None
@@ -56,56 +56,58 @@ class RestoreOptions:
 
     @property
     def is_part(self) -> bool:
-        """Whether less was asked for than a whole moment."""
+        """Return whether only a part of the snapshot is restored."""
         return bool(self.pathspecs) or self.classes is not None or self.keep_new or self.keep_code
 
 
-NO_WISH = RestoreOptions()
+DEFAULT_OPTIONS = RestoreOptions()
 
 
 class RestoreKeywords(TypedDict, total=False):
-    """What can be asked of a restore, as `EnvHistory.restore` takes it; `git-envrestore(1)` says what each means."""
+    """The keywords of `EnvHistory.restore`; see `git-envrestore(1)` for each."""
 
     paths: Sequence[str | bytes]
-    """git's pathspecs, as from the top; everything, where none is said."""
+    """git pathspecs relative to the top; default: everything."""
     only: Iterable[str]
-    """Classes of things: packages, env, databases, files."""
+    """Classes of paths: packages, env, databases, files."""
     keep_new: bool
     keep_code: bool
     head: bool
     relocate: bool
     services: bool
     force: bool
-    foreign: bool
+    allow_unsigned: bool
     roots: bool
-    """With `foreign`: additional roots too."""
+    """With `allow_unsigned`: additional roots too."""
     progress: Callable[[CaptureProgress], None] | None
     waiting: Callable[[], None] | None
     planned: Callable[[RestoreResult], None] | None
-    """Told the plan, before anything is saved; what it raises stops the restore."""
+    """Called with the plan, before anything is saved; an exception stops the restore."""
     saved: Callable[[Snapshot], None] | None
 
 
-def restore_options(wish: RestoreOptions | None, wished: RestoreKeywords, dry_run: bool) -> RestoreOptions:
-    """The restore that some words ask for."""
-    chosen = wish or NO_WISH
+def restore_options(
+    options: RestoreOptions | None, keywords: RestoreKeywords, dry_run: bool
+) -> RestoreOptions:
+    """Return the options with some keywords applied."""
+    chosen = options or DEFAULT_OPTIONS
     if dry_run:
         chosen = replace(chosen, dry_run=True)
-    if not wished:
+    if not keywords:
         return chosen
-    refuse_unknown("restore", wished, RestoreKeywords.__annotations__)
-    told: dict[str, Any] = dict(wished)
-    if "paths" in told:
-        told["pathspecs"] = tuple(map(os.fsencode, as_sequence(told.pop("paths"))))
-    if "only" in told:
-        told["classes"] = checked_classes(as_sequence(told.pop("only")))
-    return replace(chosen, **told)
+    refuse_unknown("restore", keywords, RestoreKeywords.__annotations__)
+    values: dict[str, Any] = dict(keywords)
+    if "paths" in values:
+        values["pathspecs"] = tuple(map(os.fsencode, as_sequence(values.pop("paths"))))
+    if "only" in values:
+        values["classes"] = checked_classes(as_sequence(values.pop("only")))
+    return replace(chosen, **values)
 
 
 def checked_classes(words: Iterable[str]) -> frozenset[str] | None:
-    """Classes of things by their words; None where all are meant."""
+    """Return the classes of paths by name; None if there are none."""
     found = frozenset(words)
     wrong = sorted(found.difference(CLASSES))
     if wrong:
-        raise UsageError(f"no such class of things: '{wrong[0]}'", hint=f"there are: {', '.join(CLASSES)}")
+        raise UsageError(f"unknown class of paths: '{wrong[0]}'", hint=f"use one of: {', '.join(CLASSES)}")
     return found or None

@@ -1,13 +1,15 @@
-"""What a restore is going to do (pure): two sides of every directory that differs become steps.
+"""Make the steps of a restore from the directory pairs that differ (pure).
 
-A directory that stands on both sides is never replaced, its entries are. One that comes is a single step with all that
-is in it; one that goes is emptied first. What the target never captured, and what the side before does not hold byte
-for byte, is left alone, and so is everything above it that would have to go.
+A directory on both sides is kept and its entries are changed. A directory only in the target is one step with all of
+its contents; a directory only in the environment is emptied before it is removed. Paths that the target did not
+capture, or whose bytes are not saved in the safety snapshot, are skipped, and so is the removal of every directory
+above them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from enum import StrEnum
 from typing import NamedTuple
 
 from git_envhist.errors import Damaged
@@ -29,25 +31,22 @@ from git_envhist.model import (
 )
 from git_envhist.model.entries import database_of_sidecar
 
-# Which hard links a restore has to make anew (pure).
-#
-# Two snapshots number the same links differently once a restore made new files of them, so not numbers are compared
-# but which names are one file. Where that differs, or anything about the file does, all of its names are written anew:
-# to link to what is there would need nobody else to have a name of it, and to write to it everybody to agree.
+# Hard links. Each snapshot numbers its link groups itself, so the plan compares which names share a file. If that
+# differs, or the file does, all of its names are written again: the existing file may have further names outside.
 
 Key = tuple[bytes, EnvPath]
 """A root and a path in it."""
 
 
 class LeafPair(NamedTuple):
-    """What stands at a path on the two sides, where it is no directory."""
+    """The non-directory entries of a path on the two sides."""
 
     before: Entry | None
     after: Entry | None
 
 
 def same_content(before: Entry, after: Entry) -> bool:
-    """Whether the bytes (or the pipe, the device) are the same."""
+    """Return whether the bytes (or the pipe, the device) are the same."""
     return (
         before.kind is after.kind
         and before.oid == after.oid
@@ -57,7 +56,7 @@ def same_content(before: Entry, after: Entry) -> bool:
 
 
 def same_metadata(before: Entry, after: Entry) -> bool:
-    """Whether mode, time, owner and attributes are the same."""
+    """Return whether mode, time, owner and attributes are the same."""
     return (
         before.mtime_ns == after.mtime_ns
         and before.mode == after.mode
@@ -72,17 +71,17 @@ def same(before: Entry, after: Entry) -> bool:
 
 
 def link_class(entry: Entry) -> Hashable:
-    """What the names of one file have in common; a capture may have met a file that was just being written."""
+    """Return what all names of one file share; a capture may have read a file while it was being written."""
     return (entry.link_group, entry.kind, entry.mode, entry.mtime_ns, entry.uid, entry.gid, entry.xattrs)
 
 
 def check_links(leaves: Mapping[Key, LeafPair]) -> None:
-    """`Damaged` where the target says that a link and a file are one: whoever linked to the one would get the other."""
+    """Raise `Damaged` if a link group of the target contains entries of two kinds."""
     check_kinds(leaf.after for leaf in leaves.values() if leaf.after is not None)
 
 
 def check_kinds(entries: Iterable[Entry]) -> None:
-    """The same, of the entries of the target."""
+    """Raise `Damaged` if a link group contains entries of two kinds."""
     kinds: dict[int, EntryKind] = {}
     for after in entries:
         if after.link_group is None:
@@ -92,7 +91,10 @@ def check_kinds(entries: Iterable[Entry]) -> None:
 
 
 def links_to_renew(leaves: Mapping[Key, LeafPair]) -> set[Key]:
-    """The names that must be written anew though each by itself may be as it was; given all that have links."""
+    """Return the names that must be written again although each of them may be unchanged.
+
+    `leaves`: all paths with hard links on either side.
+    """
     befores: dict[int, list[Key]] = {}
     classes: dict[Hashable, list[Key]] = {}
     for key, leaf in leaves.items():
@@ -103,19 +105,19 @@ def links_to_renew(leaves: Mapping[Key, LeafPair]) -> set[Key]:
     shared = {key for members in classes.values() if len(members) > 1 for key in members}
     renewed: set[Key] = set()
     for members in classes.values():
-        if len(members) > 1 and not _stands_as_it_is(members, leaves, befores, shared):
+        if len(members) > 1 and not _is_unchanged_group(members, leaves, befores, shared):
             renewed.update(members)
     for members in befores.values():
-        staying = [key for key in members if leaves[key].after is not None]
-        if len(staying) > 1:
-            renewed.update(key for key in staying if key not in shared)
+        remaining = [key for key in members if leaves[key].after is not None]
+        if len(remaining) > 1:
+            renewed.update(key for key in remaining if key not in shared)
     return renewed
 
 
-def _stands_as_it_is(
+def _is_unchanged_group(
     members: list[Key], leaves: Mapping[Key, LeafPair], befores: Mapping[int, list[Key]], shared: set[Key]
 ) -> bool:
-    """Whether the names are one file already, unchanged, and no other name of the target is that file."""
+    """Return whether the names are already one unchanged file, and no other target name shares it."""
     groups = set()
     for key in members:
         before, after = leaves[key]
@@ -125,18 +127,16 @@ def _stands_as_it_is(
     if len(groups) != 1:
         return False
     others = set(befores[groups.pop()]).difference(members)
-    # A name that shall be a file of its own is written anew itself; one of another group cannot be told apart so.
+    # A name of no group in the target is written again anyway; a name of another group still shares the file.
     return not others.intersection(shared)
 
 
-# Databases and what belongs to them: replaced together, or not at all (pure).
-#
-# Between two renames a new database would stand beside the old one's log, and whoever opened it then would apply the
-# one to the other. So a log goes before its database is replaced, and the new one comes after it.
+# Databases and their sidecar files are units: between two renames, a new database must never be next to the old
+# write-ahead log, which SQLite would apply to it. So the log is removed first, and the new log is written last.
 
 
 def split_units(removals: Iterable[PlanStep], arrivals: Iterable[PlanStep]) -> tuple[PlanStep, ...]:
-    """All steps in their order, those of a unit with its number; a sidecar that is replaced goes and comes."""
+    """Return all steps in order, with unit numbers; a replaced sidecar becomes a removal and a write."""
     removals, arrivals = list(removals), list(arrivals)
     units = dict(_units([*removals, *arrivals]))
     early, late = [], []
@@ -151,7 +151,7 @@ def split_units(removals: Iterable[PlanStep], arrivals: Iterable[PlanStep]) -> t
             late.append(replace(step, action=PlanAction.WRITE, before=None))
         else:
             late.append(step)
-    # What goes by itself may hold the directory that it stands in: it stays in its place, behind these.
+    # A removal may be needed before its directory can be removed, so removals keep their order after the early ones.
     return (*early, *(_numbered(step, units) for step in removals), *late)
 
 
@@ -173,17 +173,30 @@ def _units(steps: list[PlanStep]) -> Iterator[tuple[tuple[bytes, EnvPath], int]]
 
 
 PRIVATE = b".envhist-restore"
-"""Where a restore works, at the top of an environment: never a part of it."""
+"""The directory at the top of a root in which a restore works; never captured."""
 WITH_BYTES = (EntryKind.FILE, EntryKind.LINK)
 
-SKIP_OWN_FILES = "ours"
-OTHER_TREE = "another working tree"
-NEW = "new, and kept"
-NOT_CAPTURED = "not captured then"
-NOT_SAVED = "its bytes are not saved"
-NOT_CHOSEN = ""
-"""The caller did not ask for it, so there is no reason to report."""
-HOLDS_KEPT = "holds what is left alone"
+
+class SkipReason(StrEnum):
+    """Reason for which a restore skips a path, as printed."""
+
+    OWN_FILES = "used by git-envhist"
+    OTHER_TREE = "another working tree"
+    NEW = "newer than the snapshot"
+    NOT_CAPTURED = "not in the snapshot"
+    LEFT_OUT_THEN = "excluded from the snapshot"
+    LEFT_OUT_NOW = "excluded from the environment now"
+    NOT_SAVED = "its contents are not saved"
+    NOT_CHOSEN = ""
+    """The caller did not ask for it, so there is no reason to report."""
+    HOLDS_SKIPPED = "contains skipped paths"
+    HOLDS_MOUNT = "contains a mount point"
+    HOLDS_LEFT_OUT = "contains excluded paths"
+    MOUNTED = "mounted from another file system"
+    NO_ROOT = "its additional root is not configured"
+    TRACKED = "tracked by HEAD"
+    IMMUTABLE = "immutable, or on a read-only file system"
+    OTHER_ROOT = "in an additional root; only --roots changes it"
 
 
 def _nothing(*_: object) -> str | None:
@@ -192,30 +205,32 @@ def _nothing(*_: object) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class PlanRules:
-    """What must be left alone, beside what the plan sees by itself."""
+    """Rules that a caller adds: which paths to skip."""
 
     keep: Callable[[EnvPath, bool], str | None] = _nothing
-    """A path as people see it, and whether it is a directory -> why it stays as it is, with all below it; None where
-    it may be changed."""
+    """Return why a path and all below it is skipped, None if it may be changed.
+
+    Called with the displayed path, and whether it is a directory.
+    """
     keep_new: bool = False
-    """What came after the moment stays."""
+    """Keep paths that the target does not have."""
     holds: Callable[[EnvPath], str | None] = _nothing
-    """A directory as people see it -> why it cannot go, for something in it that neither moment holds."""
+    """Return why a directory cannot be removed (contents in neither snapshot), given its displayed path."""
 
 
 def make_plan(pairs: Iterable[DirectoryPair], rules: PlanRules | None = None) -> RestorePlan:
-    """The steps from the side before to the side after."""
+    """Return the plan from the side `before` to the side `after`."""
     planner = _Planner(pairs, rules or PlanRules())
-    planner.look_at_entries()
-    planner.look_at_directories_that_go()
+    planner.plan_entries()
+    planner.plan_removed_directories()
     return planner.plan()
 
 
 def skip_reason(after: Entry) -> str | None:
-    """Why an entry of the target is not written even where nothing is; None where it is."""
+    """Return why an entry of the target is never written; None if it is."""
     if after.kind is EntryKind.BOUNDARY:
-        return OTHER_TREE
-    return NOT_CAPTURED if _lacks_bytes(after) else None
+        return SkipReason.OTHER_TREE
+    return SkipReason.NOT_CAPTURED if _lacks_bytes(after) else None
 
 
 class _Planner:
@@ -226,44 +241,48 @@ class _Planner:
         linked = dict(_linked(listed))
         check_links(linked)
         self._renewed = links_to_renew(linked)
-        self._kept: set[Key] = set()
-        self._holding: set[Key] = set()
-        self._going: dict[Key, Entry | None] = {}
+        self._skipped_keys: set[Key] = set()
+        self._must_keep: set[Key] = set()
+        self._removed: dict[Key, Entry | None] = {}
         self._touched: set[Key] = set()
         self._removals: list[PlanStep] = []
         self._arrivals: list[PlanStep] = []
-        self._left: list[SkippedPath] = []
+        self._skipped_paths: list[SkippedPath] = []
 
-    def look_at_entries(self) -> None:
-        """Decide about all that is no directory, from the top down."""
+    def plan_entries(self) -> None:
+        """Decide about everything but directories, from the top down."""
         for key, pair in self._pairs.items():
-            if key in self._kept or (key[1] and (key[0], _parent(key[1])) in self._kept):
-                self._kept.add(key)
-            elif not self._is_kept(key, pair) and (pair.before is not None or not pair.path):
-                self._look_into(key, pair)
+            if key in self._skipped_keys or (key[1] and (key[0], _parent(key[1])) in self._skipped_keys):
+                self._skipped_keys.add(key)
+            elif not self._is_skipped(key, pair) and (pair.before is not None or not pair.path):
+                self._plan_entries_of(key, pair)
 
-    def look_at_directories_that_go(self) -> None:
-        """Decide about directories that are none in the target, the deepest first."""
-        for key in sorted(self._going, key=_depth, reverse=True):
+    def plan_removed_directories(self) -> None:
+        """Decide about directories that the target does not have as such, deepest first."""
+        for key in sorted(self._removed, key=_depth, reverse=True):
             root, path = key
-            own, after = self._before(key).own, self._going[key]
-            if key not in self._kept and key not in self._holding and self._holds(key):
+            own, after = self._before(key).own, self._removed[key]
+            if (
+                key not in self._skipped_keys
+                and key not in self._must_keep
+                and self._is_held_by_contents(key)
+            ):
                 continue
-            if key not in self._kept and key not in self._holding:
+            if key not in self._skipped_keys and key not in self._must_keep:
                 action = PlanAction.REMOVE if after is None else PlanAction.REPLACE
                 self._add(PlanStep(root, path, action, own, after))
                 continue
-            self._holding.add((root, _parent(path)))
+            self._must_keep.add((root, _parent(path)))
             if after is not None:
-                self._left.append(SkippedPath(shown_path(root, path), HOLDS_KEPT))
+                self._skipped_paths.append(SkippedPath(shown_path(root, path), SkipReason.HOLDS_SKIPPED))
 
-    def _holds(self, key: Key) -> bool:
-        """Whether a directory stays for what is in it."""
-        why = self._rules.holds(shown_path(*key))
-        if why is not None:
-            self._leave(*key, why)
-            self._holding.add(key)
-        return why is not None
+    def _is_held_by_contents(self, key: Key) -> bool:
+        """Return whether a directory is kept because of its contents."""
+        reason = self._rules.holds(shown_path(*key))
+        if reason is not None:
+            self._skip(*key, reason)
+            self._must_keep.add(key)
+        return reason is not None
 
     def plan(self) -> RestorePlan:
         removals = sorted(self._removals, key=lambda step: (step.root, -step.path.count(b"/"), step.path))
@@ -271,57 +290,57 @@ class _Planner:
         return RestorePlan(
             split_units(removals, arrivals),
             tuple(self._directories()),
-            tuple(sorted(self._left, key=lambda left: left.path)),
+            tuple(sorted(self._skipped_paths, key=lambda left: left.path)),
         )
 
-    def _is_kept(self, key: Key, pair: DirectoryPair) -> bool:
+    def _is_skipped(self, key: Key, pair: DirectoryPair) -> bool:
         root, path = key
-        why = self._rules.keep(shown_path(root, path), True)
-        if why is None and not path and pair.after is None:
-            why = NOT_CAPTURED
-        if why is None and self._rules.keep_new and self._going.get(key, path) is None:
-            why = NEW
-        # What only the target has is asked about where it would be written.
-        if why is None or (pair.before is None and path):
+        reason = self._rules.keep(shown_path(root, path), True)
+        if reason is None and not path and pair.after is None:
+            reason = SkipReason.NOT_CAPTURED
+        if reason is None and self._rules.keep_new and self._removed.get(key, path) is None:
+            reason = SkipReason.NEW
+        # Paths only in the target are decided about where they would be written.
+        if reason is None or (pair.before is None and path):
             return False
-        self._leave(root, path, why)
-        self._kept.add(key)
+        self._skip(root, path, reason)
+        self._skipped_keys.add(key)
         return True
 
-    def _look_into(self, key: Key, pair: DirectoryPair) -> None:
+    def _plan_entries_of(self, key: Key, pair: DirectoryPair) -> None:
         before, after = _entries(pair.before), _entries(pair.after)
         for name in sorted(before.keys() | after.keys()):
             path = EnvPath(pair.path + b"/" + name if pair.path else name)
             if path == PRIVATE:
-                self._leave(key[0], path, SKIP_OWN_FILES)
-                self._kept.add((key[0], path))
+                self._skip(key[0], path, SkipReason.OWN_FILES)
+                self._skipped_keys.add((key[0], path))
             else:
-                self._look_at((key[0], path), before.get(name), after.get(name))
+                self._plan_entry((key[0], path), before.get(name), after.get(name))
 
-    def _look_at(self, key: Key, before: Entry | None, after: Entry | None) -> None:
+    def _plan_entry(self, key: Key, before: Entry | None, after: Entry | None) -> None:
         if before is not None and before.kind is EntryKind.DIRECTORY:
             if after is None or after.kind is not EntryKind.DIRECTORY:
-                self._let_go(key, after)
+                self._remove_directory(key, after)
             return
         if before is not None and after is not None and same(before, after) and key not in self._renewed:
             return
-        why = self._why_left(key, before, after)
-        if why is not None:
-            self._leave(*key, why)
+        reason = self._skip_reason(key, before, after)
+        if reason is not None:
+            self._skip(*key, reason)
         elif after is not None and after.kind is EntryKind.DIRECTORY:
-            self._bring(key, before)
+            self._write_directory(key, before)
         else:
             self._add(PlanStep(*key, self._action(key, before, after), before, after))
 
-    def _let_go(self, key: Key, after: Entry | None) -> None:
-        why = None if after is None else self._why_left(key, None, after)
-        # A file that was not chosen does not come; what was chosen in the directory goes all the same.
-        if why is not None and why != NOT_CHOSEN:
-            self._leave(*key, why)
-            self._kept.add(key)
-        self._going[key] = None if why is not None else after
+    def _remove_directory(self, key: Key, after: Entry | None) -> None:
+        reason = None if after is None else self._skip_reason(key, None, after)
+        # If the target's file is not chosen, the chosen contents of the directory are still removed.
+        if reason is not None and reason != SkipReason.NOT_CHOSEN:
+            self._skip(*key, reason)
+            self._skipped_keys.add(key)
+        self._removed[key] = None if reason is not None else after
 
-    def _bring(self, key: Key, before: Entry | None) -> None:
+    def _write_directory(self, key: Key, before: Entry | None) -> None:
         root, path = key
         pair = self._pairs[key]
         assert pair.after is not None
@@ -333,9 +352,9 @@ class _Planner:
         while todo:
             root, directory = todo.pop()
             for entry in _entries(self._pairs[root, directory].after).values():
-                why = self._why_left((root, entry.path), None, entry)
-                if why is not None:
-                    self._leave(root, entry.path, why)
+                reason = self._skip_reason((root, entry.path), None, entry)
+                if reason is not None:
+                    self._skip(root, entry.path, reason)
                 elif entry.kind is EntryKind.DIRECTORY:
                     own = self._pairs[root, entry.path].after
                     assert own is not None
@@ -349,28 +368,28 @@ class _Planner:
             return PlanAction.REMOVE
         if before is None:
             return PlanAction.WRITE
-        # A file with more names than one may have some outside, and these shall not change.
+        # A file with several names may have names outside the environment, which must not change.
         if before.link_group is None and key not in self._renewed and same_content(before, after):
             return PlanAction.ADJUST
         return PlanAction.REPLACE
 
-    def _why_left(self, key: Key, before: Entry | None, after: Entry | None) -> str | None:
+    def _skip_reason(self, key: Key, before: Entry | None, after: Entry | None) -> str | None:
         if any(side is not None and side.kind is EntryKind.BOUNDARY for side in (before, after)):
-            return OTHER_TREE
+            return SkipReason.OTHER_TREE
         is_directory = any(side is not None and side.kind is EntryKind.DIRECTORY for side in (before, after))
-        why = self._rules.keep(shown_path(*key), is_directory)
-        if why is not None:
-            return why
-        if after is not None and (why := skip_reason(after)) is not None:
-            return why
+        reason = self._rules.keep(shown_path(*key), is_directory)
+        if reason is not None:
+            return reason
+        if after is not None and (reason := skip_reason(after)) is not None:
+            return reason
         if before is not None and _lacks_bytes(before):
-            return NOT_SAVED
-        return NEW if after is None and self._rules.keep_new else None
+            return SkipReason.NOT_SAVED
+        return SkipReason.NEW if after is None and self._rules.keep_new else None
 
-    def _leave(self, root: bytes, path: EnvPath, why: str) -> None:
-        self._left.append(SkippedPath(shown_path(root, path), why))
+    def _skip(self, root: bytes, path: EnvPath, reason: str) -> None:
+        self._skipped_paths.append(SkippedPath(shown_path(root, path), reason))
         if path:
-            self._holding.add((root, _parent(path)))
+            self._must_keep.add((root, _parent(path)))
 
     def _add(self, step: PlanStep) -> None:
         (self._removals if step.action is PlanAction.REMOVE else self._arrivals).append(step)
@@ -378,28 +397,28 @@ class _Planner:
             self._touched.add((step.root, _parent(step.path)))
 
     def _directories(self) -> Iterator[PlannedDirectory]:
-        found = [*self._standing(), *self._coming(), *self._leaving()]
-        # The deepest first: what is set above must not be undone by what is set below.
+        found = [*self._existing_directories(), *self._new_directories(), *self._removed_directories()]
+        # Deepest first: changing an entry also changes the mtime of the directory above.
         return iter(sorted(found, key=lambda own: (_depth((own.root, own.path)), own.path), reverse=True))
 
-    def _standing(self) -> Iterator[PlannedDirectory]:
+    def _existing_directories(self) -> Iterator[PlannedDirectory]:
         for key, pair in self._pairs.items():
-            if pair.after is None or (pair.before is None and pair.path) or key in self._kept:
+            if pair.after is None or (pair.before is None and pair.path) or key in self._skipped_keys:
                 continue
             before, after = pair.before.own if pair.before else None, pair.after.own
             if key in self._touched or before is None or not same(before, after):
                 yield PlannedDirectory(*key, before, after)
 
-    def _coming(self) -> Iterator[PlannedDirectory]:
+    def _new_directories(self) -> Iterator[PlannedDirectory]:
         for step in self._arrivals:
             if step.after is not None and step.after.kind is EntryKind.DIRECTORY:
                 yield PlannedDirectory(step.root, step.path, None, step.after)
 
-    def _leaving(self) -> Iterator[PlannedDirectory]:
-        for key in self._going:
-            if key not in self._kept:
+    def _removed_directories(self) -> Iterator[PlannedDirectory]:
+        for key in self._removed:
+            if key not in self._skipped_keys:
                 own = self._before(key).own
-                yield PlannedDirectory(*key, own, own if key in self._holding else None)
+                yield PlannedDirectory(*key, own, own if key in self._must_keep else None)
 
     def _before(self, key: Key) -> DirectoryListing:
         before = self._pairs[key].before
@@ -414,7 +433,7 @@ def _entries(listing: DirectoryListing | None) -> dict[bytes, Entry]:
 def _linked(pairs: Iterable[DirectoryPair]) -> Iterator[tuple[Key, LeafPair]]:
     for pair in pairs:
         before, after = _entries(pair.before), _entries(pair.after)
-        # Hardly any entry has links: those that do are found in one quick run.
+        # Collect names first: few entries have hard links.
         names = {
             name for side in (before, after) for name, entry in side.items() if entry.link_group is not None
         }

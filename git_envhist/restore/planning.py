@@ -1,4 +1,10 @@
-"""From two snapshots and what was asked for to a plan."""
+"""Make the plan of a restore from the captured environment, the target snapshot and the options.
+
+Three parts: `CapturedRows` and `KnownWrites` carry stat data from the capture before the restore to the one after it,
+so that unchanged files are not read again; `PredictedPlan` compares the newest snapshot with the target while the
+capture still runs, and corrects the result from the scan records; `Planner` applies pathspecs, scope and rules and
+calls `plan.make_plan`.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +26,7 @@ from git_envhist.diff.compare import as_sealed_then
 from git_envhist.diff.walk import compare_directories, differing_directories, same_environment
 from git_envhist.errors import EnvhistError
 from git_envhist.git.cat_file import CatFile
-from git_envhist.git.diff import matching, patterns_of
+from git_envhist.git.pathspecs import matching, patterns_of
 from git_envhist.git.process import Git
 from git_envhist.lazy import replace
 from git_envhist.model import (
@@ -40,18 +46,10 @@ from git_envhist.objects.reader import ObjectReader
 from git_envhist.paths import ROOT_PREFIX, join, path_below_root, root_name_of
 from git_envhist.restore.execute import ExecuteResult
 from git_envhist.restore.git_state import SkippedSubmodule, SubmodulePointers, skip_submodules
-from git_envhist.restore.guards import keeping_unread
+from git_envhist.restore.guards import keep_unread_attributes
 from git_envhist.restore.options import RestoreOptions
-from git_envhist.restore.plan import PlanRules, make_plan
-from git_envhist.restore.scope import (
-    HOLDS_LEFT_OUT,
-    IMMUTABLE,
-    CapturedExtent,
-    Scope,
-    extent_of,
-    holding_left_out,
-    holding_mounts,
-)
+from git_envhist.restore.plan import PlanRules, SkipReason, make_plan
+from git_envhist.restore.scope import CapturedExtent, Scope, extent_of, keep_above_mounts, keep_with_excluded
 from git_envhist.restore.untrusted import Findings
 from git_envhist.snapshots.chunks import stream_chunks
 from git_envhist.snapshots.manifest import BUDGET
@@ -72,30 +70,29 @@ from git_envhist.worktree.stat_cache import (
     differing,
 )
 
-# What the capture of what is here saw and saved: a file that still looks so need not be read again, and where nothing
-# happens nobody looks twice.
+# Stat data of the capture before the restore, reused by the capture after it.
 
 Row = tuple[int, int, int, int, int]
 """Device, inode, size, mtime and ctime."""
 
 
 class CapturedRows:
-    """Rows by root and path."""
+    """Stat data of captured files, by root and path."""
 
     def __init__(self, records: DirectoryRecords) -> None:
         self._records = records
         self._directory: bytes | None = None
         self._of_directory: dict[bytes, Row] = {}
-        """The rows of one directory: a restore asks in the order of the paths, and may ask for very many."""
+        """The rows of the last directory asked for; callers ask in path order."""
 
     def __call__(self, root: bytes, path: EnvPath) -> Row | None:
-        """What was seen at a path; None where that was too young to be relied on, or is not known any more."""
+        """Return the captured stat data of a file; None if unknown or too recent to be relied on."""
         above, _, name = path.rpartition(b"/")
         directory = _recorded(root, above)
         if directory != self._directory:
             self._directory, self._of_directory = directory, self._rows(directory)
         row = self._of_directory.get(name)
-        # A change time of zero stands for one that proves nothing.
+        # A change time of zero marks stat data that must not be relied on.
         return row if row is not None and row[4] != 0 else None
 
     def _rows(self, directory: bytes) -> dict[bytes, Row]:
@@ -112,12 +109,11 @@ class CapturedRows:
         }
 
 
-def changed_since(held: CapturedTree, commit: str, plan: RestorePlan) -> KnownWrites:
-    """What was captured before a plan is carried out, every directory that differs afterwards, for better or worse,
-    and the names in it that were touched.
+def changed_since(captured: CapturedTree, commit: str, plan: RestorePlan) -> KnownWrites:
+    """Return what the capture after the restore must scan again: directories the plan changes, with the changed names.
 
-    Where the capture had to look into a directory that is not touched, it looks again whether that is as it was; where
-    it found what it could not have, at all that is in it.
+    A directory that the capture read without changing it is scanned again, too; if its record is incomplete, all of its
+    entries are read.
     """
     changed: dict[bytes, set[bytes]] = {_recorded(own.root, own.path): set() for own in plan.directories}
     whole: set[bytes] = set()
@@ -127,33 +123,33 @@ def changed_since(held: CapturedTree, commit: str, plan: RestorePlan) -> KnownWr
         for entry in (step.before, step.after):
             if entry is not None and entry.kind is EntryKind.DIRECTORY:
                 whole.add(_recorded(step.root, step.path))
-    for path in held.taken.gathered.directories:
+    for path in captured.environment.scan_result.directories:
         changed.setdefault(path, set())
-        if not _is_complete(held.taken.records, path):
+        if not _is_complete(captured.environment.records, path):
             whole.add(path)
     found: dict[bytes, frozenset[bytes] | None] = {path: frozenset(names) for path, names in changed.items()}
-    return KnownWrites(commit, found | dict.fromkeys(whole), records=held.taken.records)
+    return KnownWrites(commit, found | dict.fromkeys(whole), records=captured.environment.records)
 
 
 def written_records(since: KnownWrites, plan: RestorePlan, carried: ExecuteResult) -> KnownWrites:
-    """The same, with all that happened in these directories, where all of it is known, and ordinary."""
+    """Return the same with stat data and object ids of all written files, if every one of them is known and plain."""
     if carried.kept or carried.losses or None in since.directories.values():
         return since
-    told: dict[bytes, dict[bytes, WrittenFile | None]] = {path: {} for path in since.directories}
+    written: dict[bytes, dict[bytes, WrittenFile | None]] = {path: {} for path in since.directories}
     for step in plan.steps:
         above, _, name = step.path.rpartition(b"/")
         entry, row = step.after, carried.rows.get((step.root, step.path))
         if entry is not None and (row is None or entry.oid is None or not _is_plain(entry)):
             return since
-        found = told.setdefault(_recorded(step.root, above), {})
+        found = written.setdefault(_recorded(step.root, above), {})
         found[name] = (
             None if entry is None or row is None or entry.oid is None else WrittenFile(row, entry.oid)
         )
-    return replace(since, written=told)
+    return replace(since, written=written)
 
 
 def _is_plain(entry: Entry) -> bool:
-    """Whether a tree holds it, and its line in a manifest says nothing but mode and time, unless its owner differs."""
+    """Return whether the manifest has only mode and time (and perhaps an owner) of a tree entry."""
     return (
         entry.stored is StoredAs.PLAIN
         and entry.kind in (EntryKind.FILE, EntryKind.LINK)
@@ -164,7 +160,7 @@ def _is_plain(entry: Entry) -> bool:
 
 
 def _is_complete(records: DirectoryRecords, path: bytes) -> bool:
-    """Whether nothing in a directory was missing, or would not stand still: what was, is told again by a look alone."""
+    """Return whether the record of a directory has no missing or unstable entry."""
     try:
         record = records.peek(path)
     except CacheDamaged:
@@ -173,7 +169,7 @@ def _is_complete(records: DirectoryRecords, path: bytes) -> bool:
 
 
 def read_again(contents: ObjectReader, plan: RestorePlan) -> None:
-    """Read every byte back that is about to be replaced; `Damaged` where one is not to be had."""
+    """Read back every byte that the restore will replace; raise `Damaged` if one cannot be read."""
     for step in plan.steps:
         entry = step.before
         if entry is not None and entry.oid is not None:
@@ -186,16 +182,14 @@ def read_again(contents: ObjectReader, plan: RestorePlan) -> None:
 
 
 def _recorded(root: bytes, path: bytes) -> bytes:
-    """A directory as records call it."""
+    """Return the path of a directory as the scan records spell it."""
     if not root:
         return path
     return join(ROOT_PREFIX + root, path) if path else ROOT_PREFIX + root
 
 
-# What differs between what is here and a moment, given what differs between the newest snapshot and that moment.
-#
-# The second is found out while the workers look. What they then found to be another one is told by records, old and
-# new: nothing is read for it. Where anything is out of the ordinary there is no answer, and trees are compared as ever.
+# The predicted comparison (newest snapshot to target) is corrected from the scan records: for each directory that the
+# scan found changed, the old and the new record give the entries now. Unusual records need a full tree comparison.
 
 KINDS = {stat.S_IFREG: EntryKind.FILE, stat.S_IFLNK: EntryKind.LINK}
 Key = tuple[bytes, EnvPath]
@@ -203,14 +197,16 @@ Read = Callable[[list[bytes]], Iterable[DirectoryPair]]
 
 
 class NeedsFullCompare(Exception):
-    """Something that only the trees can tell."""
+    """Raised if the scan records are not enough and the trees must be compared."""
 
 
 def pairs_from_scan(
     pairs: Sequence[DirectoryPair], merged: RecordChanges, read: Read
 ) -> list[DirectoryPair] | None:
-    """The pairs of what is here; None where records do not tell them. `read` gives those of directories by their stored
-    paths: nothing is restored from a directory that could not be read."""
+    """Return the pairs between the environment now and the target; None if the trees must be compared.
+
+    `read` returns the pairs of directories, given their stored paths.
+    """
     if merged.gone or merged.before.keys() != merged.changed.keys():
         return None
     found: dict[Key, DirectoryPair] = {(pair.root, pair.path): pair for pair in pairs}
@@ -221,7 +217,7 @@ def pairs_from_scan(
         for key, path in changed.items():
             if key not in found:
                 raise NeedsFullCompare
-            found[key] = _brought_up(found[key], merged.before[path], merged.changed[path])
+            found[key] = _updated(found[key], merged.before[path], merged.changed[path])
     except NeedsFullCompare:
         return None
     return list(found.values())
@@ -231,8 +227,8 @@ def _key(path: bytes) -> Key:
     return root_name_of(path), EnvPath(path_below_root(path))
 
 
-def _brought_up(pair: DirectoryPair, old: DirectoryRecord, new: DirectoryRecord) -> DirectoryPair:
-    """The pair of one directory, its side before as the new record has it."""
+def _updated(pair: DirectoryPair, old: DirectoryRecord, new: DirectoryRecord) -> DirectoryPair:
+    """Return the pair of one directory with its side `before` as in the new record."""
     _refuse_unusual(old, new)
     if pair.before is None or pair.after is None:
         raise NeedsFullCompare
@@ -241,7 +237,7 @@ def _brought_up(pair: DirectoryPair, old: DirectoryRecord, new: DirectoryRecord)
     for index in _changed(old, new):
         name = new.names[index]
         if name not in before:
-            # Nothing was told of it: it was the same on both sides.
+            # The pair did not list it, because it was the same on both sides.
             after[name] = was.at(index)
         before[name] = now.at(index)
     own = DirectoryListing(_own(pair.path, new), before)
@@ -261,7 +257,7 @@ def _refuse_unusual(old: DirectoryRecord, new: DirectoryRecord) -> None:
 
 
 def _changed(old: DirectoryRecord, new: DirectoryRecord) -> Iterable[int]:
-    """The entries of which a snapshot says something else than it did."""
+    """Return the indexes of entries whose metadata or object id differs."""
     width = id_width(new)
     found = set(differing(old.ids, new.ids, width)) if width else set()
     cells, before = new.cells, old.cells
@@ -278,7 +274,7 @@ def _own(path: EnvPath, record: DirectoryRecord) -> Entry:
 
 
 class _Entries:
-    """The plain files and links of a record."""
+    """Entries made from the plain files and links of a record."""
 
     def __init__(self, path: EnvPath, record: DirectoryRecord) -> None:
         self._prefix = path + b"/" if path else b""
@@ -300,7 +296,7 @@ class _Entries:
 
 
 class NoSuchPath(EnvhistError):
-    """A pathspec that nothing matches, neither now nor then."""
+    """A pathspec matches nothing in the environment or in the target."""
 
     exit_code = 4
     code = "no-such-path"
@@ -308,16 +304,13 @@ class NoSuchPath(EnvhistError):
     def __init__(self, pathspecs: Sequence[bytes]) -> None:
         shown = " ".join(os.fsdecode(spec).rpartition(")")[2] or "." for spec in pathspecs)
         super().__init__(
-            f"nothing matches '{shown}', neither now nor then",
-            hint="'git envdiff <rev>' tells what differs",
+            f"nothing matches '{shown}', now or in the snapshot",
+            hint="'git envdiff <rev>' lists what differs",
         )
 
 
-ROOTS_UNASKED = "an additional root: only --roots changes it"
-
-
 class PredictedPlan:
-    """What a plan starts from where nothing was changed since the newest snapshot: found out before that is known."""
+    """The comparison of the newest snapshot with the target, made while the capture still runs."""
 
     def __init__(self) -> None:
         self._tip = self._after = b""
@@ -326,14 +319,17 @@ class PredictedPlan:
     def make(self, contents: ObjectReader, tip: str | None, after: str) -> None:
         """Compare the newest snapshot with a tree."""
         self._tip, self._after = bytes.fromhex(tip or ""), bytes.fromhex(after)
-        # What cannot be read is told when it is known to be needed.
+        # An error is raised later, if the result turns out to be needed.
         with closing(contents), suppress(EnvhistError):
             self._pairs = list(differing_directories(contents, self._tip, self._after)) if tip else None
 
     def pairs(
         self, contents: ObjectReader, before: bytes, after: bytes, taken: CapturedEnvironment | None = None
     ) -> list[DirectoryPair]:
-        """The pairs of two trees; read now, where the guess was wrong. `taken`: how what is here was found."""
+        """Return the pairs of two trees; compare them now if the prediction was wrong.
+
+        `taken`: the result of the capture, whose records may correct the prediction.
+        """
         if self._pairs is not None and self._after == after:
             if taken is not None and taken.base is not None and bytes.fromhex(taken.base) == self._tip:
                 known = pairs_from_scan(
@@ -347,106 +343,111 @@ class PredictedPlan:
 
 
 class Planner:
-    """Plans a way from one tree to another."""
+    """Plan the restore from one tree to another."""
 
     def __init__(
-        self, git: Git, contents: ObjectReader, taken: CapturedEnvironment, guess: PredictedPlan
+        self, git: Git, contents: ObjectReader, taken: CapturedEnvironment, prediction: PredictedPlan
     ) -> None:
         self._git = git
         self._contents = contents
         self._survey = survey = taken.scope
         self._now = CapturedExtent.of(survey.ignore, survey.exclude, taken.out_of_reach)
-        self._guess = guess
+        self._guess = prediction
         self._taken = taken
         self.spared: dict[EnvPath, SkippedSubmodule] = {}
-        """The `.git` files of submodules that the plan does not bring."""
+        """The `.git` files of submodules that the plan skips."""
         self.unreached: tuple[SkippedPath, ...] = ()
-        """What cannot come to where it was, for what stands there and is no part of the environment."""
+        """Target paths that are skipped because a directory with uncaptured contents is in their place."""
 
-    @trace.step("the plan is made")
+    @trace.step("plan the restore")
     def plan(
-        self, before: str, after: str, wish: RestoreOptions, findings: Findings | None = None
+        self, before: str, after: str, options: RestoreOptions, findings: Findings | None = None
     ) -> RestorePlan:
-        """What leads from the tree of what is here now to that of a moment; `findings`: no key of ours signed it."""
+        """Return the plan from the tree of the environment now to that of the target.
+
+        `findings`: the result of inspecting an unsigned target; None for a trusted one.
+        """
         with closing(self._contents) as contents:
             pairs = self._guess.pairs(contents, bytes.fromhex(before), bytes.fromhex(after), self._taken)
             pairs = as_sealed_then(pairs, contents)
-            self.spared = SubmodulePointers(self._git.git_dir, self._survey.bases, contents).left_alone(pairs)
-        with CatFile(self._git, largest=BUDGET.size) as reader:
+            self.spared = SubmodulePointers(self._git.git_dir, self._survey.bases, contents).skipped_files(
+                pairs
+            )
+        with CatFile(self._git, max_size=BUDGET.size) as reader:
             then = extent_of(reader, after)
-        pairs = keeping_unread(pairs, then.unread)
-        chosen = chosen_paths(self._git, pairs, wish, (before, after))
+        pairs = keep_unread_attributes(pairs, then.unread)
+        chosen = chosen_paths(self._git, pairs, options, (before, after))
         scope = Scope(
             then,
             self._now,
             roots=self._survey.bases,
             chosen=chosen,
-            code=tracked(self._git) if wish.keep_code else (),
+            code=tracked(self._git) if options.keep_code else (),
         )
-        rules = PlanRules(scope.keep_standing, wish.keep_new, self._what_holds(pairs))
+        rules = PlanRules(scope.keep_existing, options.keep_new, self._directory_guard(pairs))
         rules = skip_submodules(rules, self.spared)
         if findings is None:
             plan = make_plan(pairs, rules)
         else:
-            mine = pairs if wish.roots else [pair for pair in pairs if not pair.root]
-            plan = make_plan(map(findings.sanitised, mine), findings.rules(rules))
-            others = sorted({pair.root for pair in pairs}.difference(pair.root for pair in mine))
-            left = tuple(SkippedPath(EnvPath(root + ROOT_MARK), ROOTS_UNASKED) for root in others)
-            plan = replace(plan, left_alone=(*plan.left_alone, *left))
+            selected = pairs if options.roots else [pair for pair in pairs if not pair.root]
+            plan = make_plan(map(findings.reduced, selected), findings.rules(rules))
+            others = sorted({pair.root for pair in pairs}.difference(pair.root for pair in selected))
+            left = tuple(SkippedPath(EnvPath(root + ROOT_MARK), SkipReason.OTHER_ROOT) for root in others)
+            plan = replace(plan, skipped=(*plan.skipped, *left))
         self.unreached = tuple(_unreached(plan, pairs))
-        return plan if chosen is None or plan.steps else _without_ways(plan, frozenset(chosen))
+        return plan if chosen is None or plan.steps else _without_parents(plan, frozenset(chosen))
 
-    def _what_holds(self, pairs: Sequence[DirectoryPair]) -> Callable[[EnvPath], str | None]:
-        """Why a directory cannot go, for something in it that no moment holds."""
-        mounts = holding_mounts(self._taken.out_of_reach)
+    def _directory_guard(self, pairs: Sequence[DirectoryPair]) -> Callable[[EnvPath], str | None]:
+        """Return the rule that keeps a directory with contents in no snapshot: mounts and ignored files."""
+        mounts = keep_above_mounts(self._taken.out_of_reach)
         if self._now.ignored is None:
             return mounts
         captured = {
             shown_path(pair.root, pair.path): pair.before.entries for pair in pairs if pair.before is not None
         }
-        left_out = holding_left_out(self._now, self._survey.bases, captured)
+        left_out = keep_with_excluded(self._now, self._survey.bases, captured)
         return lambda path: mounts(path) or left_out(path)
 
 
 def _unreached(plan: RestorePlan, pairs: Iterable[DirectoryPair]) -> Iterator[SkippedPath]:
-    """What the moment holds at the place of a directory that stays for what is in it: that is not as it was."""
-    held = {left.path: left for left in plan.left_alone if left.why == HOLDS_LEFT_OUT}
-    for pair in pairs if held else ():
+    """Return the target paths skipped because an undeletable directory is in their place."""
+    excluded = {left.path: left for left in plan.skipped if left.why == SkipReason.HOLDS_LEFT_OUT}
+    for pair in pairs if excluded else ():
         for entry in pair.after.entries.values() if pair.after is not None else ():
-            left = held.get(shown_path(pair.root, entry.path))
+            left = excluded.get(shown_path(pair.root, entry.path))
             if left is not None and entry.kind is not EntryKind.DIRECTORY:
                 yield left
 
 
-def _without_ways(plan: RestorePlan, chosen: frozenset[bytes]) -> RestorePlan:
-    """Where none of what was chosen changes, nothing is done to the directories that it lies in."""
+def _without_parents(plan: RestorePlan, chosen: frozenset[bytes]) -> RestorePlan:
+    """Drop the metadata changes of parent directories that were not chosen themselves."""
     own = (one for one in plan.directories if shown_path(one.root, one.path) in chosen)
     return replace(plan, directories=tuple(own))
 
 
 def chosen_paths(
-    git: Git, pairs: Sequence[DirectoryPair], wish: RestoreOptions, trees: Sequence[str]
+    git: Git, pairs: Sequence[DirectoryPair], options: RestoreOptions, trees: Sequence[str]
 ) -> Collection[bytes] | None:
-    """The paths that were asked for, of those that differ; None: all. `NoSuchPath` where no tree has any such."""
-    if not wish.pathspecs and wish.classes is None:
+    """Return the chosen paths among those that differ, None for all; raise `NoSuchPath` if no tree has a match."""
+    if not options.pathspecs and options.classes is None:
         return None
     paths = dict(_paths(pairs))
     tops = {shown_path(pair.root, TOP) for pair in pairs if pair.path == TOP}
     chosen: Collection[bytes] = {*paths, *tops}
-    if wish.pathspecs:
+    if options.pathspecs:
         directories = [path for path, is_directory in paths.items() if is_directory]
-        # No pattern matches a top, which git has no path for: only its name means it, and what means everything.
-        named = tops.intersection(patterns_of(wish.pathspecs))
-        if TOP in patterns_of(wish.pathspecs):
+        # git has no path for the top of a root, so only its exact name or "everything" matches it.
+        named = tops.intersection(patterns_of(options.pathspecs))
+        if TOP in patterns_of(options.pathspecs):
             named = tops
-        chosen = {*matching(git, paths, directories, wish.pathspecs), *named}
+        chosen = {*matching(git, paths, directories, options.pathspecs), *named}
         if not chosen:
-            _refuse_unmatched(git, trees, wish.pathspecs)
-    return [path for path in chosen if wish.classes is None or class_of(path) in wish.classes]
+            _refuse_unmatched(git, trees, options.pathspecs)
+    return [path for path in chosen if options.classes is None or class_of(path) in options.classes]
 
 
 def _refuse_unmatched(git: Git, trees: Sequence[str], pathspecs: Sequence[bytes]) -> None:
-    """Where nothing differs there is nothing to do; a path that neither moment has is a slip of the pen."""
+    """Raise `NoSuchPath` unless the pathspecs match a path of one of the trees."""
     known: set[bytes] = set()
     directories: set[bytes] = set()
     for tree in trees:
@@ -468,8 +469,8 @@ def _refuse_unmatched(git: Git, trees: Sequence[str], pathspecs: Sequence[bytes]
 
 
 def closed_paths(plan: RestorePlan) -> tuple[SkippedPath, ...]:
-    """What would be changed and cannot be: that is not as it was."""
-    return tuple(item for item in plan.left_alone if item.why == IMMUTABLE)
+    """Return the paths that the plan skips because they are immutable."""
+    return tuple(item for item in plan.skipped if item.why == SkipReason.IMMUTABLE)
 
 
 def roots_changed(plan: RestorePlan, bases: Mapping[bytes, bytes]) -> tuple[tuple[str, str], ...]:
@@ -479,13 +480,13 @@ def roots_changed(plan: RestorePlan, bases: Mapping[bytes, bytes]) -> tuple[tupl
 
 
 def tracked(git: Git) -> frozenset[bytes]:
-    """The paths that HEAD tracks."""
+    """Return the paths that HEAD tracks."""
     listed = git.ask("ls-tree", "-r", "-z", "--name-only", "--full-tree", "HEAD")
     return frozenset(listed.out.split(b"\0")[:-1]) if listed.status == 0 else frozenset()
 
 
 def _paths(pairs: Iterable[DirectoryPair]) -> Iterator[tuple[bytes, bool]]:
-    """Every path that may differ, and whether it is a directory; a directory may differ though its entries do not."""
+    """Yield every path that may differ, and whether it is a directory; also directories with equal entries."""
     for pair in pairs:
         if pair.path != TOP:
             yield shown_path(pair.root, pair.path), True
@@ -496,7 +497,9 @@ def _paths(pairs: Iterable[DirectoryPair]) -> Iterator[tuple[bytes, bool]]:
 
 
 def forbidden_places(survey: CaptureScope) -> frozenset[tuple[int, int]]:
-    """(device, inode) of each directory inside the environment that is none of it: git's own, other working trees."""
+    """Return (device, inode) of excluded directories inside the environment: git's own, other working trees."""
+    from git_envhist.paths import path_below_root, root_name_of
+
     found = set()
     for path in survey.pruned:
         base = survey.bases.get(root_name_of(path))

@@ -1,4 +1,8 @@
-"""A restore that was broken off comes to one of its ends, and that is recorded."""
+"""Continue or abort an interrupted restore.
+
+Both follow the journal to one of its ends; if the restore has already reached the other end, a new restore under the
+same locks leads back.
+"""
 
 from __future__ import annotations
 
@@ -18,58 +22,63 @@ from git_envhist.restore.operation import (
     ExtraSteps,
     RestoreContext,
     RestoreRunner,
-    end,
-    forget_way,
+    delete_recovery,
+    follow_journal,
     publish_now,
     settle,
 )
 from git_envhist.restore.options import RestoreOptions
 
 
-def go_on(restoring: RestoreRunner) -> ExecuteResult:
-    """Finish it."""
-    return _end(restoring, TARGET)
+def continue_restore(runner: RestoreRunner) -> ExecuteResult:
+    """Finish the restore."""
+    return _recover(runner, TARGET)
 
 
-def take_back(restoring: RestoreRunner) -> ExecuteResult:
-    """Bring back what stood here before."""
-    return _end(restoring, SAFETY)
+def abort_restore(runner: RestoreRunner) -> ExecuteResult:
+    """Undo the restore."""
+    return _recover(runner, SAFETY)
 
 
-def _end(restoring: RestoreRunner, goal: str) -> ExecuteResult:
-    here = restoring.here
-    capturing = here.unbounded()
+def _recover(runner: RestoreRunner, goal: str) -> ExecuteResult:
+    context = runner.context
+    capturing = context.unbounded()
     with capturing.locked(CaptureOptions()):
-        place = here.place(capturing.read_scope(None))
-        late: list[str] = []
+        place = context.place(capturing.read_scope(None))
+        problems: list[str] = []
 
-        def last(journal: RestoreJournal) -> None:
-            late.extend(settle(capturing, here.find, journal, goal))
+        def final_action(journal: RestoreJournal) -> None:
+            problems.extend(settle(capturing, context.find, journal, goal))
 
-        carried, way = end(place, goal, last)
-        part = RestoreRole.UNDO if goal == SAFETY else RestoreRole.TO
-        if way is not None:
-            wish, beside = RestoreOptions(foreign=True, force=True, links=way.links), ExtraSteps(way, last)
-            done = restoring.go(capturing, wish, part, lambda _: here.find(way.source), beside)
+        carried, recovery = follow_journal(place, goal, final_action)
+        role = RestoreRole.UNDO if goal == SAFETY else RestoreRole.TO
+        if recovery is not None:
+            options, extra = (
+                RestoreOptions(allow_unsigned=True, force=True, links=recovery.links),
+                ExtraSteps(recovery, final_action),
+            )
+            done = runner.run(capturing, options, role, lambda _: context.find(recovery.source), extra)
             kept = (*(carried.kept if carried is not None else ()), *done.kept)
-            carried = ExecuteResult(done.verified, kept, done.losses, goal == SAFETY, way.notes)
+            carried = ExecuteResult(done.verified, kept, done.losses, goal == SAFETY, recovery.notes)
         else:
             assert carried is not None
             carried = carried._replace(undone=goal == SAFETY)
-            late += _record_end(here, carried, goal, part)
-        forget_way(place.private)
-    return carried._replace(kept=(*carried.kept, *(SkippedPath(TOP, why) for why in late)))
+            problems += _record_end(context, carried, goal, role)
+        delete_recovery(place.private)
+    return carried._replace(kept=(*carried.kept, *(SkippedPath(TOP, why) for why in problems)))
 
 
-def _record_end(here: RestoreContext, carried: ExecuteResult, goal: str, part: RestoreRole) -> Iterator[str]:
-    """Record what is finished; what could not be had."""
-    told = dict(carried.notes)
+def _record_end(
+    context: RestoreContext, carried: ExecuteResult, goal: str, role: RestoreRole
+) -> Iterator[str]:
+    """Record the recovered restore; yield what failed."""
+    notes = dict(carried.notes)
     if goal == TARGET:
-        part = RestoreRole(told.get(PART, part.value))
-    source = SnapshotId(told[goal]) if told.get(goal) else None
+        role = RestoreRole(notes.get(PART, role.value))
+    source = SnapshotId(notes[goal]) if notes.get(goal) else None
     try:
-        paths = "in part" if goal == TARGET and LESS in told else ""
-        undone = SnapshotId(told[TARGET]) if part is RestoreRole.UNDO and told.get(TARGET) else None
-        publish_now(here.unbounded(), source, part, undone=undone, paths=paths)
+        paths = "in part" if goal == TARGET and LESS in notes else ""
+        undone = SnapshotId(notes[TARGET]) if role is RestoreRole.UNDO and notes.get(TARGET) else None
+        publish_now(context.unbounded(), source, role, undone=undone, paths=paths)
     except (EnvhistError, OSError) as error:
         yield f"{NOT_RECORDED}: {in_words(error)}"

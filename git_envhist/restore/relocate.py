@@ -1,8 +1,8 @@
-"""What of a fork names the place it was made of, and how that is rewritten.
+"""Rewrite absolute paths in a fork, or in files restored from another working tree.
 
-Looked at are the files that tools keep absolute paths in: the configuration and scripts of virtual environments, the
-`bin` and `.bin` of package managers, the lists of editable installations; and every link. Built trees that hold such
-paths are told and left: whoever built them builds them again.
+Searched are files in which tools keep absolute paths (virtual environments, `bin` and `.bin` of package managers,
+editable installations) and all links. Built trees with such paths are reported and not changed: they must be built
+again.
 """
 
 from __future__ import annotations
@@ -20,29 +20,29 @@ from git_envhist.config import read_settings
 from git_envhist.discovery import homes_of, open_plain
 from git_envhist.errors import EnvhistError, Refused
 from git_envhist.git.process import clean_environment, read_all
-from git_envhist.git.refs import git_directory_of, is_own
+from git_envhist.git.refs import git_directory_of, is_own_submodule
 from git_envhist.git.repository import Repository
 from git_envhist.model import EntryKind, EnvPath, OutsideReference, PlanStep, RestoreResult, Snapshot
-from git_envhist.platform import DIRECTORY, open_itself
-from git_envhist.restore.fs import DiskCalls, open_directory
+from git_envhist.platform import DIRECTORY, open_nofollow
+from git_envhist.restore.disk_calls import DiskCalls, open_directory
 from git_envhist.restore.planning import tracked
 from git_envhist.worktree.timeline_name import current_timeline
 
-# Which places a fork may point back to: where the moment was taken, and where the first of these trees stands.
+# The working trees that a fork may refer to.
 
 WORKTREE = b"worktree "
 
 
 def origins_of(source: CapturePipeline, timeline: str, fork: Repository) -> tuple[str, ...]:
-    """The working tree at hand, the first one of its repository, and the one that a timeline belongs to."""
+    """Return this working tree, the main one of its repository, and the one that a timeline belongs to."""
     trees = [tree for tree in _trees(source) if tree.root != fork.root]
     first = [tree.root for tree in trees if tree.git_dir == tree.common_dir]
     taken = [tree.root for tree in trees if current_timeline(tree, read_settings(())) == timeline]
     return tuple(dict.fromkeys((source.repository.root, *first, *taken)))
 
 
-def place_of(source: CapturePipeline, timeline: str) -> str | None:
-    """Where the working tree of a timeline stands; None where there is none any more."""
+def working_tree_of(source: CapturePipeline, timeline: str) -> str | None:
+    """Return the working tree of a timeline; None if it no longer exists."""
     trees = _trees(source)
     return next((one.root for one in trees if current_timeline(one, read_settings(())) == timeline), None)
 
@@ -50,8 +50,10 @@ def place_of(source: CapturePipeline, timeline: str) -> str | None:
 def _trees(source: CapturePipeline) -> list[Repository]:
     repository = source.repository
     if repository.plain:
-        homes = [home for home in homes_of(source.environ).all() if home.repository == repository.common_dir]
-        return [open_plain(home, home.path) for home in homes]
+        records = [
+            record for record in homes_of(source.environ).all() if record.repository == repository.common_dir
+        ]
+        return [open_plain(record, record.path) for record in records]
     listed = repository.git.run("worktree", "list", "--porcelain").split(b"\n")
     roots = [line[len(WORKTREE) :] for line in listed if line.startswith(WORKTREE)]
     return [tree for root in roots if (tree := _open(os.fsdecode(root))) is not None]
@@ -61,46 +63,44 @@ def _open(root: str) -> Repository | None:
     try:
         return Repository.open(root, clean_environment())
     except EnvhistError:
-        # It is gone, or not ours to read.
+        # It is gone, or cannot be read.
         return None
 
 
-# How a file that names one place is made to name another (pure).
-#
-# A place is named where nothing that could be part of a longer name stands on either side of it: `/srv/app` is not
-# named by `/srv/app-2`, nor by `/old/srv/app`.
+# Replacing a path in the contents of a file (pure). The path must not be part of a longer one: `/srv/app` is not in
+# `/srv/app-2`, nor in `/old/srv/app`.
 
 SPELLED = re.compile(r"[A-Za-z0-9_./+=@:,-]+")
 NAME = rb"[\w.+@~%\x80-\xff-]"
 MAX_FIRST_LINE = 127
-"""What every Linux reads of the line that names an interpreter; newer ones read 255."""
+"""The limit of every Linux for the line that names an interpreter; newer ones read 255 bytes."""
 PYTHON = re.compile(rb"#!(\S*/(?:python|pypy)[\w.]*)(?:[ \t]+(\S.*?))?[ \t]*\r?$")
-TOO_LONG = "its first line would be too long for the system"
+TOO_LONG = "its first line would be too long"
 
 
 class Relocation(NamedTuple):
-    """From some places to one."""
+    """A replacement of some paths by another."""
 
     pattern: re.Pattern[bytes]
     to: bytes
 
     @classmethod
     def between(cls, origins: Sequence[str], to: str) -> Relocation:
-        """The longest of the places is looked for first: one may stand inside another."""
+        """Return the replacement; longer paths are matched first, because one may contain another."""
         spellings = {spelling for place in origins for spelling in _spellings(place)}
         words = b"|".join(re.escape(one) for one in sorted(spellings, key=len, reverse=True))
         pattern = re.compile(rb"(?<!" + NAME + rb")(?:" + words + rb")(?!" + NAME + rb")")
         return cls(pattern, b"" + to.encode("utf-8", "surrogateescape"))
 
-    def is_named_in(self, data: bytes) -> bool:
+    def occurs_in(self, data: bytes) -> bool:
         return self.pattern.search(data) is not None
 
-    def rewritten(self, data: bytes) -> bytes:
+    def replaced(self, data: bytes) -> bytes:
         return self.pattern.sub(lambda _: self.to, data)
 
 
 def is_shell_safe(place: str) -> bool:
-    """Whether a place can stand in scripts and first lines as it is, without quotes."""
+    """Return whether a path needs no quotes in scripts and first lines."""
     return SPELLED.fullmatch(place) is not None
 
 
@@ -108,34 +108,34 @@ def is_text(data: bytes) -> bool:
     return b"\0" not in data
 
 
-def rewrite(data: bytes, moved: Relocation) -> bytes | None:
-    """A file that names the other place; None where its first line would be too long. Of a binary file the first line
-    alone is rewritten."""
+def rewrite(data: bytes, relocation: Relocation) -> bytes | None:
+    """Return a file with replaced paths; None if its first line would be too long. Of a binary file only the first line
+    is rewritten."""
     line, newline, rest = data.partition(b"\n")
     if is_text(data):
-        rest = moved.rewritten(rest)
+        rest = relocation.replaced(rest)
     if not data.startswith(b"#!"):
-        return moved.rewritten(line) + newline + rest if is_text(data) else data
-    first = moved.rewritten(line)
+        return relocation.replaced(line) + newline + rest if is_text(data) else data
+    first = relocation.replaced(line)
     if first != line and len(first) > MAX_FIRST_LINE:
-        by_shell = _by_shell(first)
+        by_shell = _exec_by_shell(first)
         if by_shell is None:
             return None
         first = by_shell
     return first + newline + rest
 
 
-def _by_shell(line: bytes) -> bytes | None:
-    """Two lines that are shell to a shell, which runs Python, and a string to Python."""
-    told = PYTHON.fullmatch(line)
-    if told is None:
+def _exec_by_shell(line: bytes) -> bytes | None:
+    """Return two lines that run Python when read by a shell, and are a string when read by Python."""
+    match = PYTHON.fullmatch(line)
+    if match is None:
         return None
-    words = b" ".join((told[1], *([told[2]] if told[2] else [])))
+    words = b" ".join((match[1], *([match[2]] if match[2] else [])))
     return b"#!/bin/sh\n'''exec' " + words + b' "$0" "$@"\n' + b"' '''"
 
 
 def _spellings(place: str) -> set[bytes]:
-    """As it stands in paths, and in the addresses of files."""
+    """Return a path as in file contents and as in file: URLs."""
     return {place.encode("utf-8", "surrogateescape"), quote(place, errors="surrogateescape").encode("ascii")}
 
 
@@ -147,52 +147,52 @@ BUILT = frozenset((b"CMakeCache.txt", b"build.ninja"))
 MAX_SIZE = 1 << 22
 LINK, TEXT = "link", "text"
 NO_GIT = (
-    "the git directory of this submodule is the original's: without this file git takes it for one not set up"
+    "the submodule's git directory belongs to the original: without this file, git treats it as not set up"
 )
-SHARED_GIT = "it leads to a git directory that is another's: what git does here, it does there"
-IS_CODE = "HEAD tracks it"
-IS_BUILT = "it was built there: build it again"
+SHARED_GIT = "it points to the git directory of another working tree: git commands here would act there"
+IS_TRACKED = "tracked by HEAD"
+IS_BUILT = "built with the other path: build it again"
 TEMPORARY = b".git-envhist-link"
 REGISTERED = re.compile(rb"(?:^|/)worktrees/[^/]+\Z")
-"""Where a repository says which linked worktrees it has; what prunes or removes one goes by that."""
+"""The files in which a repository registers its linked worktrees."""
 
 
 class Rewriter(NamedTuple):
-    """What is to be rewritten where."""
+    """The replacement in one working tree; `code`: tracked files, which are not rewritten."""
 
     root: str
-    moved: Relocation
+    relocation: Relocation
     code: frozenset[bytes]
 
 
 class PathReference(NamedTuple):
-    """A path that may name places."""
+    """A path that may contain references."""
 
     path: EnvPath
     is_link: bool
 
 
 def paths_naming(
-    places: Iterable[PathReference], own: Repository, moved: Relocation
+    places: Iterable[PathReference], own: Repository, relocation: Relocation
 ) -> Iterator[OutsideReference]:
-    """Every one of some paths that names the other place."""
+    """Yield the paths that refer to another place."""
     with _opened(own.root) as top:
         for path, is_link in places:
             if is_link:
-                if moved.is_named_in(_read_link(top, path)):
+                if relocation.occurs_in(_read_link(top, path)):
                     yield OutsideReference(path, LINK)
             elif path.endswith(b"/.git"):
-                why = _why_not_its_own(own, path, _read(top, path), moved)
-                if why is not None:
-                    yield OutsideReference(path, why)
+                reason = _git_file_problem(own, path, _read(top, path), relocation)
+                if reason is not None:
+                    yield OutsideReference(path, reason)
             elif _may_name_places(path):
                 data = _read(top, path)
-                if moved.is_named_in(data if is_text(data) else _first_line(data)):
+                if relocation.occurs_in(data if is_text(data) else _first_line(data)):
                     yield OutsideReference(path, TEXT)
 
 
-def written_by(steps: Iterable[PlanStep]) -> Iterator[PathReference]:
-    """The files and links that some steps brought, or brought back."""
+def files_written_by(steps: Iterable[PlanStep]) -> Iterator[PathReference]:
+    """Yield the files and links written by some steps."""
     for step in steps:
         entries = (step.after or step.before, *step.below)
         for entry in entries if not step.root else ():
@@ -201,13 +201,13 @@ def written_by(steps: Iterable[PlanStep]) -> Iterator[PathReference]:
 
 
 def files_in(root: str) -> Iterator[PathReference]:
-    """The files and links that stand in a working tree, in the order of their paths."""
+    """Yield the files and links of a working tree in path order."""
     top = os.fsencode(root)
     waiting = [b""]
     while waiting:
         above = waiting.pop()
         found: list[os.DirEntry[bytes]] = []
-        # What is closed to its owner holds nothing that was brought.
+        # A directory its owner cannot enter cannot contain restored files.
         with suppress(PermissionError), os.scandir(os.path.join(top, above)) as entries:
             found = sorted(entries, key=lambda entry: entry.name, reverse=True)
         prefix = above + b"/" if above else b""
@@ -221,21 +221,23 @@ def files_in(root: str) -> Iterator[PathReference]:
 def relocate(
     rewriter: Rewriter, found: Iterable[OutsideReference]
 ) -> tuple[tuple[EnvPath, ...], tuple[OutsideReference, ...]]:
-    """(what was rewritten, what still points back and why)"""
-    done, left = [], []
+    """Rewrite references; return the rewritten paths, and the remaining references with reasons."""
+    rewritten, remaining = [], []
     with _opened(rewriter.root) as top:
         for one in found:
-            why = _why_not(one, rewriter.code)
-            if why is None:
+            reason = _skip_reason(one, rewriter.code)
+            if reason is None:
                 try:
-                    why = (_point_link if one.what == LINK else _rewrite_file)(top, one.path, rewriter.moved)
+                    reason = (_rewrite_link if one.what == LINK else _rewrite_file)(
+                        top, one.path, rewriter.relocation
+                    )
                 except OSError as error:
-                    why = (error.strerror or str(error)).lower()
-            if why is None:
-                done.append(one.path)
+                    reason = (error.strerror or str(error)).lower()
+            if reason is None:
+                rewritten.append(one.path)
             else:
-                left.append(OutsideReference(one.path, why))
-    return tuple(done), tuple(left)
+                remaining.append(OutsideReference(one.path, reason))
+    return tuple(rewritten), tuple(remaining)
 
 
 def _may_name_places(path: EnvPath) -> bool:
@@ -247,54 +249,58 @@ def _may_name_places(path: EnvPath) -> bool:
     return above.rpartition(b"/")[2] in PROGRAM_DIRECTORIES
 
 
-def _why_not_its_own(own: Repository, path: EnvPath, data: bytes, moved: Relocation) -> str | None:
-    """Why a `.git` file, which says by a path where the git directory is, leads to none of its own.
+def _git_file_problem(own: Repository, path: EnvPath, data: bytes, relocation: Relocation) -> str | None:
+    """Return why a `.git` file does not point to a git directory of its own working tree; None if it does.
 
-    From a linked worktree to another one beside it such a path leads to the very same git directory, whose working tree
-    is the original's: what is cleaned here is gone there.
+    A relative path from one linked worktree leads to the git directory of the other one, so git commands here would act
+    on files there.
     """
     top = os.path.realpath(os.fsencode(own.root))
-    leads_to = git_directory_of(os.path.join(top, os.path.dirname(path)), data)
-    if leads_to is None or _is_inside(leads_to, top) or is_own(leads_to, own.git_dir):
-        return None if leads_to is None or os.path.exists(leads_to) else NO_GIT
-    meant = git_directory_of(top, moved.rewritten(data)) if moved.is_named_in(data) else None
-    if meant is not None and _is_inside(meant, top) and os.path.exists(meant):
-        # A linked worktree of a repository that came along.
+    git_directory = git_directory_of(os.path.join(top, os.path.dirname(path)), data)
+    if (
+        git_directory is None
+        or _is_inside(git_directory, top)
+        or is_own_submodule(git_directory, own.git_dir)
+    ):
+        return None if git_directory is None or os.path.exists(git_directory) else NO_GIT
+    relocated = git_directory_of(top, relocation.replaced(data)) if relocation.occurs_in(data) else None
+    if relocated is not None and _is_inside(relocated, top) and os.path.exists(relocated):
+        # A linked worktree of a repository that was copied, too.
         return TEXT
-    return SHARED_GIT if os.path.exists(leads_to) else NO_GIT
+    return SHARED_GIT if os.path.exists(git_directory) else NO_GIT
 
 
 def _is_inside(place: bytes, top: bytes) -> bool:
     return place.startswith(top + b"/")
 
 
-def _why_not(one: OutsideReference, code: frozenset[bytes]) -> str | None:
+def _skip_reason(one: OutsideReference, code: frozenset[bytes]) -> str | None:
     if one.what not in (LINK, TEXT):
         return one.what
     if one.path in code:
-        return IS_CODE
+        return IS_TRACKED
     return IS_BUILT if one.path.rpartition(b"/")[2] in BUILT else None
 
 
 def read_file(root: str, path: EnvPath) -> bytes:
-    """The bytes of a file that may name places; none where they cannot be had."""
+    """Return the contents of a file that may contain references; empty if it cannot be read."""
     with _opened(root) as top:
         return _read(top, path)
 
 
-def write_anew(root: str, path: EnvPath, data: bytes) -> None:
-    """Let a file hold other bytes; all else about it stays."""
+def write_in_place(root: str, path: EnvPath, data: bytes) -> None:
+    """Replace the contents of a file in place."""
     with _opened(root) as top:
         _write_file(top, path, lambda _: data)
 
 
-def _rewrite_file(top: int, path: EnvPath, moved: Relocation) -> str | None:
-    return _write_file(top, path, lambda data: rewrite(data, moved))
+def _rewrite_file(top: int, path: EnvPath, relocation: Relocation) -> str | None:
+    return _write_file(top, path, lambda data: rewrite(data, relocation))
 
 
 def _write_file(top: int, path: EnvPath, change: Callable[[bytes], bytes | None]) -> str | None:
-    """Write it anew in its place: its other names, its owner, mode and attributes stay."""
-    hands = DiskCalls()
+    """Rewrite a file in place: its other names, owner, mode and attributes stay."""
+    calls = DiskCalls()
     with _inside(top, path) as (directory, name):
         descriptor = _open_file(directory, name)
         try:
@@ -302,12 +308,12 @@ def _write_file(top: int, path: EnvPath, change: Callable[[bytes], bytes | None]
             new = change(data)
             if new is None:
                 return TOO_LONG
-            hands.fchmod(descriptor, mode | stat.S_IWUSR)
-            writing = open_itself(name, os.O_WRONLY | os.O_CLOEXEC, dir_fd=directory)
+            calls.fchmod(descriptor, mode | stat.S_IWUSR)
+            writing = open_nofollow(name, os.O_WRONLY | os.O_CLOEXEC, dir_fd=directory)
             try:
-                hands.write(writing, new, 0)
-                hands.truncate(writing, len(new))
-                hands.fchmod(writing, mode)
+                calls.write(writing, new, 0)
+                calls.truncate(writing, len(new))
+                calls.fchmod(writing, mode)
             finally:
                 os.close(writing)
         finally:
@@ -315,16 +321,16 @@ def _write_file(top: int, path: EnvPath, change: Callable[[bytes], bytes | None]
     return None
 
 
-def _point_link(top: int, path: EnvPath, moved: Relocation) -> str | None:
-    hands = DiskCalls()
+def _rewrite_link(top: int, path: EnvPath, relocation: Relocation) -> str | None:
+    calls = DiskCalls()
     with _inside(top, path) as (directory, name):
         before = os.fstat(directory)
         link = os.stat(name, dir_fd=directory, follow_symlinks=False)
-        hands.symlink(moved.rewritten(os.readlink(name, dir_fd=directory)), directory, TEMPORARY)
+        calls.symlink(relocation.replaced(os.readlink(name, dir_fd=directory)), directory, TEMPORARY)
         if os.geteuid() == 0:
-            hands.chown(directory, TEMPORARY, link.st_uid, link.st_gid)
-        hands.rename(directory, TEMPORARY, directory, name)
-        hands.futime(directory, before.st_mtime_ns)
+            calls.chown(directory, TEMPORARY, link.st_uid, link.st_gid)
+        calls.rename(directory, TEMPORARY, directory, name)
+        calls.futime(directory, before.st_mtime_ns)
     return None
 
 
@@ -350,7 +356,7 @@ def _read_link(top: int, path: EnvPath) -> bytes:
 
 
 def _open_file(directory: int, name: bytes) -> int:
-    return open_itself(name, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=directory)
+    return open_nofollow(name, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=directory)
 
 
 def _first_line(data: bytes) -> bytes:
@@ -368,7 +374,7 @@ def _opened(root: str) -> Iterator[int]:
 
 @contextmanager
 def _inside(top: int, path: EnvPath) -> Iterator[tuple[int, bytes]]:
-    """The open directory that a path lies in, reached through no link, and its name there."""
+    """Open the directory of a path without following links; yield it and the last name."""
     above, _, name = path.rpartition(b"/")
     directory = open_directory(top, above)
     try:
@@ -377,52 +383,57 @@ def _inside(top: int, path: EnvPath) -> Iterator[tuple[int, bytes]]:
         os.close(directory)
 
 
-# What is to be said where a restore brought what another working tree had, e.g. the better of two forks.
+# Warnings about restored files that contain the path of another working tree.
 
-AS_TOLD = "?"
+FROM_FILES = "?"
 ACTIVATE = b"/bin/activate"
-NAMED = re.compile(rb"^\s*VIRTUAL_ENV=(/[^\n]+|'/[^'\n]+'|\"/[^\"\n]+\")\s*$", re.MULTILINE)
+VIRTUAL_ENV = re.compile(rb"^\s*VIRTUAL_ENV=(/[^\n]+|'/[^'\n]+'|\"/[^\"\n]+\")\s*$", re.MULTILINE)
 FIRST_PATHS = 3
-AGAIN = "git envrestore --undo, and again with --relocate"
-NOTHING_CAME = f"nothing came, so nothing was rewritten; where what came before names another place: {AGAIN}"
-NAMING = (LINK, TEXT)
+HOW_TO_RELOCATE = "git envrestore --undo, then restore again with --relocate"
+NOTHING_RESTORED = (
+    f"nothing was restored, so nothing was rewritten; to rewrite files restored before: {HOW_TO_RELOCATE}"
+)
+REWRITABLE = (LINK, TEXT)
 
 
-def warn_of_foreign_paths(source: CapturePipeline, restored: RestoreResult, *, asked: bool) -> str | None:
-    """A word about the paths that came and name the place where they were changed; None where there are none.
+def foreign_path_warning(source: CapturePipeline, restored: RestoreResult, *, asked: bool) -> str | None:
+    """Return a warning about restored files that contain another path; None if there are none.
 
-    `asked`: they were to be rewritten, which they are as they come."""
+    `asked`: relocation was requested, which has been done during the restore.
+    """
     timeline, own = restored.target.timeline, source.repository.root
     if timeline == current_timeline(source.repository, source.settings):
         return None
-    if restored.moment is None:
-        return NOTHING_CAME if asked and not restored.plan.steps else None
-    root = place_of(source, timeline) or original_path(own, restored.plan.steps)
+    if restored.snapshot is None:
+        return NOTHING_RESTORED if asked and not restored.plan.steps else None
+    root = working_tree_of(source, timeline) or original_path(own, restored.plan.steps)
     if root is None or root == own:
         return None
-    moved = Relocation.between([root], own)
+    relocation = Relocation.between([root], own)
     found = [
         one.path
-        for one in paths_naming(written_by(restored.plan.steps), source.repository, moved)
-        if one.what in NAMING
+        for one in paths_naming(files_written_by(restored.plan.steps), source.repository, relocation)
+        if one.what in REWRITABLE
     ]
     if not found:
         return None
     first = ", ".join(f"'{os.fsdecode(path)}'" for path in found[:FIRST_PATHS])
     more = f" and {len(found) - FIRST_PATHS:,} more" if len(found) > FIRST_PATHS else ""
-    advice = "" if restored.relocated else f"; to have it rewritten: {AGAIN}"
-    return f"what came with this still names '{root}': {first}{more}{advice}"
+    advice = "" if restored.relocated else f"; to rewrite them: {HOW_TO_RELOCATE}"
+    return f"restored files still contain '{root}': {first}{more}{advice}"
 
 
 def original_path(root: str, steps: Iterable[PlanStep]) -> str | None:
-    """Where what came stood, as its virtual environments say; None where none does, or where they disagree."""
-    told = {_stood_at(root, path) for path, _ in written_by(steps) if path.endswith(ACTIVATE)} - {None}
-    return told.pop() if len(told) == 1 else None
+    """Return the path that restored virtual environments name; None if none does, or if they differ."""
+    match = {_root_named_by(root, path) for path, _ in files_written_by(steps) if path.endswith(ACTIVATE)} - {
+        None
+    }
+    return match.pop() if len(match) == 1 else None
 
 
-def _stood_at(root: str, activate: EnvPath) -> str | None:
-    """From the script that makes an environment the current one: the place it names, less the way to it from there."""
-    found = NAMED.search(read_file(root, activate))
+def _root_named_by(root: str, activate: EnvPath) -> str | None:
+    """Return the root that an activate script names, given its own path below the root."""
+    found = VIRTUAL_ENV.search(read_file(root, activate))
     place = found[1].strip(b"'\"") if found is not None else b""
     below = b"/" + activate.removesuffix(ACTIVATE)
     return (
@@ -430,37 +441,39 @@ def _stood_at(root: str, activate: EnvPath) -> str | None:
     )
 
 
-def _may_tell(source: CapturePipeline, target: Snapshot) -> bool:
+def _has_virtual_environment(source: CapturePipeline, target: Snapshot) -> bool:
     listed = source.repository.git.run("ls-tree", "-r", "-z", "--name-only", "--full-tree", target.tree)
     return ACTIVATE + b"\0" in listed
 
 
 def original_root(source: CapturePipeline, target: Snapshot) -> str:
-    """The place that what comes names; empty where it was made here, `AS_TOLD` where only what comes knows it."""
+    """Return the path to replace; empty if there is none, `AS_TOLD` if it must be read from restored files."""
     timeline, own = target.timeline, source.repository.root
     if timeline == current_timeline(source.repository, source.settings):
         return ""
-    root = place_of(source, timeline) or (AS_TOLD if _may_tell(source, target) else None)
+    root = working_tree_of(source, timeline) or (
+        FROM_FILES if _has_virtual_environment(source, target) else None
+    )
     if root is None:
         raise Refused(
-            f"where '{timeline}' stood is not known: there is no working tree of it, and no virtual environment tells",
-            hint="without --relocate all comes as it is",
+            f"the directory of '{timeline}' is unknown: it has no working tree, and no virtual environment names it",
+            hint="restore without --relocate",
         )
     if not is_shell_safe(own):
         raise Refused(
-            f"scripts cannot name a place like '{own}' everywhere",
-            hint="without --relocate all comes as it is",
+            f"scripts cannot contain a path like '{own}' without quotes",
+            hint="restore without --relocate",
         )
     return "" if root == own else root
 
 
 def relocate_here(source: CapturePipeline, origin: str, steps: Iterable[PlanStep]) -> tuple[EnvPath, ...]:
-    """Have what some steps brought name this place and no longer that one; what was rewritten."""
+    """Replace another working tree's path in the files of some steps; return the rewritten paths."""
     repository = source.repository
-    if origin == AS_TOLD:
+    if origin == FROM_FILES:
         steps = tuple(steps)
         origin = original_path(repository.root, steps) or repository.root
-    moved = Relocation.between([origin], repository.root)
-    found = list(paths_naming(written_by(steps), repository, moved))
+    relocation = Relocation.between([origin], repository.root)
+    found = list(paths_naming(files_written_by(steps), repository, relocation))
     code = frozenset() if repository.plain or not found else tracked(repository.git)
-    return relocate(Rewriter(repository.root, moved, code), found)[0]
+    return relocate(Rewriter(repository.root, relocation, code), found)[0]

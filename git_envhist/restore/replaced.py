@@ -1,4 +1,4 @@
-"""Looks at what stands where a restore would put something else: it must be what the side before holds."""
+"""Check the entries that a restore will replace: they must be as the side `before` of the plan."""
 
 from __future__ import annotations
 
@@ -6,70 +6,70 @@ from collections.abc import Callable, Iterable, Iterator
 
 from git_envhist.model import EntryKind, EnvPath, PlanAction, PlanStep, SkippedPath
 from git_envhist.platform import SYSTEM
-from git_envhist.restore.attributes import read_xattrs
 from git_envhist.restore.compare_files import content_matches
-from git_envhist.restore.disk import RestoreDisk
-from git_envhist.restore.disk_entry import DiskEntry, look, may_match_entry
-from git_envhist.restore.swap import CAME, CHANGED, GONE
+from git_envhist.restore.disk_entry import DiskEntry, may_match_entry, stat_entry
+from git_envhist.restore.environment_disk import EnvironmentDisk
+from git_envhist.restore.set_metadata import read_xattrs
+from git_envhist.restore.swap import CHANGED, CREATED, GONE
 from git_envhist.restore.write_entry import Contents
 
-Known = Callable[[bytes, EnvPath], "tuple[int, int, int, int, int] | None"]
-"""(root, path) -> device, inode, size, mtime and ctime, as the capture of the side before had them."""
+KnownStat = Callable[[bytes, EnvPath], "tuple[int, int, int, int, int] | None"]
+"""Return (device, inode, size, mtime, ctime) of a captured file, given root and path; None if unknown."""
 Parent = Callable[[bytes, EnvPath], tuple[int, bytes]]
-"""(root, path) -> the open directory that it stands in, and its name there."""
-UNIT = "what belongs to it is left alone"
+"""Return the open directory and the last name, given root and path."""
+UNIT = "skipped with the database it belongs to"
 
 
-def nothing_is_known(root: bytes, path: EnvPath) -> tuple[int, int, int, int, int] | None:
-    """Without a capture's word the bytes themselves are looked at."""
+def no_known_stat(root: bytes, path: EnvPath) -> tuple[int, int, int, int, int] | None:
+    """Return None: the contents are compared."""
     return None
 
 
 class ReplacedEntries:
-    """Who stands where, for every step that can be made."""
+    """The entries on disk that the steps of a plan replace."""
 
-    def __init__(self, door: RestoreDisk, contents: Contents, known: Known) -> None:
-        self._door = door
+    def __init__(self, disk: EnvironmentDisk, contents: Contents, known: KnownStat) -> None:
+        self._disk = disk
         self._contents = contents
         self._known = known
-        self.left_alone: list[SkippedPath] = []
+        self.skipped: list[SkippedPath] = []
 
     def of(self, steps: Iterable[PlanStep]) -> Iterator[tuple[int, DiskEntry | None]]:
-        """The number of each step and who stands at its path, less those that are left alone."""
+        """Yield the number of each executable step with the entry at its path; skipped steps are in `skipped`."""
         steps = list(steps)
         vacated = {(step.root, step.path) for step in steps if step.action is PlanAction.REMOVE}
         found: list[tuple[int, PlanStep, DiskEntry | None]] = []
         broken: set[int] = set()
-        with self._door.staying() as parent:
+        with self._disk.keep_open() as parent:
             for number, step in enumerate(steps):
-                victim, why = self._look(parent, step, (step.root, step.path) in vacated)
-                if why is None:
-                    found.append((number, step, victim))
+                now, reason = self._check(parent, step, (step.root, step.path) in vacated)
+                if reason is None:
+                    found.append((number, step, now))
                     continue
-                self.left_alone.append(SkippedPath(step.shown, why))
+                self.skipped.append(SkippedPath(step.shown, reason))
                 if step.unit is not None:
                     broken.add(step.unit)
-        for number, step, victim in found:
+        for number, step, now in found:
             if step.unit in broken:
-                self.left_alone.append(SkippedPath(step.shown, UNIT))
+                self.skipped.append(SkippedPath(step.shown, UNIT))
             else:
-                yield number, victim
+                yield number, now
 
-    def _look(self, parent: Parent, step: PlanStep, vacated: bool) -> tuple[DiskEntry | None, str | None]:
+    def _check(self, parent: Parent, step: PlanStep, vacated: bool) -> tuple[DiskEntry | None, str | None]:
         try:
             directory, name = parent(step.root, step.path)
-            now = look(directory, name)
+            now = stat_entry(directory, name)
             if step.before is None:
-                return None, CAME if now is not None and not vacated else None
+                return None, CREATED if now is not None and not vacated else None
             if now is None:
                 return None, GONE
-            return now, None if self._is_as_saved(directory, name, step, now) else CHANGED
+            return now, None if self._matches(directory, name, step, now) else CHANGED
         except FileNotFoundError:
-            return None, GONE if step.before is not None else "the directory it belongs in is gone"
+            return None, GONE if step.before is not None else "its directory no longer exists"
         except OSError as error:
             return None, error.strerror or str(error)
 
-    def _is_as_saved(self, directory: int, name: bytes, step: PlanStep, now: DiskEntry) -> bool:
+    def _matches(self, directory: int, name: bytes, step: PlanStep, now: DiskEntry) -> bool:
         before = step.before
         assert before is not None
         if not may_match_entry(before, now):
@@ -85,5 +85,5 @@ class ReplacedEntries:
             directory, name, step.root, before, self._contents
         ):
             return False
-        # What was read must be what was looked at.
-        return look(directory, name) == now
+        # The file must not have changed while it was compared.
+        return stat_entry(directory, name) == now

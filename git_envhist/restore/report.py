@@ -1,4 +1,4 @@
-"""What the facts say of a restore: what it brings, the machine that stays as it is; and git's own view of the files."""
+"""Additional facts in the result of a restore: damaged paths, unstable files, packages of the machine, services."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from git_envhist.model import (
 )
 from git_envhist.objects.reader import ObjectReader
 from git_envhist.platform import open_file_only
-from git_envhist.probes import PACKAGES, PROBES, machine_probes, tree_probes
+from git_envhist.probes import PACKAGES, PROBES, file_probes, machine_probes
 from git_envhist.restore.options import RestoreOptions
 from git_envhist.snapshots.chunks import stream_chunks
 from git_envhist.snapshots.layout import UNSTABLE
@@ -35,25 +35,25 @@ from git_envhist.snapshots.manifest import BUDGET
 from git_envhist.snapshots.names import RESERVED
 from git_envhist.snapshots.records import read_fact_text, read_missing
 
-# Which paths a damaged store concerns.
+# Damaged objects, reported by path.
 
-SHOWN = 3
+MAX_PATHS = 3
 
 
 @contextmanager
 def report_damage_in_target(plan: RestorePlan, open_contents: Callable[[], ObjectReader]) -> Iterator[None]:
-    """What cannot be read of the moment is told by its paths, before anything is touched."""
+    """Report unreadable contents of the target by path."""
     coming = [
         (shown_path(step.root, entry.path), entry)
         for step in plan.steps
         for entry in (step.after, *step.below)
         if entry is not None
     ]
-    with _told(
+    with _damage_reported(
         coming,
         open_contents,
-        "of that moment",
-        "'git envlog fsck --repair' brings back what is still to be had; or leave them out: "
+        "of the snapshot",
+        "'git envlog fsck --repair' repairs what it can; or leave them out: "
         "git envrestore <rev> -- . ':!<path>'",
     ):
         yield
@@ -61,16 +61,16 @@ def report_damage_in_target(plan: RestorePlan, open_contents: Callable[[], Objec
 
 @contextmanager
 def report_damage_in_safety(plan: RestorePlan, open_contents: Callable[[], ObjectReader]) -> Iterator[None]:
-    """What was saved and cannot be read back is told by its paths; nothing starts then."""
+    """Report unreadable contents of the safety snapshot by path; nothing has been changed then."""
     going = [(step.shown, step.before) for step in plan.steps if step.before is not None]
-    with _told(
-        going, open_contents, "just saved", "nothing was changed; 'git envlog fsck' says more of the store"
+    with _damage_reported(
+        going, open_contents, "just saved", "nothing was changed; for details run: git envlog fsck"
     ):
         yield
 
 
 @contextmanager
-def _told(
+def _damage_reported(
     entries: list[tuple[EnvPath, Entry]], open_contents: Callable[[], ObjectReader], what: str, hint: str
 ) -> Iterator[None]:
     try:
@@ -99,39 +99,41 @@ def _is_whole(contents: ObjectReader, path: EnvPath, entry: Entry) -> bool:
 
 
 def _damaged(what: str, paths: list[EnvPath], hint: str) -> Damaged:
-    names = ", ".join(f"'{os.fsdecode(path)}'" for path in paths[:SHOWN])
-    more = f" and {len(paths) - SHOWN:,} more" if len(paths) > SHOWN else ""
+    names = ", ".join(f"'{os.fsdecode(path)}'" for path in paths[:MAX_PATHS])
+    more = f" and {len(paths) - MAX_PATHS:,} more" if len(paths) > MAX_PATHS else ""
     return Damaged(f"bytes {what} cannot be read: {names}{more}", hint=hint)
 
 
-# What a moment holds and does not vouch for: files that changed under every reading.
+# Files that changed while they were captured.
 
-TOLD = 5
+MAX_SHOWN = 5
 
 
 def unstable_path_warnings(git: Git, tree: str, plan: RestorePlan | None = None) -> tuple[str, ...]:
-    """Warnings about what a plan, or else the whole of a moment, brings as it was read while it changed."""
-    with CatFile(git, largest=BUDGET.size) as reader:
+    """Return warnings about restored files that changed while they were captured; without a plan, about all of them."""
+    with CatFile(git, max_size=BUDGET.size) as reader:
         found = reader.read(f"{tree}:{os.fsdecode(RESERVED + b'/' + UNSTABLE)}")
     items = read_missing(found.data) if found is not None else []
     if plan is not None:
         items = list(_touched(items, plan))
-    words = [
-        f"'{os.fsdecode(item.path)}' comes as it was read while it changed{': ' if item.detail else ''}{item.detail}"
-        for item in items[:TOLD]
+    warnings = [
+        f"'{os.fsdecode(item.path)}' was captured while it changed{': ' if item.detail else ''}{item.detail}"
+        for item in items[:MAX_SHOWN]
     ]
-    more = len(items) - TOLD
-    return (*words, f"and {more:,} more paths were read while they changed") if more > 0 else tuple(words)
+    more = len(items) - MAX_SHOWN
+    return (
+        (*warnings, f"and {more:,} more paths were read while they changed") if more > 0 else tuple(warnings)
+    )
 
 
 def _touched(items: Iterable[MissingPath], plan: RestorePlan) -> Iterator[MissingPath]:
-    brought = [step.shown for step in plan.steps if step.after is not None]
+    restored = [step.shown for step in plan.steps if step.after is not None]
     for item in items:
         inside = item.path + b"/" if item.path else b""
-        # A directory that a server was at work on, or a file in a directory that comes as a whole.
+        # A directory in use by a server, or a file in a directory that is restored as a whole.
         if any(
             path == item.path or path.startswith(inside) or item.path.startswith(path + b"/")
-            for path in brought
+            for path in restored
         ):
             yield item
 
@@ -140,67 +142,71 @@ MAX_LIST = 1 << 18
 NOT_GITS = ("?", "!")
 
 
-def differing(held: CapturedTree) -> frozenset[bytes] | None:
-    """The tracked files that differ from HEAD; None where git could not tell."""
-    changed = held.view.changed
+def differing(captured: CapturedTree) -> frozenset[bytes] | None:
+    """Return the tracked files that differ from HEAD; None if git could not list them."""
+    changed = captured.view.changed
     return None if changed is None else frozenset(one.path for one in changed if one.status not in NOT_GITS)
 
 
-def add_machine_facts(planned: RestoreResult, held: CapturedTree, wish: RestoreOptions) -> RestoreResult:
-    """A plan, with what of the machine is not as it was; one that is only shown tells also what it would bring."""
-    outside_is_told = not wish.pathspecs and (not wish.classes or PACKAGES in wish.classes)
-    if not outside_is_told and not wish.dry_run:
+def add_machine_facts(
+    planned: RestoreResult, captured: CapturedTree, options: RestoreOptions
+) -> RestoreResult:
+    """Return a plan with the packages and services that still differ; a dry run also lists facts of restored files."""
+    with_outside = not options.pathspecs and (not options.classes or PACKAGES in options.classes)
+    if not with_outside and not options.dry_run:
         return planned
-    git = held.context.repository.git.with_objects(held.staging.path)
+    git = captured.context.repository.git.with_objects(captured.staging.path)
     try:
         changes = changed_facts(
-            git, held.finish().tree, planned.target.tree, find_key=held.context.keys.opening
+            git, captured.finish().tree, planned.target.tree, find_key=captured.context.keys.opening
         )
     except EnvhistError:
         return planned
-    outside = tuple(_outside_of(changes, planned.target, wish, held)) if outside_is_told else ()
+    outside = tuple(_outside_of(changes, planned.target, options, captured)) if with_outside else ()
     return replace(
-        planned, outside=outside, story=_brought(changes, planned.plan, wish) if wish.dry_run else ()
+        planned,
+        outside=outside,
+        story=_facts_of_files(changes, planned.plan, options) if options.dry_run else (),
     )
 
 
-def _brought(
-    changes: Iterable[FactChange], plan: RestorePlan, wish: RestoreOptions
+def _facts_of_files(
+    changes: Iterable[FactChange], plan: RestorePlan, options: RestoreOptions
 ) -> tuple[FactChange, ...]:
-    """The facts that the plan's own files tell: of a part that is restored, of no more than that."""
+    """Return the facts of files in the plan."""
     touched = [path for step in plan.steps for path in (step.shown, *(entry.path for entry in step.below))]
     places = {place for path in touched for place in _places(path)}
-    if plan.steps and not (wish.pathspecs or wish.classes):
+    if plan.steps and not (options.pathspecs or options.classes):
         places.add(TOP)
-    told = tree_probes()
+    probes = file_probes()
     return tuple(
-        change for change in changes if change.probe in told and path_of_fact_change(change) in places
+        change for change in changes if change.probe in probes and path_of_fact_change(change) in places
     )
 
 
 def _places(path: bytes) -> Iterator[bytes]:
-    """A path, and every directory below the top that it lies in."""
+    """Yield a path and every directory above it, below the top."""
     while path:
         yield path
         path = path.rpartition(b"/")[0]
 
 
 def _outside_of(
-    changes: Iterable[FactChange], target: Snapshot, wish: RestoreOptions, held: CapturedTree
+    changes: Iterable[FactChange], target: Snapshot, options: RestoreOptions, captured: CapturedTree
 ) -> Iterator[FactChange]:
-    """The packages of the machine that are not as they were, those that are used here first; services that ran."""
+    """Yield packages of the machine that differ, those in use first; and services that ran."""
     changes = tuple(changes)
     machine = machine_probes()
     packages = [one for one in changes if one.probe in machine and PROBES[one.probe].kind == PACKAGES]
     if packages:
-        packages = list(mark_used(packages, _lists(held, target), _installed(held)))
+        packages = list(mark_used(packages, _lists(captured, target), _installed(captured)))
     yield from order_outside(packages)
-    yield from order_outside(() if wish.classes else _services_that_ran(changes, target))
+    yield from order_outside(() if options.classes else _services_that_ran(changes, target))
 
 
-def _lists(held: CapturedTree, target: Snapshot) -> Iterator[str]:
-    """The files that name packages of a machine, as they are now and as the snapshot has them."""
-    repository = held.context.repository
+def _lists(captured: CapturedTree, target: Snapshot) -> Iterator[str]:
+    """Yield the files that name packages of a machine, as they are now and as in the target."""
+    repository = captured.context.repository
     with CatFile(repository.git) as reader:
         for name in LISTS:
             path = os.path.join(repository.root, name)
@@ -211,20 +217,20 @@ def _lists(held: CapturedTree, target: Snapshot) -> Iterator[str]:
                 yield then.data[:MAX_LIST].decode("utf-8", "replace")
 
 
-def _installed(held: CapturedTree) -> dict[str, frozenset[str]]:
-    """By probe, the names of what the environment holds now."""
+def _installed(captured: CapturedTree) -> dict[str, frozenset[str]]:
+    """Return the names of installed packages, by probe."""
     found = {}
     for name in RUNTIMES:
-        kept = held.facts.kept.get(name)
-        text = read_fact_text(name, held.facts.text(name, kept.oid)) if kept is not None else None
+        kept = captured.facts.kept.get(name)
+        text = read_fact_text(name, captured.facts.text(name, kept.oid)) if kept is not None else None
         lines = text.lines if text is not None else []
         found[name] = frozenset(os.fsdecode(line.partition(b" ")[0].rpartition(b"/")[2]) for line in lines)
     return found
 
 
 def _services_that_ran(changes: Iterable[FactChange], target: Snapshot) -> Iterator[FactChange]:
-    """Those of the moment that do not run now, or on another port."""
+    """Yield services of the target that do not run now, or on another port."""
     for change in changes:
         if change.probe == SERVICE and change.after is not None:
-            # What somebody else wrote is not offered as a command to be copied.
+            # A command of an unsigned snapshot is not offered for copying.
             yield change if target.trusted is not False else replace(change, by="")

@@ -1,4 +1,4 @@
-"""The verbs of going back, as `EnvHistory` has them."""
+"""Restore, undo and redo, as `EnvHistory` offers them."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from git_envhist.model import (
     Snapshot,
     SnapshotId,
 )
-from git_envhist.restore.operation import Choose, Now, RestoreContext, RestoreRunner
-from git_envhist.restore.options import NO_WISH, RestoreOptions
+from git_envhist.restore.operation import Choose, PresentState, RestoreContext, RestoreRunner
+from git_envhist.restore.options import DEFAULT_OPTIONS, RestoreOptions
 from git_envhist.restore.states import Difference, State, States, UndoStack, read_undo_stack
 from git_envhist.secrets.seal import unseal
 from git_envhist.worktree.timeline_name import current_timeline
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from git_envhist.restore.services import ServiceRestore
 
 
-# The snapshot that undo or redo restores, chosen from the timeline and the environment now.
+# Undo and redo: choose the snapshot from the timeline and the environment now.
 
 WithTrash = Callable[[str], tuple[list[Snapshot], frozenset[SnapshotId]]]
 """Return a timeline with its recently dropped snapshots, oldest first, and the ids of these."""
@@ -50,17 +50,17 @@ class NothingToUndo(EnvhistError):
 
     exit_code = 4
     code = "nothing-to-undo"
-    usual_hint = "'git envlog --graph' shows the states there are"
+    usual_hint = "'git envlog --graph' shows the states"
 
 
 class Stepping:
     """Choose the snapshot for undo and redo."""
 
     def __init__(
-        self, here: RestoreContext, log: Callable[[], list[Snapshot]], with_trash: WithTrash
+        self, context: RestoreContext, log: Callable[[], list[Snapshot]], with_trash: WithTrash
     ) -> None:
         """`log`: the snapshots of the timeline, newest first."""
-        self._here = here
+        self._context = context
         self._log = log
         self._with_trash = with_trash
         self.left: SnapshotId | None = None
@@ -68,87 +68,91 @@ class Stepping:
         self.skipped = ""
         """A warning about a dropped state that the last choice passed over."""
 
-    def back(self, steps: int, now: Now | None) -> Snapshot:
+    def back(self, steps: int, now: PresentState | None) -> Snapshot:
         """Return the state to undo to; `NothingToUndo` if there is none."""
         assert now is not None
-        here, further = State(now.content, now.tree), steps + now.further
+        context, further = State(now.content, now.tree), steps + now.further
         self.skipped = ""
         with self._compared(now) as states:
             walk = read_undo_stack(reversed(self._log()), states, states.caches_alone)
-            self.left = None if walk.here is None or walk.is_new(here) else walk.here.id
-            stop, dropped = walk.back(further, here), self._dropped(further, here, states)
+            self.left = None if walk.current is None or walk.is_new(context) else walk.current.id
+            stop, dropped = walk.back(further, context), self._dropped(further, context, states)
             if dropped is not None and not _is_as_good(stop, dropped, states):
-                self._tell_dropped(dropped, stop)
+                self._note_dropped(dropped, stop)
             if stop is None:
-                raise _why_none(walk, steps, here)
+                raise _nothing_to_undo(walk, steps, context)
         return stop
 
-    def forth(self, steps: int, now: Now | None) -> Snapshot:
+    def forward(self, steps: int, now: PresentState | None) -> Snapshot:
         """Return the state to redo; `NothingToUndo` if there is none."""
         assert now is not None
-        here = State(now.content, now.tree)
+        context = State(now.content, now.tree)
         with self._compared(now) as states:
             walk = read_undo_stack(reversed(self._log()), states, states.caches_alone)
-            stop, is_new = walk.forward(steps, here), walk.is_new(here)
+            stop, is_new = walk.forward(steps, context), walk.is_new(context)
         if stop is not None:
             return stop
         ahead = walk.cut_off or (walk.stops[walk.cursor + 1 :] if is_new else ())
         if ahead:
             raise NothingToUndo(
                 "there is new work since the last undo: nothing to redo",
-                hint=f"what lay ahead is still there: git envrestore {ahead[-1].id[:7]}",
+                hint=f"the states after it still exist: git envrestore {ahead[-1].id[:7]}",
             )
-        raise NothingToUndo("nothing was undone: there is nothing to redo")
+        raise NothingToUndo("nothing was undone, so there is nothing to redo")
 
     @contextmanager
-    def _compared(self, now: Now) -> Iterator[States]:
-        with closing(self._here.contents(now.git)) as contents:
+    def _compared(self, now: PresentState) -> Iterator[States]:
+        with closing(self._context.contents(now.git)) as contents:
             yield States(contents)
 
-    def _dropped(self, steps: int, here: State, states: States) -> Snapshot | None:
+    def _dropped(self, steps: int, context: State, states: States) -> Snapshot | None:
         """Return the state that undo would lead to, had it not been dropped."""
-        capturing = self._here.capturing
+        capturing = self._context.capturing
         timeline = current_timeline(capturing.repository, capturing.settings)
         if timeline is None or not capturing.repository.list_refs(TRASH_REFS):
             return None
-        line, gone = self._with_trash(timeline)
-        stop = read_undo_stack(line, states, states.caches_alone).back(steps, here) if line else None
-        return stop if stop is not None and stop.id in gone else None
+        snapshots, dropped_ids = self._with_trash(timeline)
+        stop = (
+            read_undo_stack(snapshots, states, states.caches_alone).back(steps, context)
+            if snapshots
+            else None
+        )
+        return stop if stop is not None and stop.id in dropped_ids else None
 
-    def _tell_dropped(self, dropped: Snapshot, stop: Snapshot | None) -> None:
+    def _note_dropped(self, dropped: Snapshot, stop: Snapshot | None) -> None:
         state = f"the state before was dropped: {dropped.id[:7]} '{subject(dropped.intent)}'"
-        again = f"git envlog undrop {dropped.id[:7]}"
+        command = f"git envlog undrop {dropped.id[:7]}"
         if stop is None:
-            raise NothingToUndo(state, hint=f"bring it back: {again}")
-        self.skipped = f"{state}; this is {stop.id[:7]} instead (bring it back: {again})"
+            raise NothingToUndo(state, hint=f"to get it back: {command}")
+        self.skipped = f"{state}; this is {stop.id[:7]} instead (to get it back: {command})"
 
 
 def _is_as_good(stop: Snapshot | None, dropped: Snapshot, states: States) -> bool:
-    """Whether one state differs from a dropped one in times at most."""
+    """Return whether one state differs from a dropped one in times at most."""
     if stop is None or stop.content != dropped.content:
         return False
     return states(State.of(stop), State.of(dropped)) is not Difference.MORE
 
 
-def _why_none(walk: UndoStack, steps: int, here: State) -> NothingToUndo:
-    far = next((n for n in range(min(steps, len(walk.stops)), 0, -1) if walk.back(n, here)), 0)
+def _nothing_to_undo(walk: UndoStack, steps: int, context: State) -> NothingToUndo:
+    far = next((n for n in range(min(steps, len(walk.stops)), 0, -1) if walk.back(n, context)), 0)
     if far and far < steps:
         return NothingToUndo(
-            f"there are not {steps:,} earlier states",
-            hint=f"as far back as it goes: git envrestore --undo {far}",
+            f"there are fewer than {steps:,} earlier states",
+            hint=f"the furthest possible: git envrestore --undo {far}",
         )
     return NothingToUndo(
-        "there is no earlier state to go back to",
+        "there is no earlier state",
         hint="'git envlog' lists every snapshot" if walk.stops else NOTHING_CAPTURED,
     )
 
 
-FEW = 50
-"""Most restores go no further back than so many moments."""
+RECENT_SNAPSHOTS = 50
+"""The number of newest snapshots that usually contain the target."""
 
 
 class Restorer:
-    """Back, forth, elsewhere."""
+    """Runs restores, undo and redo of one history."""
 
     def __init__(
         self,
@@ -160,47 +164,47 @@ class Restorer:
         """`tidy` is called after a restore that took a snapshot, when the locks are released."""
         self._history = history
         self._capturing = capturing
-        here = RestoreContext(capturing, history.judge, history.open_sealed, history.resolve)
+        context = RestoreContext(capturing, history.judge, history.open_sealed, history.resolve)
         self._with_trash = with_trash
+        self._context = context
+        self._runner = RestoreRunner(context)
         self._tidy = tidy
-        self._here = here
-        self._restoring = RestoreRunner(here)
 
-    def to(self, snapshot: Snapshot, wish: RestoreOptions = NO_WISH) -> RestoreResult:
-        """To a moment."""
-        if wish.foreign or self._history.judge(snapshot).trusted:
+    def to(self, snapshot: Snapshot, options: RestoreOptions = DEFAULT_OPTIONS) -> RestoreResult:
+        """Restore a snapshot."""
+        if options.allow_unsigned or self._history.judge(snapshot).trusted:
             self._history.with_contents(snapshot, TOP)
-        restored = self._go(wish, RestoreRole.TO, lambda _: snapshot)
-        here = self._capturing
-        if restored.target.timeline == current_timeline(here.repository, here.settings):
+        restored = self._run(options, RestoreRole.TO, lambda _: snapshot)
+        context = self._capturing
+        if restored.target.timeline == current_timeline(context.repository, context.settings):
             return restored
-        from git_envhist.restore.relocate import warn_of_foreign_paths  # loaded late: hardly ever needed
+        from git_envhist.restore.relocate import foreign_path_warning  # loaded late: hardly ever needed
 
-        warning = warn_of_foreign_paths(here, restored, asked=wish.relocate)
+        warning = foreign_path_warning(context, restored, asked=options.relocate)
         return replace(restored, warnings=(*restored.warnings, warning)) if warning else restored
 
-    def undo(self, steps: int = 1, wish: RestoreOptions = NO_WISH) -> RestoreResult:
-        """To the newest earlier state that differs from what is here, so many steps back."""
+    def undo(self, steps: int = 1, options: RestoreOptions = DEFAULT_OPTIONS) -> RestoreResult:
+        """Restore the newest earlier state that differs from the environment now, `steps` back."""
         stepping = self._stepping
-        wish = replace(wish, left=lambda: stepping.left)
-        restored = self._go(wish, RestoreRole.UNDO, lambda now: stepping.back(steps, now))
+        options = replace(options, left=lambda: stepping.left)
+        restored = self._run(options, RestoreRole.UNDO, lambda now: stepping.back(steps, now))
         if not stepping.skipped:
             return restored
         return replace(restored, warnings=(*restored.warnings, stepping.skipped))
 
-    def redo(self, steps: int = 1, wish: RestoreOptions = NO_WISH) -> RestoreResult:
-        """Forth again."""
+    def redo(self, steps: int = 1, options: RestoreOptions = DEFAULT_OPTIONS) -> RestoreResult:
+        """Redo what undo has undone."""
         stepping = self._stepping
-        return self._go(wish, RestoreRole.REDO, lambda now: stepping.forth(steps, now))
+        return self._run(options, RestoreRole.REDO, lambda now: stepping.forward(steps, now))
 
     @property
     def _stepping(self) -> Stepping:
 
-        return Stepping(self._here, self._history.log, self._with_trash)
+        return Stepping(self._context, self._history.log, self._with_trash)
 
     @property
-    def broken_off(self) -> bool:
-        """Whether a restore was begun here that nobody ended."""
+    def is_interrupted(self) -> bool:
+        """Return whether an interrupted restore must be finished first."""
         try:
             self._capturing.refuse_unfinished_restore()
         except UnfinishedRestore:
@@ -209,69 +213,68 @@ class Restorer:
 
     @property
     def changed(self) -> Snapshot | None:
-        """Once something was changed here: the moment that holds what was here."""
-        return self._restoring.changed
+        """Return the safety snapshot, once something was changed."""
+        return self._runner.changed
 
-    def write_to(self, snapshot: Snapshot, directory: str, wish: RestoreOptions = NO_WISH) -> RestoreResult:
-        """A moment, written into a directory of its own; nothing here is touched."""
-        with self._told():
+    def write_to(
+        self, snapshot: Snapshot, directory: str, options: RestoreOptions = DEFAULT_OPTIONS
+    ) -> RestoreResult:
+        """Write a snapshot into another directory; nothing in the environment is changed."""
+        with self._with_system_errors():
             self._history.with_contents(snapshot, TOP)
-            written = self._restoring.write_to(snapshot, directory, wish)
+            written = self._runner.write_to(snapshot, directory, options)
         if not self._is_captured(directory):
             return written
-        warning = f"'{directory}' is in the environment: the next capture holds it, too, unless .envhistignore names it"
+        warning = f"'{directory}' is in the environment: the next capture includes it unless .envhistignore excludes it"
         return replace(written, warnings=(*written.warnings, warning))
 
-    def finish(self) -> ExecuteResult:
-        """Finish a restore that was broken off."""
-        with self._told():
-            return self._restoring.go_on()
+    def continue_restore(self) -> ExecuteResult:
+        """Finish an interrupted restore."""
+        with self._with_system_errors():
+            return self._runner.continue_restore()
 
-    def take_back(self) -> ExecuteResult:
-        """Take back a restore that was broken off."""
-        with self._told():
-            return self._restoring.take_back()
+    def abort_restore(self) -> ExecuteResult:
+        """Undo an interrupted restore."""
+        with self._with_system_errors():
+            return self._runner.abort_restore()
 
     @staticmethod
-    def ended(carried: ExecuteResult) -> RecoveryResult:
-        """How it came to its end, as it is told outside."""
+    def recovery_result(carried: ExecuteResult) -> RecoveryResult:
+        """Return the public result of a recovery."""
         return RecoveryResult(carried.undone, tuple(carried.kept), tuple(carried.losses))
 
-    def give_back_attachments(self, snapshot: Snapshot, directory: str) -> list[str]:
-        """Write what was attached to a moment into a directory."""
-        from git_envhist.tracking.attachments import (  # loaded late: few snapshots have attachments
-            read_attachments,
-            write_attachments,
-        )
+    def write_attachments_of(self, snapshot: Snapshot, directory: str) -> list[str]:
+        """Write the attachments of a snapshot into a directory."""
+        from git_envhist.tracking.attachments import read_attachments, write_attachments
 
         self._history.with_contents(snapshot, TOP)
         with CatFile(self._history.repository.git) as reader:
             return write_attachments(directory, read_attachments(reader, snapshot, self._open_attachment))
 
-    def _go(self, wish: RestoreOptions, part: RestoreRole, choose: Choose) -> RestoreResult:
+    def _run(self, options: RestoreOptions, role: RestoreRole, choose: Choose) -> RestoreResult:
         effects: dict[SnapshotId, tuple[Effect, ...]] = {}
 
-        def chosen(now: Now | None) -> Snapshot:
+        def chosen(now: PresentState | None) -> Snapshot:
             target = choose(now)
-            # Asked before anything changes: afterwards the directory that we stand in may be gone. And only when it is
-            # known what is here: until then every processor is at work, and nobody waits for what is asked for early.
+            # Asked before anything changes, because the current directory may be removed by the restore; and only after
+            # the capture, because until then all processors are busy.
             if now is not None and target.id not in effects:
                 effects[target.id] = self._effects_since(target)
             return target
 
         try:
-            with self._told():
-                how = self._bringing if wish.services else self._restoring
-                restored = how.restore(wish, part, chosen)
-            if restored.moment is not None:
+            with self._with_system_errors():
+                runner = self._service_restore if options.services else self._runner
+                restored = runner.restore(options, role, chosen)
+            if restored.snapshot is not None:
                 self._tidy(self._capturing.repository)
             return replace(restored, effects=effects.get(restored.target.id, ()))
         finally:
             self._history.refresh()
 
     def _effects_since(self, target: Snapshot) -> tuple[Effect, ...]:
-        newest = self._history.log(FEW)
-        is_near = len(newest) < FEW or any(one.id == target.id for one in newest)
+        newest = self._history.log(RECENT_SNAPSHOTS)
+        is_near = len(newest) < RECENT_SNAPSHOTS or any(one.id == target.id for one in newest)
         return effects_since(newest if is_near else self._history.log(), target.id)
 
     def _is_captured(self, directory: str) -> bool:
@@ -284,15 +287,15 @@ class Restorer:
             inside.startswith(os.path.realpath(base).rstrip(b"/") + b"/") for base in bases
         )
 
-    def _told(self) -> AbstractContextManager[None]:
+    def _with_system_errors(self) -> AbstractContextManager[None]:
         return system_errors(self._history.repository.git_dir)
 
     @property
-    def _bringing(self) -> ServiceRestore:
-        from git_envhist.restore.services import ServiceRestore  # loaded late: hardly anybody has services
+    def _service_restore(self) -> ServiceRestore:
+        from git_envhist.restore.services import ServiceRestore  # loaded late: few repositories have services
 
         history = self._history
-        return ServiceRestore(self._capturing, self._restoring, history.keys.to_open, history.log)
+        return ServiceRestore(self._capturing, self._runner, history.keys.to_open, history.log)
 
     def _open_attachment(self, name: EnvPath, sealed: bytes) -> bytes:
         return unseal(self._history.keys.to_open, name, b"attachment", sealed)

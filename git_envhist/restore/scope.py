@@ -1,8 +1,8 @@
-"""Which paths a restore may touch, and why it leaves the others alone.
+"""The paths that a restore may change, and reasons to skip the others.
 
-What the snapshot did not capture is not what was absent then: it stays. What is no part of the environment now could
-not be saved before it is replaced: it stays as well. Whether a path is left out is asked of the rules of both moments,
-which the snapshots tell; what git ignores plays no part.
+What the snapshot did not capture was not necessarily absent, so it stays. What is excluded now cannot be saved before
+it is replaced, so it stays as well. Exclusion is decided by the rules stored in both snapshots; git's ignore files have
+no effect.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from git_envhist.errors import Damaged
 from git_envhist.git.cat_file import CatFile
 from git_envhist.model import EnvPath, MissingPath, MissingReason
 from git_envhist.paths import ROOT_PREFIX, join
-from git_envhist.restore.plan import NOT_CHOSEN
+from git_envhist.restore.plan import SkipReason
 from git_envhist.snapshots.layout import MISSING, RULES
 from git_envhist.snapshots.names import RESERVED
 from git_envhist.snapshots.records import ROOT_MARK, read_missing, read_rules
@@ -25,21 +25,12 @@ from git_envhist.worktree.ignore import MAX_PATTERNS, ignore_rules, usable
 
 Ignored = Callable[[bytes, bytes, bool], bool]
 
-NOT_CAPTURED = "the snapshot does not hold it"
-LEFT_OUT_THEN = "it was left out of the snapshot"
-LEFT_OUT_NOW = "it is no part of the environment now"
-MOUNTED = "it is mounted from elsewhere"
-HOLDS_MOUNT = "something is mounted in it from elsewhere"
-HOLDS_LEFT_OUT = "it holds what is no part of the environment"
-NO_ROOT = "its root is not configured here"
-CODE = "HEAD tracks it"
-IMMUTABLE = "it cannot be changed: it is immutable, or its file system read-only"
-MAX_ASKED = 60.0
-"""Seconds for the patterns of a snapshot, which may come from elsewhere."""
+MAX_SECONDS = 60.0
+"""Time limit for matching the patterns of a snapshot, which may be hostile."""
 
 
 class CapturedExtent(NamedTuple):
-    """What one of two moments did not look at."""
+    """The exclusion rules and missing paths of a snapshot."""
 
     ignored: Ignored | None
     missing: dict[EnvPath, MissingReason]
@@ -50,54 +41,56 @@ class CapturedExtent(NamedTuple):
     def of(
         cls, ignore: Sequence[str], exclude: Sequence[str], missing: Iterable[MissingPath]
     ) -> CapturedExtent:
-        rules = ignore_rules(_usable(ignore), _usable(exclude), seconds=MAX_ASKED)
+        rules = ignore_rules(_usable(ignore), _usable(exclude), seconds=MAX_SECONDS)
         by_why = [(item.path, item.why) for item in missing]
-        unread = frozenset(path for path, why in by_why if why is MissingReason.ATTRIBUTES)
-        return cls(rules, {path: why for path, why in by_why if why is not MissingReason.ATTRIBUTES}, unread)
+        unread = frozenset(path for path, reason in by_why if reason is MissingReason.ATTRIBUTES)
+        return cls(
+            rules, {path: reason for path, reason in by_why if reason is not MissingReason.ATTRIBUTES}, unread
+        )
 
-    def leaves_out(self, path: bytes, *, directory: bool) -> bool:
-        """Whether the rules name a path, or a directory that it lies in."""
+    def excludes(self, path: bytes, *, directory: bool) -> bool:
+        """Return whether the rules exclude a path or a directory above it."""
         if self.ignored is None:
             return False
         root, mark, below = path.partition(ROOT_MARK)
         top, names = (ROOT_PREFIX + root, below.split(b"/")) if mark else (b"", path.split(b"/"))
-        here = top
+        directory_path = top
         for depth, name in enumerate(names):
-            if name and self.ignored(here, name, directory or depth + 1 < len(names)):
+            if name and self.ignored(directory_path, name, directory or depth + 1 < len(names)):
                 return True
-            here = join(here, name)
+            directory_path = join(directory_path, name)
         return False
 
-    def lacks(self, path: bytes) -> MissingReason | None:
-        """Why a path, or a directory that it lies in, could not be captured; None where it could."""
+    def missing_reason(self, path: bytes) -> MissingReason | None:
+        """Return why a path, or a directory above it, could not be captured; None if it was."""
         if not self.missing:
             return None
         while path:
-            if (why := self.missing.get(EnvPath(path))) is not None:
-                return why
+            if (reason := self.missing.get(EnvPath(path))) is not None:
+                return reason
             path = above(path)
         return self.missing.get(EnvPath(b""))
 
 
 def _usable(patterns: Sequence[str]) -> tuple[str, ...]:
     if len(patterns) > MAX_PATTERNS:
-        # Without some of them, a restore would remove what the snapshot left out.
+        # Without all of them, a restore could remove excluded files.
         raise Damaged(f"a snapshot names {len(patterns):,} patterns of what it left out")
     return usable(patterns)[0]
 
 
 def extent_of(reader: CatFile, tree: str) -> CapturedExtent:
-    """What a snapshot did not look at, as it tells itself."""
+    """Return the extent that a snapshot records."""
 
-    def told(name: bytes) -> bytes:
+    def stored(name: bytes) -> bytes:
         found = reader.read(f"{tree}:{(RESERVED + b'/' + name).decode()}")
         return found.data if found is not None else b""
 
-    return CapturedExtent.of(*read_rules(told(RULES)), read_missing(told(MISSING)))
+    return CapturedExtent.of(*read_rules(stored(RULES)), read_missing(stored(MISSING)))
 
 
 class Scope:
-    """What a restore may touch."""
+    """Decides which paths a restore may change."""
 
     def __init__(
         self,
@@ -116,88 +109,94 @@ class Scope:
         self._code = code
 
     def keep(self, path: EnvPath, directory: bool = False) -> str | None:
-        """Why a path must stay as it is; None where it may be touched."""
+        """Return why a path must be skipped; None if it may be changed."""
         # The parent directories of a chosen path are restored; a file of the snapshot at the same path is not.
         is_above = directory and path in self._above
         if self._chosen is not None and path not in self._chosen and not is_above:
-            return NOT_CHOSEN
+            return SkipReason.NOT_CHOSEN
         if path in self._code:
-            return CODE
+            return SkipReason.TRACKED
         root, mark, _ = path.partition(ROOT_MARK)
         if mark and root not in self._roots:
-            return NO_ROOT
-        return self._unseen_then(path, directory) or self._unseen_now(path, directory)
+            return SkipReason.NO_ROOT
+        return self._not_captured(path, directory) or self._excluded_now(path, directory)
 
-    def keep_standing(self, path: EnvPath, directory: bool = False) -> str | None:
-        """The same, and why what stands there cannot be changed."""
-        why = self.keep(path, directory)
-        if why is None and self._roots:
+    def keep_existing(self, path: EnvPath, directory: bool = False) -> str | None:
+        """Return the same, or that the existing entry is immutable."""
+        reason = self.keep(path, directory)
+        if reason is None and self._roots:
             root, mark, below = path.partition(ROOT_MARK)
             base = self._roots.get(root if mark else b"")
             if base is not None and _is_immutable(os.path.join(base, below if mark else path)):
-                return IMMUTABLE
-        return why
+                return SkipReason.IMMUTABLE
+        return reason
 
-    def _unseen_then(self, path: EnvPath, directory: bool) -> str | None:
-        why = self._then.lacks(path)
-        if why is not None:
-            return MOUNTED if why is MissingReason.MOUNT else f"{NOT_CAPTURED} ({why.value})"
-        return LEFT_OUT_THEN if self._then.leaves_out(path, directory=directory) else None
+    def _not_captured(self, path: EnvPath, directory: bool) -> str | None:
+        reason = self._then.missing_reason(path)
+        if reason is not None:
+            return (
+                SkipReason.MOUNTED
+                if reason is MissingReason.MOUNT
+                else f"{SkipReason.NOT_CAPTURED} ({reason.value})"
+            )
+        return SkipReason.LEFT_OUT_THEN if self._then.excludes(path, directory=directory) else None
 
-    def _unseen_now(self, path: EnvPath, directory: bool) -> str | None:
-        if self._now.lacks(path) is MissingReason.MOUNT:
-            return MOUNTED
-        return LEFT_OUT_NOW if self._now.leaves_out(path, directory=directory) else None
+    def _excluded_now(self, path: EnvPath, directory: bool) -> str | None:
+        if self._now.missing_reason(path) is MissingReason.MOUNT:
+            return SkipReason.MOUNTED
+        return SkipReason.LEFT_OUT_NOW if self._now.excludes(path, directory=directory) else None
 
 
-def holding_mounts(missing: Iterable[MissingPath]) -> Callable[[EnvPath], str | None]:
-    """Says of a directory that something is mounted in it: no directory goes from under a mount."""
+def keep_above_mounts(missing: Iterable[MissingPath]) -> Callable[[EnvPath], str | None]:
+    """Return a rule that keeps directories above mount points."""
     mounts = [item.path for item in missing if item.why is MissingReason.MOUNT]
     holding = with_directories(mounts).difference(mounts)
-    return lambda path: HOLDS_MOUNT if path and path in holding else None
+    return lambda path: SkipReason.HOLDS_MOUNT if path and path in holding else None
 
 
-def holding_left_out(
+def keep_with_excluded(
     now: CapturedExtent, roots: Mapping[bytes, bytes], captured: Mapping[EnvPath, Container[bytes]]
 ) -> Callable[[EnvPath], str | None]:
-    """Says of a directory that something stands in it which no capture looks at: it cannot go from under that.
+    """Return a rule that keeps directories with excluded entries.
 
-    `captured`: the names in each directory that the moment of what is here holds, and need not be asked about.
+    `captured`: the names in each directory that the safety snapshot has, which need not be checked.
     """
 
-    def holds(path: EnvPath) -> str | None:
+    def keep(path: EnvPath) -> str | None:
         root, mark, below = path.partition(ROOT_MARK)
         place = os.path.join(roots[root if mark else b""], below if mark else path)
-        others = _names_beside(place, captured.get(path, ()))
-        left_out = any(now.leaves_out(join(path, name), directory=directory) for name, directory in others)
-        return HOLDS_LEFT_OUT if left_out else None
+        others = _other_names(place, captured.get(path, ()))
+        left_out = any(now.excludes(join(path, name), directory=directory) for name, directory in others)
+        return SkipReason.HOLDS_LEFT_OUT if left_out else None
 
-    return holds
+    return keep
 
 
-def _names_beside(place: bytes, known: Container[bytes]) -> list[tuple[bytes, bool]]:
+def _other_names(place: bytes, known: Container[bytes]) -> list[tuple[bytes, bool]]:
     try:
         with os.scandir(place) as found:
             return [
                 (item.name, item.is_dir(follow_symlinks=False)) for item in found if item.name not in known
             ]
     except OSError:
-        # What cannot be looked into is seen again before it would go.
+        # An unreadable directory is checked again when it is removed.
         return []
 
 
 def _is_immutable(place: bytes) -> bool:
-    """Whether its owner, who may write to it, cannot; asked only of what is ours."""
+    """Return whether the owner has write permission on a file of this user, and still cannot write."""
     try:
         found = os.lstat(place)
     except OSError:
         return False
-    ours = found.st_uid == os.geteuid() and found.st_mode & stat.S_IWUSR and not stat.S_ISLNK(found.st_mode)
-    return bool(ours) and not os.access(place, os.W_OK, effective_ids=True)
+    own_file = (
+        found.st_uid == os.geteuid() and found.st_mode & stat.S_IWUSR and not stat.S_ISLNK(found.st_mode)
+    )
+    return bool(own_file) and not os.access(place, os.W_OK, effective_ids=True)
 
 
 def with_directories(paths: Iterable[bytes]) -> frozenset[bytes]:
-    """Paths, and every directory that one of them lies in."""
+    """Return the paths with all directories above them."""
     found = set(paths)
     for path in tuple(found):
         while path and (path := above(path)) not in found:
@@ -206,7 +205,7 @@ def with_directories(paths: Iterable[bytes]) -> frozenset[bytes]:
 
 
 def above(path: bytes) -> bytes:
-    """The directory that a path lies in: the top of a further root is called `<name>://`, and lies in none."""
+    """Return the directory of a path; the top of an additional root is `<name>://`, and its directory is empty."""
     directory, _, name = path.rpartition(b"/")
     if not directory.endswith(b":/"):
         return directory

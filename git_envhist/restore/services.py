@@ -1,8 +1,8 @@
-"""`git envrestore --services`: the services stop, the environment goes back, each is given its state, they start.
+"""Restore services with the environment: stop them, restore the files, restore the state of each, start them.
 
-What they hold now is saved first, with the moment that saves the environment; where that cannot be had, nothing
-starts. All that can be refused is refused before anything is stopped. Commands are the user's own, from git's
-configuration; what a snapshot holds is data for them, and of somebody else's snapshot not even that.
+The present state of all services is saved first, in the safety snapshot; if that fails, nothing is stopped. Everything
+that can be refused is refused before. Commands come from git's configuration only; a snapshot contains data for them,
+and of an unsigned snapshot not even that is used.
 """
 
 from __future__ import annotations
@@ -21,54 +21,54 @@ from git_envhist.lazy import dataclass, replace
 from git_envhist.model import EnvPath, RestoreResult, RestoreRole, SkippedPath, Snapshot
 from git_envhist.restore.operation import Choose, RestoreRunner
 from git_envhist.restore.options import RestoreOptions
-from git_envhist.services import FindKey, ServiceCommandContext, kept_services, read_state, run
+from git_envhist.services import FindKey, ServiceCommandContext, read_state, run, stored_services
 
-NO_STATE = "that moment holds no state of it"
-NO_COMMAND = "nothing says how it is restored: envhist.service.<name>.restore"
+NO_STATE = "the snapshot has no state of it"
+NO_COMMAND = "no restore command is configured: envhist.service.<name>.restore"
 
 
 @dataclass(frozen=True, slots=True)
 class ServiceRestore:
-    """One working tree with its services."""
+    """Restores of a working tree with its services."""
 
     capturing: CapturePipeline
-    restoring: RestoreRunner
+    runner: RestoreRunner
     find_key: FindKey
     log: Callable[[], Sequence[Snapshot]]
 
-    def restore(self, wish: RestoreOptions, part: RestoreRole, choose: Choose) -> RestoreResult:
-        """Go to a moment, with the services."""
+    def restore(self, options: RestoreOptions, role: RestoreRole, choose: Choose) -> RestoreResult:
+        """Restore the snapshot that `choose` returns, with the services."""
         if not self._services:
             raise Refused(
-                "no service is configured here", hint="git config envhist.service.<name>.dump '<command>'"
+                "no service is configured", hint="git config envhist.service.<name>.dump '<command>'"
             )
-        planned = self.restoring.restore(replace(wish, dry_run=True, planned=None), part, choose)
+        planned = self.runner.restore(replace(options, dry_run=True, planned=None), role, choose)
         target = planned.target
         if target.trusted is False:
             raise Refused(
-                f"no key that is here signed '{target.id[:7]}': its services are not brought here",
-                hint="without --services its files can be restored",
+                f"'{target.id[:7]}' is unsigned: its services cannot be restored",
+                hint="restore its files without --services",
             )
-        source = self._source(target, part)
+        source = self._source(target, role)
         states = self._states(source)
         self._refuse_unsaved(states)
-        if wish.dry_run:
-            return replace(planned, services=tuple(self._promised(states)))
-        return self._bring(replace(wish, stopped=self._names), part, target, source, states)
+        if options.dry_run:
+            return replace(planned, services=tuple(self._planned_steps(states)))
+        return self._restore_all(replace(options, stopped=self._names), role, target, source, states)
 
     def _refuse_unsaved(self, states: dict[str, bytes]) -> None:
-        """What a service holds now is gone once it is given another state: somebody must say how it is saved."""
+        """Refuse to replace the state of a service that has no dump command."""
         for service in self._services:
             if service.name in states and service.restore is not None and service.dump is None:
                 raise Refused(
-                    f"the state of service '{service.name}' cannot be saved before it is replaced: nothing says how",
-                    hint=f"git config envhist.service.{service.name}.dump '<command>', or leave --services out",
+                    f"the state of service '{service.name}' cannot be saved: no dump command is configured",
+                    hint=f"git config envhist.service.{service.name}.dump '<command>', or run without --services",
                 )
 
-    def _bring(
+    def _restore_all(
         self,
-        wish: RestoreOptions,
-        part: RestoreRole,
+        options: RestoreOptions,
+        role: RestoreRole,
         target: Snapshot,
         source: Snapshot,
         states: dict[str, bytes],
@@ -77,31 +77,31 @@ class ServiceRestore:
         losses: list[SkippedPath] = []
         with self.capturing.service_dumps(CaptureOptions()) as dumps:
             if dumps.failed:
-                name, why = dumps.failed[0]
+                name, problem = dumps.failed[0]
                 raise Refused(
-                    f"the state of service '{name}' cannot be saved before it is replaced: {why}",
-                    hint="put that right first, or leave --services out",
+                    f"the state of service '{name}' cannot be saved: {problem}",
+                    hint="fix this first, or run without --services",
                 )
             with self._stopped(done, losses):
-                restored = self.restoring.restore(replace(wish, dumps=dumps), part, lambda _: target)
+                restored = self.runner.restore(replace(options, dumps=dumps), role, lambda _: target)
                 for service in self._services:
-                    self._feed(service, source, states, done, losses)
+                    self._restore_state(service, source, states, done, losses)
         return replace(restored, services=tuple(done), losses=(*restored.losses, *losses))
 
     @contextmanager
     def _stopped(self, done: list[str], losses: list[SkippedPath]) -> Iterator[None]:
-        """All of them stopped; whatever happens, those that were are started."""
+        """Stop all services for the body; start those that were stopped, whatever happens."""
         stopped: list[Service] = []
         try:
             for service in self._services:
                 self._stop(service, stopped, done)
             yield
         except UnfinishedRestore:
-            # No server is started on what is neither of two moments: whoever ends that is told of them.
+            # Recovery starts them: no server must run on files between two snapshots.
             stopped.clear()
             raise
         finally:
-            # Also after a signal: who was stopped for us shall not stay so.
+            # Also after a signal.
             for service in stopped:
                 self._start(service, done, losses)
 
@@ -109,24 +109,24 @@ class ServiceRestore:
         stopped.append(service)
         if service.stop is None:
             return
-        why = run(self._way, service.name, service.stop)
-        if why is not None:
+        problem = run(self._command_context, service.name, service.stop)
+        if problem is not None:
             raise Refused(
-                f"service '{service.name}' does not stop: {why}; nothing was changed",
-                hint="put that right first, or leave --services out",
+                f"service '{service.name}' did not stop: {problem}; nothing was changed",
+                hint="fix this first, or run without --services",
             )
         done.append(f"{service.name} stopped")
 
     def _start(self, service: Service, done: list[str], losses: list[SkippedPath]) -> None:
         if service.start is None:
             return
-        why = run(self._way, service.name, service.start)
-        if why is None:
+        problem = run(self._command_context, service.name, service.start)
+        if problem is None:
             done.append(f"{service.name} started")
         else:
-            losses.append(_loss(service, f"it does not start: {why}"))
+            losses.append(_loss(service, f"it did not start: {problem}"))
 
-    def _feed(
+    def _restore_state(
         self,
         service: Service,
         source: Snapshot,
@@ -140,17 +140,17 @@ class ServiceRestore:
             return
         try:
             with self._state(service.name, states[service.name]) as file:
-                why = run(self._way, service.name, service.restore, source=file)
+                problem = run(self._command_context, service.name, service.restore, source=file)
         except (EnvhistError, OSError) as error:
-            why = str(error)
-        if why is None:
+            problem = str(error)
+        if problem is None:
             done.append(f"{service.name} restored from {source.id[:7]}")
         else:
-            losses.append(_loss(service, f"its state was not restored: {why}"))
+            losses.append(_loss(service, f"its state was not restored: {problem}"))
 
     @contextmanager
     def _state(self, name: str, tree: bytes) -> Iterator[IO[bytes]]:
-        """What a command reads: whole and believed before it is started."""
+        """Yield the file that a restore command reads; it is complete and verified before the command starts."""
         repository = self.capturing.repository
         with TemporaryFile(dir=state_directory(repository.state)) as file:
             with CatFile(repository.git) as reader:
@@ -159,12 +159,12 @@ class ServiceRestore:
             file.seek(0)
             yield file
 
-    def _source(self, target: Snapshot, part: RestoreRole) -> Snapshot:
-        """The moment whose services are meant by another."""
-        if part in (RestoreRole.UNDO, RestoreRole.REDO):
-            # What was here when it was left is what taking it back means, not what was here when it was captured.
-            alike = [one for one in self.log() if one.content == target.content]
-            return next((one for one in alike if self._states(one) and self._is_ours(one)), target)
+    def _source(self, target: Snapshot, role: RestoreRole) -> Snapshot:
+        """Return the snapshot with the services' state for a target."""
+        if role in (RestoreRole.UNDO, RestoreRole.REDO):
+            # Undo returns to the state at the time the target was left, not at the time of its capture.
+            same_content = [one for one in self.log() if one.content == target.content]
+            return next((one for one in same_content if self._states(one) and self._is_ours(one)), target)
         by_id = {str(one.id): one for one in self.log()}
         found = target
         while not self._states(found) and found.restored_from is not None:
@@ -175,24 +175,24 @@ class ServiceRestore:
         return found
 
     def _is_ours(self, snapshot: Snapshot) -> bool:
-        return self.restoring.here.judge(snapshot).trusted is not False
+        return self.runner.context.judge(snapshot).trusted is not False
 
     def _states(self, snapshot: Snapshot) -> dict[str, bytes]:
         with CatFile(self.capturing.repository.git) as reader:
-            return kept_services(reader, snapshot.tree)
+            return stored_services(reader, snapshot.tree)
 
-    def _promised(self, states: dict[str, bytes]) -> Iterator[str]:
+    def _planned_steps(self, states: dict[str, bytes]) -> Iterator[str]:
         for service in self._services:
             steps = [
                 word
-                for word, there in (
+                for word, wanted in (
                     ("stop", service.stop),
                     ("restore", service.restore and service.name in states),
                     ("start", service.start),
                 )
-                if there
+                if wanted
             ]
-            yield f"{service.name}: {', '.join(steps) or 'nothing to be done'}"
+            yield f"{service.name}: {', '.join(steps) or 'nothing to do'}"
 
     @property
     def _services(self) -> tuple[Service, ...]:
@@ -203,10 +203,10 @@ class ServiceRestore:
         return tuple(service.name for service in self._services if service.stop or service.restore)
 
     @property
-    def _way(self) -> ServiceCommandContext:
+    def _command_context(self) -> ServiceCommandContext:
         repository = self.capturing.repository
         return ServiceCommandContext(repository.root, self.capturing.environ, repository.common_dir)
 
 
-def _loss(service: Service, why: str) -> SkippedPath:
-    return SkippedPath(EnvPath(f"service {service.name}".encode()), why)
+def _loss(service: Service, problem: str) -> SkippedPath:
+    return SkippedPath(EnvPath(f"service {service.name}".encode()), problem)

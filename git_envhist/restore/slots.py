@@ -1,8 +1,7 @@
-"""The private directory of a restore on one file system: what is to come, and what went.
+"""The private directory of a restore on one file system, with one slot per step.
 
-Each step has a slot, found by its number. Before the step it holds what is to come, afterwards what stood at its path:
-so nothing ever leaves the environment but into a slot. What nobody foresaw, and what somebody wrote to meanwhile, goes
-on to `kept/` before the slots are emptied.
+Before its step, a slot contains the new entry; afterwards the entry it replaced. So nothing leaves the environment
+except into a slot. Entries that changed unexpectedly are moved to `kept/` before the slots are emptied.
 """
 
 from __future__ import annotations
@@ -12,14 +11,14 @@ from collections.abc import Iterable
 from contextlib import suppress
 
 from git_envhist.errors import Refused
-from git_envhist.platform import DIRECTORY, list_directory, open_itself
-from git_envhist.restore.disk_entry import DiskEntry, look
-from git_envhist.restore.fs import DiskCalls, open_directory
+from git_envhist.platform import DIRECTORY, list_directory, open_nofollow
+from git_envhist.restore.disk_calls import DiskCalls, open_directory
+from git_envhist.restore.disk_entry import DiskEntry, stat_entry
 
 SLOTS = b"slots"
 KEPT = b"kept"
 ASIDE = b".aside"
-"""Behind the name of a slot: where two names change places by way of a third."""
+"""Suffix of a third name, used to exchange two names without an atomic exchange."""
 FAN_OUT = 9
 MAX_NAME = 200
 DEFAULT_LIST = b"system.posix_acl_default"
@@ -28,47 +27,47 @@ DEFAULT_LIST = b"system.posix_acl_default"
 class Slots:
     """The slots on one file system."""
 
-    def __init__(self, private: int, hands: DiskCalls, path: bytes = b"") -> None:
-        """`path`: what people call the directory."""
+    def __init__(self, private: int, calls: DiskCalls, path: bytes = b"") -> None:
+        """`path`: the directory's path as printed."""
         self.private = private
-        self.hands = hands
+        self.calls = calls
         self.path = path
         self._open: tuple[bytes, int] | None = None
 
     def prepare(self, numbers: Iterable[int]) -> None:
-        """Make the directories of the slots, and the one of kept files: no inode is needed for it later."""
-        make_directory(self.hands, self.private, KEPT)
-        make_directory(self.hands, self.private, SLOTS)
-        slots = open_itself(SLOTS, DIRECTORY, dir_fd=self.private)
+        """Create the directories of the slots and `kept/`, so that later steps need no inode for them."""
+        make_directory(self.calls, self.private, KEPT)
+        make_directory(self.calls, self.private, SLOTS)
+        slots = open_nofollow(SLOTS, DIRECTORY, dir_fd=self.private)
         try:
             for group in sorted({number >> FAN_OUT for number in numbers}):
-                make_directory(self.hands, slots, b"%x" % group)
+                make_directory(self.calls, slots, b"%x" % group)
         finally:
             os.close(slots)
 
     def at(self, number: int) -> tuple[int, bytes]:
-        """The open directory of a slot, and the slot's name in it."""
+        """Return the open directory of a slot, and the slot's name in it."""
         path = slot_directory(number)
         if self._open is None or self._open[0] != path:
             self.close()
             self._open = (path, open_directory(self.private, path))
         return self._open[1], slot_name(number)
 
-    def look(self, number: int) -> DiskEntry | None:
+    def stat(self, number: int) -> DiskEntry | None:
         try:
-            return look(*self.at(number))
+            return stat_entry(*self.at(number))
         except FileNotFoundError:
             return None
 
-    def look_aside(self, number: int) -> DiskEntry | None:
+    def stat_aside(self, number: int) -> DiskEntry | None:
         try:
             directory, name = self.at(number)
         except FileNotFoundError:
             return None
-        return look(directory, name + ASIDE)
+        return stat_entry(directory, name + ASIDE)
 
     def asides(self) -> set[int]:
-        """The numbers of the slots beside which a thing lies under a third name."""
+        """Return the numbers of the slots with an entry under the third name."""
         found = set()
         for group in _names(self.private, SLOTS):
             for name in _names(self.private, SLOTS + b"/" + group):
@@ -77,40 +76,40 @@ class Slots:
                         found.add((int(group, 16) << FAN_OUT) + int(name.removesuffix(ASIDE), 16))
         return found
 
-    def keep(self, number: int, called: bytes) -> bytes:
-        """Put what lies in a slot where it stays; where that is."""
-        return self.keep_named(*self.at(number), called)
+    def keep(self, number: int, label: bytes) -> bytes:
+        """Move the entry of a slot to `kept/` and return its path."""
+        return self.keep_named(*self.at(number), label)
 
-    def keep_named(self, directory: int, name: bytes, called: bytes) -> bytes:
-        """Put a thing of ours where it stays; where that is."""
-        make_directory(self.hands, self.private, KEPT)
-        kept = open_itself(KEPT, DIRECTORY, dir_fd=self.private)
+    def keep_named(self, directory: int, name: bytes, label: bytes) -> bytes:
+        """Move an entry to `kept/` and return its path."""
+        make_directory(self.calls, self.private, KEPT)
+        kept = open_nofollow(KEPT, DIRECTORY, dir_fd=self.private)
         try:
-            for attempt in range(1, 1 << 20):
-                place = b"%d-%b" % (attempt, called[:MAX_NAME])
+            for number in range(1, 1 << 20):
+                place = b"%d-%b" % (number, label[:MAX_NAME])
                 with suppress(FileExistsError):
-                    self.hands.move(directory, name, kept, place)
+                    self.calls.move(directory, name, kept, place)
                     return os.path.join(self.path, KEPT, place)
         finally:
             os.close(kept)
         raise Refused(
-            "there is no room for what has to be kept", hint="look into the directory of kept files"
+            "too many kept files of earlier restores", hint="remove some from the directory of kept files"
         )
 
     def set_aside(self) -> bytes | None:
-        """Put the slots, with all in them, where they stay; where that is, None where there are none."""
+        """Move all slots to `kept/` and return the path; None if there are none."""
         self.close()
-        if look(self.private, SLOTS) is None:
+        if stat_entry(self.private, SLOTS) is None:
             return None
         return self.keep_named(self.private, SLOTS, SLOTS)
 
     def empty(self) -> None:
-        """Remove the slots and all in them, and the directory of kept files if it is empty."""
+        """Remove the slots and all in them, and `kept/` if it is empty."""
         self.close()
         # The slots are removed last: a later command looks for them to remove the rest.
         with suppress(OSError):
-            self.hands.rmdir(self.private, KEPT)
-        remove_tree(self.hands, self.private, SLOTS)
+            self.calls.rmdir(self.private, KEPT)
+        remove_tree(self.calls, self.private, SLOTS)
 
     def close(self) -> None:
         opened, self._open = self._open, None
@@ -137,92 +136,92 @@ def slot_name(number: int) -> bytes:
     return b"%x" % (number & ((1 << FAN_OUT) - 1))
 
 
-def make_directory(hands: DiskCalls, directory: int, name: bytes) -> None:
+def make_directory(calls: DiskCalls, directory: int, name: bytes) -> None:
     with suppress(FileExistsError):
-        hands.mkdir(directory, name)
+        calls.mkdir(directory, name)
 
 
-def open_private(hands: DiskCalls, parent: int, name: bytes) -> int:
-    """A directory that is ours alone, made where it is missing; a descriptor, to be closed."""
-    make_directory(hands, parent, name)
+def open_private(calls: DiskCalls, parent: int, name: bytes) -> int:
+    """Open a directory that belongs to this user, created if missing; return a descriptor."""
+    make_directory(calls, parent, name)
     try:
-        private = open_itself(name, DIRECTORY, dir_fd=parent)
-    except NotADirectoryError as planted:
-        raise _not_ours(name) from planted
+        private = open_nofollow(name, DIRECTORY, dir_fd=parent)
+    except NotADirectoryError as error:
+        raise _not_owned(name) from error
     found = os.fstat(private)
     if found.st_uid != os.geteuid():
         os.close(private)
-        raise _not_ours(name)
-    # What is made here shall be as it is told to be, whatever the directory above hands down.
-    hands.fchmod(private, 0o700)
+        raise _not_owned(name)
+    # Files created in it must not inherit an ACL from the directory above.
+    calls.fchmod(private, 0o700)
     with suppress(OSError):
-        hands.remove_xattr(private, DEFAULT_LIST)
+        calls.remove_xattr(private, DEFAULT_LIST)
     return private
 
 
-def remove_tree(hands: DiskCalls, directory: int, name: bytes) -> None:
-    """Remove what bears a name, and all below it; deep trees too, and those that are closed to us."""
+def remove_tree(calls: DiskCalls, directory: int, name: bytes) -> None:
+    """Remove an entry and everything below it, also deep trees and directories without permissions."""
     try:
-        hands.unlink(directory, name)
+        calls.unlink(directory, name)
         return
     except FileNotFoundError:
         return
     except OSError as error:
-        found = look(directory, name)
+        found = stat_entry(directory, name)
         if found is None:
             return
         if not found.is_directory:
             raise error from None
         if found.mode & 0o700 != 0o700:
-            hands.chmod(directory, name, 0o700)
-    _remove_directory(hands, directory, name)
+            calls.chmod(directory, name, 0o700)
+    _remove_directory(calls, directory, name)
 
 
-def _remove_directory(hands: DiskCalls, directory: int, name: bytes) -> None:
-    # The way down stays open, so that no path grows longer than the system takes.
-    way = [(directory, name, open_itself(name, DIRECTORY, dir_fd=directory))]
+def _remove_directory(calls: DiskCalls, directory: int, name: bytes) -> None:
+    # Parent directories stay open, so that no path exceeds the system's limit.
+    chain = [(directory, name, open_nofollow(name, DIRECTORY, dir_fd=directory))]
     try:
-        while way:
-            _, _, here = way[-1]
-            below = _remove_entries(hands, here)
+        while chain:
+            _, _, here = chain[-1]
+            below = _remove_entries(calls, here)
             if below is not None:
-                way.append((here, below, open_itself(below, DIRECTORY, dir_fd=here)))
+                chain.append((here, below, open_nofollow(below, DIRECTORY, dir_fd=here)))
                 continue
-            above, gone, here = way.pop()
+            above, removed, here = chain.pop()
             os.close(here)
-            hands.rmdir(above, gone)
+            calls.rmdir(above, removed)
     finally:
-        for _, _, here in way:
+        for _, _, here in chain:
             os.close(here)
 
 
-def _remove_entries(hands: DiskCalls, directory: int) -> bytes | None:
-    """Remove all that is no directory; the name of one that is left, entered next."""
+def _remove_entries(calls: DiskCalls, directory: int) -> bytes | None:
+    """Remove everything but directories; return the name of a remaining directory."""
     for name in list_directory(directory):
         with suppress(FileNotFoundError):
-            if not _is_removed(hands, directory, name):
+            if not _is_removed(calls, directory, name):
                 return name
     return None
 
 
-def _is_removed(hands: DiskCalls, directory: int, name: bytes) -> bool:
-    """Remove it, unless it is a directory: that is opened to us."""
+def _is_removed(calls: DiskCalls, directory: int, name: bytes) -> bool:
+    """Remove an entry unless it is a directory; make a directory accessible."""
     try:
-        hands.unlink(directory, name)
+        calls.unlink(directory, name)
         return True
     except FileNotFoundError:
         raise
     except OSError:
-        # Mostly it is none: nobody asks before.
-        found = look(directory, name)
+        # Most entries are not directories, so unlink is tried before stat.
+        found = stat_entry(directory, name)
         if found is None or not found.is_directory:
             raise
     if found.mode & 0o700 != 0o700:
-        hands.chmod(directory, name, 0o700)
+        calls.chmod(directory, name, 0o700)
     return False
 
 
-def _not_ours(name: bytes) -> Refused:
+def _not_owned(name: bytes) -> Refused:
     return Refused(
-        f"somebody else's '{os.fsdecode(name)}' stands where a restore would work", hint="move it away"
+        f"'{os.fsdecode(name)}' is in the place of the restore's private directory", hint="move it away"
     )

@@ -1,14 +1,13 @@
-"""Undo and redo: the states that one can step through, and the current one (pure).
+"""Undo and redo: the states to step through, and the current one (pure).
 
-The chain of snapshots only ever grows; the states are read from it. A capture is a state, and so is the environment
-that a restore replaced where no capture had it yet, and the environment that a restore led to. Undo and redo move a
-cursor along them. Anything new while the cursor is back takes the place of the states ahead: redo no longer reaches
-these, and they stay on the timeline like everything else.
+States are read from the chain of snapshots, which only grows. A capture is a state; so is the environment that a
+restore replaced, unless a capture has it already, and the environment after a restore. Undo and redo move a cursor
+along the states. New work replaces the states ahead of the cursor: redo does not reach them any longer, but they stay
+on the timeline.
 
-Equal bytes are not yet an equal state. Owners and attributes make a new one; times and hard links alone make one only
-where a restore set them, for every build changes times. The environment that a restore replaces is no new state if it
-differs in caches alone: a check that compiled a module is not a change that a person wants to undo. Of equal states
-the newest snapshot is the one that undo returns to, with the times that were there last.
+States with equal contents may differ: owners and attributes make another state; times and hard links only if a restore
+set them, because every build changes times. A replaced environment that differs only in caches is no new state, because
+compiling a module is no change that a user wants to undo. Of equal states, undo returns to the newest snapshot.
 """
 
 from __future__ import annotations
@@ -30,16 +29,16 @@ MOVES = (RestoreRole.UNDO, RestoreRole.REDO)
 
 
 class Difference(IntEnum):
-    """How much one environment differs from another."""
+    """The degree of difference between two environments."""
 
     NONE = 0
     TIMES = 1
-    """In times, hard links or caches alone."""
+    """Only in times, hard links or caches."""
     MORE = 2
 
 
 class State(NamedTuple):
-    """One environment: `Env-Content`, and the tree that also has its metadata."""
+    """An environment: `Env-Content`, and the tree that also has its metadata."""
 
     content: str
     tree: str
@@ -50,9 +49,9 @@ class State(NamedTuple):
 
 
 Compare = Callable[[State, State], Difference]
-"""Say how two states of the same content differ."""
+"""Return how two states of the same content differ."""
 CompareCaches = Callable[[State, State], bool]
-"""Say whether two states of different content differ in caches alone."""
+"""Return whether two states of different content differ only in caches."""
 
 
 def _never(one: State, other: State) -> bool:
@@ -70,26 +69,26 @@ class UndoStack:
     cut_off: tuple[Snapshot, ...] = ()
     """States that redo would have reached, had nothing new come after the last undo."""
     arrived: Snapshot | None = None
-    """Where the last step led, which may differ from its stop: in an owner that could not be set, or in a key."""
+    """The result of the last step, which may differ from its stop in an owner that could not be set, or in a key."""
     caches_alone: CompareCaches = _never
     _places: dict[str, int] = field(default_factory=dict)
     _members: list[list[SnapshotId]] = field(default_factory=list)
     """The snapshots of each state."""
 
     @property
-    def here(self) -> Snapshot | None:
+    def current(self) -> Snapshot | None:
         return self.stops[self.cursor] if self.stops else None
 
     def back(self, steps: int, now: State) -> Snapshot | None:
-        """Return the state `steps` before the given one; None if there are not so many."""
+        """Return the state `steps` before the given one; None if there are fewer."""
         return self._at(self.cursor - steps + self.is_new(now)) if steps > 0 else None
 
     def forward(self, steps: int, now: State) -> Snapshot | None:
-        """Return the state `steps` after the given one; None if there are not so many."""
+        """Return the state `steps` after the given one; None if there are fewer."""
         return None if self.is_new(now) else self._at(self.cursor + steps)
 
     def is_new(self, now: State) -> bool:
-        """Whether no snapshot of the current state has this one."""
+        """Return whether no snapshot of the current state has this one."""
         return self._difference(now, with_caches=True) is Difference.MORE
 
     def _at(self, place: int) -> Snapshot | None:
@@ -98,11 +97,11 @@ class UndoStack:
     def _difference(self, state: State, *, with_caches: bool = False) -> Difference:
         """Return the difference from the current state, or from where the last step led if that is less."""
         found = min(
-            (self._compared(one, state) for one in (self.here, self.arrived)), default=Difference.MORE
+            (self._compared(one, state) for one in (self.current, self.arrived)), default=Difference.MORE
         )
-        if with_caches and found is Difference.MORE and self.here is not None:
-            current = State.of(self.here)
-            if current.content != state.content and self.caches_alone(current, state):
+        if with_caches and found is Difference.MORE and self.current is not None:
+            known = State.of(self.current)
+            if known.content != state.content and self.caches_alone(known, state):
                 return Difference.TIMES
         return found
 
@@ -133,14 +132,14 @@ class UndoStack:
         is_led_to = snapshot.restore not in (None, RestoreRole.BEFORE)
         if difference is Difference.MORE or (difference is Difference.TIMES and is_led_to):
             self._append(snapshot)
-        elif self._compared(self.here, state) is not Difference.NONE or self._is_at_other_commit(snapshot):
-            # Undo returns to what was there last, and says at which commit HEAD was then.
+        elif self._compared(self.current, state) is not Difference.NONE or self._is_at_other_commit(snapshot):
+            # Undo returns to the newest snapshot of a state, with the commit of HEAD at that time.
             self.stops[self.cursor] = snapshot
         self._places[snapshot.id] = self.cursor
         self._members[self.cursor].append(snapshot.id)
 
     def _is_at_other_commit(self, snapshot: Snapshot) -> bool:
-        return self.here is not None and snapshot.head is not None and snapshot.head != self.here.head
+        return self.current is not None and snapshot.head is not None and snapshot.head != self.current.head
 
     def _append(self, snapshot: Snapshot) -> None:
         self.cursor += 1
@@ -175,7 +174,7 @@ class States:
         self._known_caches: dict[tuple[str, str], bool] = {}
 
     def __call__(self, one: State, other: State) -> Difference:
-        """Return the difference; none where a snapshot cannot be read, as far as their contents say."""
+        """Return the difference; NONE if a snapshot cannot be read."""
         trees = (one.tree, other.tree)
         if trees not in self._known:
             try:
@@ -185,7 +184,7 @@ class States:
         return self._known[trees]
 
     def caches_alone(self, one: State, other: State) -> bool:
-        """Return whether the states differ in caches alone, as far as they can be read."""
+        """Return whether the states differ only in caches, as far as they can be read."""
         trees = (one.tree, other.tree)
         if trees not in self._known_caches:
             try:
@@ -203,7 +202,7 @@ class States:
 
 
 def _differs(pair: DirectoryPair) -> bool:
-    """Whether a directory or an entry of it differs in more than times and hard links."""
+    """Return whether a directory or an entry of it differs in more than times and hard links."""
     if pair.before is None or pair.after is None:
         return True
     before, after = _entries(pair.before), _entries(pair.after)
@@ -215,7 +214,7 @@ def _differs(pair: DirectoryPair) -> bool:
 def _differs_outside_caches(pair: DirectoryPair) -> bool:
     """Return whether a directory, or an entry of it, differs in more than times, and is in no cache.
 
-    A cache that is gone is a difference: a program fills caches, and a person removes them.
+    A removed cache is a difference: programs fill caches, users remove them.
     """
     if not CACHE_DIRECTORIES.isdisjoint(pair.path.split(b"/")):
         return False

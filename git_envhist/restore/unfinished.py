@@ -1,4 +1,4 @@
-"""What a restore leaves that was killed: what it had staged before it began, or a journal that says how to go on."""
+"""Remove what a killed restore staged before it started."""
 
 from __future__ import annotations
 
@@ -9,25 +9,27 @@ from contextlib import closing
 from git_envhist.disk import remove_if_present
 
 SLOTS, AT_TOP = b"slots", b".envhist-restore"
-NO_USE = ("journal.new", "phase.new", "way.new", "phase", "phase.done", "phase.undone")
-"""What is half written, and what speaks of a journal that is gone."""
+LEFTOVERS = ("journal.new", "phase.new", "way.new", "phase", "phase.done", "phase.undone")
+"""Incomplete files, and files that belong to a journal that is gone."""
 
 
 def sweep_staged(private: str, bases: Mapping[bytes, bytes]) -> None:
-    """Throw away what one had staged: it holds room, and no more. Whoever asks holds the lock; there is no journal."""
-    for name in NO_USE:
+    """Remove staged files; the caller holds the lock, and there is no journal."""
+    for name in LEFTOVERS:
         remove_if_present(os.path.join(private, name))
-    if not any(map(_is_to_go, _places(private, bases))):
+    if not any(map(_is_removable, _places(private, bases))):
         return
-    from git_envhist.restore.disk import open_restore_disk  # loaded late: hardly any capture finds something
-    from git_envhist.restore.finish import discard  # loaded late: likewise
+    from git_envhist.restore.environment_disk import (
+        open_environment_disk,
+    )  # loaded late: hardly any capture finds something
+    from git_envhist.restore.finish import discard  # loaded late: hardly any capture finds something
 
-    with closing(open_restore_disk(bases, private)) as door:
-        discard(door)
+    with closing(open_environment_disk(bases, private)) as disk:
+        discard(disk)
 
 
-def _is_to_go(place: bytes) -> bool:
-    """Whether slots stand there, or nothing: what had to be kept stays."""
+def _is_removable(place: bytes) -> bool:
+    """Return whether a private directory contains slots, or nothing; kept files stay."""
     try:
         found = os.listdir(place)
     except OSError:
@@ -36,5 +38,5 @@ def _is_to_go(place: bytes) -> bool:
 
 
 def _places(private: str, bases: Mapping[bytes, bytes]) -> list[bytes]:
-    beside = [os.path.join(os.fsencode(private), b"realm-" + root.hex().encode()) for root in bases]
-    return beside + [os.path.join(base, AT_TOP) for base in bases.values()]
+    in_private = [os.path.join(os.fsencode(private), b"realm-" + root.hex().encode()) for root in bases]
+    return in_private + [os.path.join(base, AT_TOP) for base in bases.values()]

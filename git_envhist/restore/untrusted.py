@@ -1,7 +1,10 @@
-"""Inspect the whole of an unsigned snapshot before anything is planned; nothing is written.
+"""Inspect an unsigned snapshot before anything is planned; nothing is written.
 
-A link is judged by all the links that come with it, a directory by all that will be in it: what comes, and what exists
-at its place already.
+- sizes: limits on paths, depth and bytes, checked with object headers before anything is inflated;
+- metadata: owners, set-id bits, attributes and devices are reduced or dropped;
+- repositories: hooks, configuration and other files that version control programs obey are dropped or reduced, judged
+  by everything that will exist at their place after the restore;
+- links: symbolic links must not lead outside or into a repository's own directory.
 """
 
 from __future__ import annotations
@@ -40,38 +43,36 @@ from git_envhist.snapshots.names import must_escape
 from git_envhist.snapshots.reader import SnapshotReader
 from git_envhist.text import show
 
-# How much somebody else's snapshot may ask for, told from the headers of its objects before any is inflated.
-#
-# A kilobyte that inflates to gigabytes, a file said to be longer than the disk, directories in directories without end:
-# each is refused here, before anything is written. What is only large, not absurd, is restored with --force.
+# Limits. A kilobyte may inflate to gigabytes, a file may claim to be larger than the disk, trees may be nested without
+# end: these are refused before anything is written. What is only large can be restored with --force.
 
 POINTER = 256
-"""No pointer to pieces is longer."""
+"""The maximum length of a pointer to chunks."""
 SMALL_PIECE = 4096
 LAST_PIECES = 64
-HINT = "it is not as a capture writes it: restore another snapshot"
+HINT = "no capture writes this: restore another snapshot"
 
 
 class SnapshotLimits(NamedTuple):
-    """The most that a snapshot which no key of ours signed may hold."""
+    """Limits of an unsigned snapshot."""
 
     bytes: int = 8 << 30
     blob: int = 64 << 20
-    """Of one object that is read as a whole; captures cut files of 8 MiB and more into pieces."""
+    """Per object that is read as a whole; captures split files of 8 MiB and more into chunks."""
     entries: int = 2_000_000
     depth: int = 1024
     metadata: int = 256 << 20
-    """Of all trees and manifests together."""
+    """All trees and manifests together."""
     metadata_object: int = 64 << 20
 
 
 DEFAULT_LIMITS = SnapshotLimits()
 UNBOUNDED = SnapshotLimits(bytes=1 << 62, blob=1 << 30, entries=1 << 62)
-"""With --force: as much as there is room for."""
+"""Limits with --force: as much as there is space for."""
 
 
 class LimitedReader:
-    """Reads trees and manifests whose sizes are known beforehand."""
+    """Reads trees and manifests after checking their sizes."""
 
     def __init__(
         self, contents: ObjectReader, sizes: HeaderReader, budget: SnapshotLimits = DEFAULT_LIMITS
@@ -82,24 +83,24 @@ class LimitedReader:
         self._read = 0
 
     def read(self, oid: bytes) -> tuple[bytes, bytes]:
-        """The kind and the bytes of an object; `Damaged` where it, or all together, are absurdly large."""
+        """Return kind and contents of an object; raise `Damaged` if it, or all together, exceed the limits."""
         size = self._sizes.of(oid).size
         self._read += size
         if size > self._budget.metadata_object or self._read > self._budget.metadata:
-            raise Damaged(f"a tree or a manifest holds too much: {oid.hex()}", hint=HINT)
+            raise Damaged(f"a tree or a manifest is too large: {oid.hex()}", hint=HINT)
         return self._contents.read(oid)
 
 
-def gather(pairs: Iterable[DirectoryPair], budget: SnapshotLimits) -> list[DirectoryPair]:
-    """The directories of a snapshot, as long as they are not too many, nor too deep."""
+def list_directories(pairs: Iterable[DirectoryPair], budget: SnapshotLimits) -> list[DirectoryPair]:
+    """Return the directories of a snapshot; raise if they are too many or too deep."""
     found = []
     entries = 0
     for pair in pairs:
         entries += 1 + (len(pair.after.entries) if pair.after is not None else 0)
         if entries > budget.entries:
-            raise _too_much(f"it holds more than {budget.entries:,} paths")
+            raise _too_much(f"more than {budget.entries:,} paths")
         if pair.path.count(b"/") >= budget.depth:
-            raise Damaged(f"a directory stands too deep: '{show(pair.path[:100])}…'", hint=HINT)
+            raise Damaged(f"a directory is nested too deep: '{show(pair.path[:100])}…'", hint=HINT)
         found.append(pair)
     return found
 
@@ -109,24 +110,24 @@ def check_sizes(
     contents: ObjectReader,
     sizes: HeaderReader,
     budget: SnapshotLimits,
-    room: int,
+    free_bytes: int,
 ) -> int:
-    """How many bytes a snapshot would write; `Refused` where these are too many, `Damaged` where it lies about it."""
+    """Return the bytes that a snapshot would write; raise `Refused` if too many, `Damaged` if sizes disagree."""
     files = _files(pairs)
-    told = sizes.of_many(oid for entry in files if (oid := entry.oid) is not None)
+    sizes_by_id = sizes.of_many(oid for entry in files if (oid := entry.oid) is not None)
     total = 0
     for entry in files:
         assert entry.oid is not None
-        kind, size = told[entry.oid]
+        kind, size = sizes_by_id[entry.oid]
         if kind != "blob":
-            raise Damaged(f"there is no file where one should be: '{show(entry.path)}'", hint=HINT)
+            raise Damaged(f"not a file: '{show(entry.path)}'", hint=HINT)
         limit = POINTER if entry.stored is StoredAs.PIECES else budget.blob
         if size > limit:
             raise _too_much(f"'{show(entry.path)}' inflates to {size:,} bytes")
         total += read_pointer(contents.blob(entry.oid)).size if entry.stored is StoredAs.PIECES else size
-        if total > min(budget.bytes, room):
-            what = "than there is room for" if total > room else f"than {budget.bytes:,} bytes"
-            raise _too_much(f"it holds more {what}", forcible=total <= room)
+        if total > min(budget.bytes, free_bytes):
+            limit_text = "than fits on the disk" if total > free_bytes else f"than {budget.bytes:,} bytes"
+            raise _too_much(f"more {limit_text}", forcible=total <= free_bytes)
     for entry in files:
         if entry.stored is StoredAs.PIECES:
             _check_pieces(entry, contents, sizes, budget)
@@ -134,7 +135,7 @@ def check_sizes(
 
 
 def _files(pairs: Iterable[DirectoryPair]) -> list[Entry]:
-    """Each file once, also where it has many names."""
+    """Return each file once, also if it has several names."""
     found: dict[object, Entry] = {}
     for pair in pairs:
         for entry in pair.after.entries.values() if pair.after is not None else ():
@@ -147,49 +148,45 @@ def _files(pairs: Iterable[DirectoryPair]) -> list[Entry]:
 
 def _check_pieces(entry: Entry, contents: ObjectReader, sizes: HeaderReader, budget: SnapshotLimits) -> None:
     assert entry.oid is not None
-    told = read_pointer(contents.blob(entry.oid))
-    most = LAST_PIECES + told.size // SMALL_PIECE
+    sizes_by_id = read_pointer(contents.blob(entry.oid))
+    remaining = LAST_PIECES + sizes_by_id.size // SMALL_PIECE
     total = 0
     lengths: dict[bytes, list[bytes]] = {}
-    for run in _listed(told.tree, contents, sizes, budget):
+    for run in _listed(sizes_by_id.tree, contents, sizes, budget):
         if run not in lengths:
             lengths[run] = _listed(run, contents, sizes, budget)
             _check_each(entry.path, lengths[run], sizes)
         known = sizes.of_many(())
         total += sum(known[piece].size for piece in lengths[run])
-        most -= len(lengths[run])
-        if total > told.size or most < 0:
+        remaining -= len(lengths[run])
+        if total > sizes_by_id.size or remaining < 0:
             break
-    if total != told.size or most < 0:
-        raise Damaged(
-            f"the pieces are not as long as the file is said to be: '{show(entry.path)}'", hint=HINT
-        )
+    if total != sizes_by_id.size or remaining < 0:
+        raise Damaged(f"the chunks do not have the size of the file: '{show(entry.path)}'", hint=HINT)
 
 
 def _check_each(path: EnvPath, pieces: list[bytes], sizes: HeaderReader) -> None:
     known = sizes.of_many(pieces)
     if any(known[piece].kind != "blob" or known[piece].size > MAX_SIZE for piece in pieces):
-        raise Damaged(f"a piece is larger than pieces are: '{show(path)}'", hint=HINT)
+        raise Damaged(f"a chunk is too large: '{show(path)}'", hint=HINT)
 
 
 def _listed(tree: bytes, contents: ObjectReader, sizes: HeaderReader, budget: SnapshotLimits) -> list[bytes]:
     if sizes.of(tree).size > budget.metadata_object:
-        raise Damaged(f"a tree of pieces holds too much: {tree.hex()}", hint=HINT)
+        raise Damaged(f"a tree of chunks is too large: {tree.hex()}", hint=HINT)
     kind, data = contents.read(tree)
     if kind != b"tree":
-        raise Damaged(f"object {tree.hex()} is no tree of pieces", hint=HINT)
+        raise Damaged(f"object {tree.hex()} is not a tree of chunks", hint=HINT)
     return [oid for _, _, oid in decode_tree(data, len(tree))]
 
 
 def _too_much(what: str, *, forcible: bool = True) -> Refused:
-    hint = "--force, if you trust who made it" if forcible else "make room, or restore a part of it"
-    return Refused(f"this snapshot, which no key that is here signed, asks for too much: {what}", hint=hint)
+    hint = "use --force if you trust its author" if forcible else "free some space, or restore a part of it"
+    return Refused(f"this unsigned snapshot is too large: {what}", hint=hint)
 
 
-# What becomes of a snapshot that no key of ours signed before a plan is made of it (pure).
-#
-# What it says about owners, privileges and repositories is somebody else's word: it is reduced to what a directory of
-# plain files needs, and everything that is not brought, or is brought otherwise, is told.
+# Owners, privileges and repositories of an unsigned snapshot are not trusted: it is reduced to plain files of this user
+# (pure).
 
 DEVICES = {
     EntryKind.SOCKET: "a socket",
@@ -199,48 +196,48 @@ DEVICES = {
 PRIVILEGES = 0o7000
 WORLD_WRITABLE = 0o002
 SPACES = (b"security.", b"trusted.", b"system.")
-"""Attributes that grant something, or that only an administrator sets."""
+"""Attributes that grant privileges, or that only an administrator sets."""
 
-MODE = "its mode was not taken over"
-ATTRIBUTES = "attributes were not taken over"
-CONFIG = "its configuration was reduced to the form of the repository"
-OWNERS = "owners were not taken over: all of it is yours"
+MODE = "its mode was not restored"
+ATTRIBUTES = "attributes were not restored"
+CONFIG = "its configuration was reduced to the repository format"
+OWNERS = "owners were not restored: all files are yours"
 
 Key = tuple[bytes, EnvPath]
 
 
 class Owner(NamedTuple):
-    """To whom everything will belong."""
+    """The owner of all restored files."""
 
     uid: int
     gid: int
 
 
 class Findings(NamedTuple):
-    """What was found in somebody else's snapshot."""
+    """Dropped paths and reduced configurations of an unsigned snapshot."""
 
     dropped: Mapping[EnvPath, str]
-    """Paths, as people see them, that are not brought, with all below them."""
+    """Displayed paths that are dropped with everything below them, and why."""
     configs: Mapping[Key, tuple[ObjectId, bytes]]
-    """Configurations of repositories: what each was reduced to."""
+    """The reduced configurations of repositories."""
     owner: Owner
 
     @property
     def blobs(self) -> dict[bytes, bytes]:
-        """The bytes that are in no snapshot."""
+        """Return contents that are in no snapshot."""
         return dict(self.configs.values())
 
     def rules(self, rules: PlanRules) -> PlanRules:
-        """The rules of a plan, and what is not brought."""
+        """Return the rules of a plan extended by the dropped paths."""
 
         def keep(path: EnvPath, directory: bool) -> str | None:
-            why = rules.keep(path, directory)
-            return why if why is not None else self.dropped.get(path)
+            reason = rules.keep(path, directory)
+            return reason if reason is not None else self.dropped.get(path)
 
         return replace(rules, keep=keep)
 
-    def sanitised(self, pair: DirectoryPair) -> DirectoryPair:
-        """A directory as it may come."""
+    def reduced(self, pair: DirectoryPair) -> DirectoryPair:
+        """Return a directory with reduced entries."""
         if pair.after is None:
             return pair
         own = self._entry(pair.root, pair.after.own)
@@ -248,18 +245,18 @@ class Findings(NamedTuple):
         return pair._replace(after=DirectoryListing(own, entries))
 
     def losses(self, plan: RestorePlan, pairs: Iterable[DirectoryPair]) -> Iterator[SkippedPath]:
-        """What a plan does not bring, or brings otherwise, because of whose word it is; `pairs`: as they were told."""
-        for left in plan.left_alone:
+        """Yield what a plan drops or reduces; `pairs`: the directories as they are in the snapshot."""
+        for left in plan.skipped:
             if self.dropped.get(left.path) == left.why:
                 yield left
-        brought = _brought(plan)
-        others = False
-        for root, entry in _told(pairs):
+        written_paths = _written_paths(plan)
+        other_owners = False
+        for root, entry in _all_entries(pairs):
             shown = shown_path(root, entry.path)
-            if shown in brought:
-                others = others or (entry.uid, entry.gid) != self.owner
-                yield from (SkippedPath(shown, why) for why in self._changes(root, entry))
-        if others:
+            if shown in written_paths:
+                other_owners = other_owners or (entry.uid, entry.gid) != self.owner
+                yield from (SkippedPath(shown, reason) for reason in self._changes(root, entry))
+        if other_owners:
             yield SkippedPath(EnvPath(b""), OWNERS)
 
     def _changes(self, root: bytes, entry: Entry) -> Iterator[str]:
@@ -283,31 +280,31 @@ class Findings(NamedTuple):
 
 
 def safe_mode(entry: Entry) -> int:
-    """The mode without what it would grant to others than its owner."""
+    """Return the mode without set-id bits and write permission for others."""
     if entry.kind is EntryKind.LINK:
         return entry.mode
     mode = entry.mode & ~(PRIVILEGES | WORLD_WRITABLE)
-    # Nobody shall need to be an administrator to get rid of it.
+    # Its owner must be able to remove it.
     return mode | 0o700 if entry.kind is EntryKind.DIRECTORY else mode
 
 
 def executables(plan: RestorePlan) -> tuple[EnvPath, ...]:
-    """The files of a plan that can be run and are new or changed."""
+    """Return the new or changed files of a plan that can be executed."""
     found = []
     for step in plan.steps:
         was = step.before is not None and bool(step.before.mode & 0o111) and step.before.oid
-        if step.after is not None and _runs(step.after) and was != step.after.oid:
+        if step.after is not None and _is_program(step.after) and was != step.after.oid:
             found.append(step.shown)
-        found += [shown_path(step.root, entry.path) for entry in step.below if _runs(entry)]
+        found += [shown_path(step.root, entry.path) for entry in step.below if _is_program(entry)]
     return tuple(found)
 
 
-def _runs(entry: Entry) -> bool:
+def _is_program(entry: Entry) -> bool:
     return entry.kind is EntryKind.FILE and bool(entry.mode & 0o111)
 
 
-def _told(pairs: Iterable[DirectoryPair]) -> Iterator[tuple[bytes, Entry]]:
-    """(root, entry) of everything; of a directory what it says itself."""
+def _all_entries(pairs: Iterable[DirectoryPair]) -> Iterator[tuple[bytes, Entry]]:
+    """Yield the root and entry of everything; of a directory its own entry."""
     for pair in pairs:
         if pair.after is not None:
             yield pair.root, pair.after.own
@@ -316,7 +313,7 @@ def _told(pairs: Iterable[DirectoryPair]) -> Iterator[tuple[bytes, Entry]]:
                     yield pair.root, entry
 
 
-def _brought(plan: RestorePlan) -> set[EnvPath]:
+def _written_paths(plan: RestorePlan) -> set[EnvPath]:
     found = set()
     for step in plan.steps:
         if step.after is not None:
@@ -330,7 +327,7 @@ def _brought(plan: RestorePlan) -> set[EnvPath]:
     return found
 
 
-# The paths that a manifest names, also those that no git tree holds: empty directories, sockets, further roots.
+# The paths of a manifest, also those that are in no git tree: empty directories, sockets, additional roots.
 
 
 class _Objects:
@@ -345,32 +342,32 @@ class _Objects:
 
 
 def manifested_paths(git: Git, tree: str) -> Iterator[tuple[bytes, bool]]:
-    """Yield each path as people see it, and whether it is a directory; the tops are left out."""
-    with CatFile(git, largest=BUDGET.size) as reader:
-        half = SnapshotReader(_Objects(reader), bytes.fromhex(tree))
-        for outer in half.manifest:
-            for inner in half.shards_below(outer):
-                stored = half.stored_at(outer, inner)
-                place = half.place(stored)
+    """Yield each displayed path, and whether it is a directory; without the tops."""
+    with CatFile(git, max_size=BUDGET.size) as reader:
+        manifest_reader = SnapshotReader(_Objects(reader), bytes.fromhex(tree))
+        for outer in manifest_reader.manifest:
+            for inner in manifest_reader.shards_below(outer):
+                stored = manifest_reader.stored_at(outer, inner)
+                place = manifest_reader.place(stored)
                 if place.path != TOP:
                     yield shown_path(place.root, place.path), True
-                for row in scan_shard(half.text(stored)).rows:
+                for row in scan_shard(manifest_reader.text(stored)).rows:
                     if row.kind is not EntryKind.DIRECTORY:
                         path = place.path + b"/" + row.name if place.path else row.name
                         yield shown_path(place.root, EnvPath(path)), False
 
 
-# Names that version control programs obey, as any file system may spell them (pure).
-#
-# A file system that ignores case, HFS+ and NTFS each take several spellings for one name. git protects `.git` in all of
-# them on every system; the same is done here for everything inside a repository.
+# Names that version control programs obey, in all spellings that a file system may accept (pure). File systems that
+# ignore case, HFS+ and NTFS treat several spellings as one name. git protects `.git` in all of them on every system;
+# this
+# module does the same for everything inside a repository.
 
 HOOKS_DIRECTORY = b"hooks"
 CONFIG_FILE = b"config"
 NAMED_BY_USERS = frozenset((b"refs", b"logs"))
 """Directories of a repository in which users choose the names."""
 FUTURE = frozenset((b"modules", b"worktrees"))
-"""Directories of a repository in which git makes further ones, some of them later."""
+"""Directories of a repository in which git creates further git directories."""
 OBEYED_ANYWHERE = frozenset((b"config.worktree", b"commondir"))
 OBEYED_FILES = frozenset(
     (
@@ -399,17 +396,17 @@ OTHER_SYSTEMS = {
 }
 """Directories of other systems, and the files in each that name programs or other places."""
 JJ_REPOSITORY = b".jj/repo"
-"""A directory; a file of this name holds the path of a repository elsewhere."""
+"""A directory; a file of this name contains the path of a repository elsewhere."""
 JJ_TARGET = b".jj/repo/store/git_target"
 JJ_TARGETS = frozenset((b"git", b"../../../.git"))
-"""The places within its own directory that jj gives for the git repository."""
+"""The places within its own directory that jj uses for the git repository."""
 
 _IGNORED = pattern(rb"\xe2\x80[\x8c-\x8f\xaa-\xae]|\xe2\x81[\xaa-\xaf]|\xef\xbb\xbf")
 _SHORT = pattern(rb"[^~]{1,6}~[0-9]{1,5}(?:\.[^.]{0,3})?\Z")
 
 
 def folded(name: bytes) -> bytes:
-    """Return one spelling for all names that some file system takes for the same."""
+    """Return one spelling for all names that some file system treats as equal."""
     name = _IGNORED.sub(b"", name.partition(b"\\")[0].partition(b":")[0]).rstrip(b" .")
     if name.isascii():
         name = name.lower()
@@ -421,7 +418,7 @@ def folded(name: bytes) -> bytes:
 
 
 def is_short(name: bytes) -> bool:
-    """Whether a name has the form of those that FAT and NTFS give to files with longer names."""
+    """Return whether a name has the form of those that FAT and NTFS give to files with longer names."""
     return _SHORT.match(name) is not None
 
 
@@ -429,10 +426,8 @@ _LONG = {system[1:] + b"~1": system for system in OTHER_SYSTEMS if system.starts
 _LONG |= {b"common~%d" % number: b"commondir" for number in range(1, 5)}
 
 
-# Refuse to write an unsigned snapshot where a version control program obeys what it finds.
-#
-# Into `.git/hooks`, a file of a snapshot would be run by the next commit, under whatever name it has. The rules for the
-# repositories that a snapshot brings (`gitdirs`) do not see that, because they judge paths below the directory alone.
+# Refuse to write an unsigned snapshot into a directory whose files programs obey: the next commit would run any file
+# written to `.git/hooks`. The rules above judge only paths below the target directory.
 
 GIT_DIRECTORY_PARTS = ("HEAD", "objects", "refs")
 PLACES = ("core.hooksPath", "init.templateDir")
@@ -440,7 +435,7 @@ PLACES = ("core.hooksPath", "init.templateDir")
 
 
 class PlaceObeyed(Refused):
-    """An unsigned snapshot was to be written where a version control program obeys what it finds."""
+    """The target directory is in a place whose files a version control program obeys."""
 
     code = "place-obeyed"
 
@@ -454,13 +449,13 @@ def refuse_obeyed_place(directory: str, git: Git, top: str) -> None:
     found = next(_directories_above(root), None) or next(_configured(root, git, top), None)
     if found is not None:
         raise PlaceObeyed(
-            f"no key that is here signed this snapshot, and programs obey what is in '{found}'",
-            hint="write it to a directory outside of it, and look at it there",
+            f"this snapshot is unsigned, and programs obey the files in '{found}'",
+            hint="write it to a directory elsewhere, and inspect it there",
         )
 
 
 def _directories_above(root: str) -> Iterator[str]:
-    """Yield the repositories' own directories that a path is in, or is itself."""
+    """Yield the repositories' own directories that contain a path, or are it."""
     place = root
     while place != os.path.dirname(place):
         above, name = os.path.split(place)
@@ -480,89 +475,86 @@ def _configured(root: str, git: Git, top: str) -> Iterator[str]:
                 yield place
 
 
-# Where a symbolic link leads (pure): out of the tree, into a repository's own directory, or nowhere harmful.
-#
-# The links of the same snapshot are followed, since they will all stand when the last is made: `a -> b/..` is one thing
-# where `b` is a directory and another where it is a link to `c/d`.
+# The target of a symbolic link (pure). Links of the same snapshot are followed, because all of them will exist:
+# `a -> b/..` depends on whether `b` is a directory or a link to `c/d`.
 
 MAX_TARGET = 4095
 MAX_TURNS = 40
-"""As many links as a kernel follows."""
+"""The maximum number of links that a kernel follows."""
 MAX_STEPS = 4096
 
 ABSOLUTE = "a link to an absolute path"
-LEAVES = "a link that leads out"
+LEAVES = "a link to a path outside"
 INTO_GIT = "a link into a repository's own directory"
-CIRCLE = "a link in a circle"
-NO_PATH = "a link to what is no path"
+CIRCLE = "a link in a loop"
+NO_PATH = "a link without a valid target"
 
 
 def is_git(name: bytes) -> bool:
-    """Whether git, on some file system, would take this name for that of its own directory."""
+    """Return whether git, on some file system, treats this name as that of its own directory."""
     return name.lower() == b".git" or (must_escape(name) and not name.lower().startswith(_FILES))
 
 
 _FILES = (b".gitmodules", b".gitattributes", b"gitmod", b"gitatt", b"gi7eba", b"gi7d29")
 
 
-def why_unsafe(path: bytes, targets: Mapping[bytes, bytes]) -> str | None:
-    """Why the link at a path shall not be made; `targets`: of all links, by their paths below one root."""
+def unsafe_link_reason(path: bytes, targets: Mapping[bytes, bytes]) -> str | None:
+    """Return why the link at a path must not be created; `targets`: all links by path below one root."""
     target = targets[path]
     if not target or len(target) > MAX_TARGET or b"\0" in target:
         return NO_PATH
-    here = path.split(b"/")[:-1]
+    present = path.split(b"/")[:-1]
     todo = target.split(b"/")[::-1]
     if target.startswith(b"/"):
         return ABSOLUTE
-    turns = steps = 0
+    links_followed = steps = 0
     while todo:
         name = todo.pop()
         steps += 1
         if name in (b"", b"."):
             continue
         if name == b"..":
-            if not here:
+            if not present:
                 return LEAVES
-            here.pop()
+            present.pop()
             continue
         if is_git(name):
             return INTO_GIT
-        here.append(name)
-        onward = targets.get(b"/".join(here))
-        if onward is not None:
-            turns += 1
-            if turns > MAX_TURNS:
+        present.append(name)
+        next_target = targets.get(b"/".join(present))
+        if next_target is not None:
+            links_followed += 1
+            if links_followed > MAX_TURNS:
                 return CIRCLE
-            if onward.startswith(b"/"):
+            if next_target.startswith(b"/"):
                 return LEAVES
-            here.pop()
-            todo += onward.split(b"/")[::-1]
+            present.pop()
+            todo += next_target.split(b"/")[::-1]
         if steps > MAX_STEPS:
             return CIRCLE
     return None
 
 
-# Decide what may come from the repositories within an unsigned snapshot (pure).
-#
-# git runs what a repository's configuration and hooks name as soon as somebody asks for its status. A directory counts
-# as a repository if git would take it for one in the end: by its name, or because HEAD, objects and refs are in it, no
-# matter which of these come and which exist already.
+# Repositories inside an unsigned snapshot (pure). git runs what a repository's configuration and hooks name as soon as
+# a prompt asks for its status. A directory is a repository if git will treat it as one after the restore: by its name,
+# or
+# because it will contain HEAD, objects and refs, new or existing.
 
 PARTS = frozenset((b"head", b"objects", b"refs"))
 BORROWING = frozenset((b"head", b"commondir"))
-"""A repository too: the rest of it is elsewhere."""
+"""Also a repository: the rest of it is elsewhere."""
 
 POINTS_AWAY = "it points to a repository elsewhere"
-HOOKS = "hooks are not taken over"
-OBEYED = "it commands git"
-OTHER_OBEYED = "it commands a version control program"
+HOOKS = "hooks are not restored"
+OBEYED = "git obeys it"
+OTHER_OBEYED = "a version control program obeys it"
 GIT_LINK = "a link in a repository's own directory"
-NO_FILE = "no plain file in a repository's own directory"
+NO_FILE = "not a plain file, in a repository's own directory"
 SHORT_NAME = "a short name in a repository's own directory"
-FORMING = "it would make a repository of what exists there"
+FORMING = "it would turn an existing directory into a repository"
 
 _TRUTH = frozenset((b"true", b"false"))
-KEPT: Mapping[bytes, frozenset[bytes]] = {
+KEPT_SETTINGS: Mapping[bytes, frozenset[bytes]] = {
     b"core.repositoryformatversion": frozenset((b"0", b"1")),
     b"core.filemode": _TRUTH,
     b"core.bare": _TRUTH,
@@ -573,41 +565,41 @@ KEPT: Mapping[bytes, frozenset[bytes]] = {
     b"extensions.objectformat": frozenset((b"sha1", b"sha256")),
     b"extensions.refstorage": frozenset((b"files", b"reftable")),
 }
-"""What says how a repository is stored; nothing of it names a program, a file or a place."""
+"""Settings that describe how a repository is stored; none of them names a program, a file or a place."""
 
 Directory = tuple[bytes, bytes]
 """A root and a directory in it."""
-Standing = Callable[[bytes, bytes], Collection[bytes]]
-"""The names that exist already in a directory of a root."""
+ExistingNames = Callable[[bytes, bytes], Collection[bytes]]
+"""Return the names that exist already in a directory of a root."""
 
 
 def nothing_exists(root: bytes, path: bytes) -> Collection[bytes]:
-    """Return no name: the place to restore to is new."""
+    """Return no name: the target directory is new."""
     return ()
 
 
 class Repositories(NamedTuple):
-    """The directories that git would take for repositories after the restore."""
+    """The directories that git will treat as repositories after the restore."""
 
     inside: frozenset[Directory]
     forming: frozenset[Directory]
-    """Those that hold something git obeys already, and that only the restore would make repositories."""
+    """Directories with files that git obeys, which only the restore would turn into repositories."""
 
 
-def repositories(pairs: Iterable[DirectoryPair], standing: Standing = nothing_exists) -> Repositories:
-    """Return the repositories of the side after, joined with what exists at the same places."""
+def repositories(pairs: Iterable[DirectoryPair], existing: ExistingNames = nothing_exists) -> Repositories:
+    """Return the repositories of the side `after`, combined with what exists at the same places."""
     inside, forming = set(), set()
     for pair in pairs:
         if pair.after is None:
             continue
         key = pair.root, pair.path
-        coming = {folded(name) for name in pair.after.entries}
-        here = {folded(name) for name in standing(*key)}
+        new_names = {folded(name) for name in pair.after.entries}
+        present = {folded(name) for name in existing(*key)}
         if is_git(pair.path.rpartition(b"/")[2]):
             inside.add(key)
-        elif _is_repository(coming | here):
+        elif _is_repository(new_names | present):
             inside.add(key)
-            if not _is_repository(here) and here & OBEYED_AT_TOP:
+            if not _is_repository(present) and present & OBEYED_AT_TOP:
                 forming.add(key)
     return Repositories(frozenset(inside), frozenset(forming))
 
@@ -617,7 +609,7 @@ def _is_repository(names: set[bytes]) -> bool:
 
 
 def git_skip_reason(root: bytes, entry: Entry, found: Repositories) -> str | None:
-    """Return why an entry does not come, as far as repositories have to do with it."""
+    """Return why an entry is dropped because of a repository; None if it is not."""
     above, _, name = entry.path.rpartition(b"/")
     if is_git(name) and entry.kind is not EntryKind.DIRECTORY:
         return POINTS_AWAY
@@ -630,14 +622,14 @@ def git_skip_reason(root: bytes, entry: Entry, found: Repositories) -> str | Non
     named_by_users = any(len(below) > 1 and below[0] in NAMED_BY_USERS for below in around)
     has_config = (root, above) in found.inside
     for below in around:
-        why = _why_not_in_git(entry, below, has_config)
-        if why is not None and not (named_by_users and why in (HOOKS, OBEYED)):
-            return why
-    return _why_not_in_others(entry)
+        reason = _skip_in_git(entry, below, has_config)
+        if reason is not None and not (named_by_users and reason in (HOOKS, OBEYED)):
+            return reason
+    return _skip_in_other_systems(entry)
 
 
-def _why_not_in_git(entry: Entry, below: list[bytes], has_config: bool) -> str | None:
-    """`below`: the path within a repository; `has_config`: the file next to HEAD is reduced by the caller."""
+def _skip_in_git(entry: Entry, below: list[bytes], has_config: bool) -> str | None:
+    """`below`: the path within a repository; `has_config`: the caller reduces the file next to HEAD."""
     if entry.kind is EntryKind.LINK:
         return GIT_LINK
     if entry.kind not in (EntryKind.FILE, EntryKind.DIRECTORY):
@@ -654,8 +646,8 @@ def _why_not_in_git(entry: Entry, below: list[bytes], has_config: bool) -> str |
     return None
 
 
-def _why_not_in_others(entry: Entry) -> str | None:
-    """The same for Mercurial, jj and their like, whose directories are known by name alone."""
+def _skip_in_other_systems(entry: Entry) -> str | None:
+    """Return why an entry of Mercurial, jj or a similar system is dropped; their directories are known by name."""
     names = [folded(name) for name in entry.path.split(b"/")]
     for number, name in enumerate(names):
         files = OTHER_SYSTEMS.get(name)
@@ -672,7 +664,7 @@ def _why_not_in_others(entry: Entry) -> str | None:
 
 
 def is_pointer(entry: Entry) -> bool:
-    """Return whether the content of a file says where jj finds its git repository."""
+    """Return whether the contents of a file tell jj where its git repository is."""
     path = b"/".join(folded(name) for name in entry.path.split(b"/"))
     return entry.kind is EntryKind.FILE and (b"/" + path).endswith(b"/" + JJ_TARGET)
 
@@ -695,25 +687,25 @@ def _around(root: bytes, above: bytes, inside: frozenset[tuple[bytes, bytes]]) -
 
 
 def reduced_config(listed: bytes) -> bytes:
-    """Return a configuration with the form of the repository alone, made from the output of `git config --list -z`."""
-    told = {b"core.repositoryformatversion": b"0"}
+    """Return a configuration with only the repository format, given the output of `git config --list -z`."""
+    sizes_by_id = {b"core.repositoryformatversion": b"0"}
     for item in listed.split(b"\0"):
         key, has_value, value = item.partition(b"\n")
         key, value = key.lower(), value.lower() if has_value else b"true"
-        if value in KEPT.get(key, ()):
-            told[key] = value
+        if value in KEPT_SETTINGS.get(key, ()):
+            sizes_by_id[key] = value
     lines = []
     for section in (b"core", b"extensions"):
-        found = [key for key in KEPT if key in told and key.startswith(section + b".")]
+        found = [key for key in KEPT_SETTINGS if key in sizes_by_id and key.startswith(section + b".")]
         if found:
             lines.append(b"[%b]\n" % section)
-            lines += [b"\t%b = %b\n" % (key.partition(b".")[2], told[key]) for key in found]
+            lines += [b"\t%b = %b\n" % (key.partition(b".")[2], sizes_by_id[key]) for key in found]
     return b"".join(lines)
 
 
-NO_KEY = "it is sealed, and no key here opens it"
-UNTOLD = 16 << 30
-"""So many bytes may come from elsewhere to where nobody says how much room there is."""
+NO_KEY = "it is sealed with a key that you do not have"
+UNKNOWN_SPACE = 16 << 30
+"""The limit of bytes if the free space is unknown."""
 MAX_CONFIG = 1 << 20
 
 
@@ -722,57 +714,57 @@ def inspect(
     contents: ObjectReader,
     tree: str,
     *,
-    room: int,
+    free_bytes: int,
     force: bool,
     links: bool = True,
-    standing: Standing = nothing_exists,
+    existing: ExistingNames = nothing_exists,
 ) -> tuple[list[DirectoryPair], Findings]:
-    """Return every directory of a snapshot and the findings; `Damaged` or `Refused` if there is too much.
+    """Return every directory of a snapshot and the findings; raise `Damaged` or `Refused` if limits are exceeded.
 
-    `room`: bytes that fit; `force`: no limits, and with `links` these may lead anywhere; `standing`: names that exist
-    at the place to restore to.
+    `free_bytes`: space at the target; `force`: no limits, and with `links` links may lead anywhere; `existing`: returns
+    the names that exist at the target.
     """
     budget = UNBOUNDED if force else DEFAULT_LIMITS
     with closing(HeaderReader(git)) as sizes:
-        pairs = gather(
+        pairs = list_directories(
             differing_directories(LimitedReader(contents, sizes), None, bytes.fromhex(tree)), budget
         )
-        check_sizes(pairs, contents, sizes, budget, room)
-        look = _Inspection(git, contents, sizes, pairs, standing)
-        dropped = dict(look.dropped(unsafe_links=force and links))
-        configs = dict(look.configs(dropped))
+        check_sizes(pairs, contents, sizes, budget, free_bytes)
+        inspection = _Inspector(git, contents, sizes, pairs, existing)
+        dropped = dict(inspection.dropped(unsafe_links=force and links))
+        configs = dict(inspection.configs(dropped))
     return pairs, Findings(dropped, configs, Owner(os.geteuid(), os.getegid()))
 
 
-class _Inspection:
+class _Inspector:
     def __init__(
         self,
         git: Git,
         contents: ObjectReader,
         sizes: HeaderReader,
         pairs: list[DirectoryPair],
-        standing: Standing,
+        existing: ExistingNames,
     ) -> None:
         self._git = git
         self._contents = contents
         self._sizes = sizes
         self._pairs = pairs
-        self._repositories = repositories(pairs, standing)
+        self._repositories = repositories(pairs, existing)
 
     def dropped(self, *, unsafe_links: bool) -> Iterator[tuple[EnvPath, str]]:
-        """(path as people see it, why) of all that is not brought."""
+        """Yield the displayed path of each dropped entry, and why."""
         targets = self._targets()
         for root, entry in _entries(self._pairs):
-            why = git_skip_reason(root, entry, self._repositories) or self._why_not(root, entry)
-            if why is None and entry.kind is EntryKind.LINK:
-                why = why_unsafe(entry.path, targets.get(root, {}))
-                if unsafe_links and why != NO_PATH:
-                    why = None
-            if why is not None:
-                yield shown_path(root, entry.path), why
+            reason = git_skip_reason(root, entry, self._repositories) or self._skip_reason(root, entry)
+            if reason is None and entry.kind is EntryKind.LINK:
+                reason = unsafe_link_reason(entry.path, targets.get(root, {}))
+                if unsafe_links and reason != NO_PATH:
+                    reason = None
+            if reason is not None:
+                yield shown_path(root, entry.path), reason
 
     def configs(self, dropped: Mapping[EnvPath, str]) -> Iterator[tuple[Key, tuple[ObjectId, bytes]]]:
-        """What the configuration of each repository is reduced to, where that is less."""
+        """Yield the reduced configuration of each repository whose configuration must be reduced."""
         for root, entry in _entries(self._pairs):
             if is_config(root, entry, self._repositories) and shown_path(root, entry.path) not in dropped:
                 data = self._bytes(root, entry)
@@ -796,9 +788,9 @@ class _Inspection:
             found.setdefault(root, {})[entry.path] = target
         return found
 
-    def _why_not(self, root: bytes, entry: Entry) -> str | None:
+    def _skip_reason(self, root: bytes, entry: Entry) -> str | None:
         if entry.kind in DEVICES:
-            return f"{DEVICES[entry.kind]} is not taken over"
+            return f"{DEVICES[entry.kind]} is not restored"
         if is_pointer(entry) and (self._bytes(root, entry) or b"").strip() not in JJ_TARGETS:
             return POINTS_AWAY
         if entry.stored is StoredAs.SEALED and entry.oid is not None and self._bytes(root, entry) is None:
@@ -806,7 +798,7 @@ class _Inspection:
         return None
 
     def _bytes(self, root: bytes, entry: Entry) -> bytes | None:
-        """The bytes of a file that is to be looked into; None where they cannot be had, or are too many."""
+        """Return the contents of a file to inspect; None if it cannot be read or is too large."""
         if entry.oid is None or entry.stored not in (StoredAs.PLAIN, StoredAs.SEALED):
             return None
         if entry.stored is StoredAs.PLAIN and self._sizes.of(entry.oid).size > MAX_CONFIG:
@@ -820,7 +812,7 @@ class _Inspection:
             return None
 
     def _list(self, config: bytes) -> bytes:
-        """git reads it, so that it means here what it would mean there; nothing in it is followed or run."""
+        """Return the settings as git parses them; git follows and runs nothing in it."""
         listed = self._git.try_run("config", "--file", "-", "--no-includes", "--null", "--list", stdin=config)
         return listed.out if listed.status == 0 else b""
 
@@ -831,14 +823,14 @@ def _entries(pairs: Iterable[DirectoryPair]) -> Iterator[tuple[bytes, Entry]]:
             yield pair.root, entry
 
 
-def room_at(directory: str) -> int:
-    """How many bytes the file system of a place, or of the next directory above it, still has."""
+def free_bytes_at(directory: str) -> int:
+    """Return the free bytes of the file system of a directory, or of the nearest existing one above it."""
     found = os.statvfs(nearest_directory(directory))
-    # One that has no size, or does not tell of it, says zero of everything.
-    return found.f_bavail * found.f_frsize if found.f_blocks else UNTOLD
+    # File systems without a size report zero everywhere.
+    return found.f_bavail * found.f_frsize if found.f_blocks else UNKNOWN_SPACE
 
 
-def names_in(bases: Mapping[bytes, bytes]) -> Standing:
+def names_lister(bases: Mapping[bytes, bytes]) -> ExistingNames:
     """Return a function that lists a directory of the environment; no name if it cannot be listed."""
 
     def listed(root: bytes, path: bytes) -> list[bytes]:
@@ -854,26 +846,26 @@ def names_in(bases: Mapping[bytes, bytes]) -> Standing:
 
 
 def nearest_directory(place: str) -> str:
-    """A place, or the next directory above it that is there."""
+    """Return a directory, or the nearest existing one above it."""
     place = os.path.abspath(place)
     while not os.path.isdir(place) and place != "/":
         place = os.path.dirname(place)
     return place
 
 
-# What is said about a snapshot of somebody else, and kept of it beside the snapshot.
+# Warnings about an unsigned snapshot.
 
 
 def untrusted_warnings(
     restored: RestoreResult, findings: Findings, pairs: Iterable[DirectoryPair]
 ) -> RestoreResult:
-    """With what is not brought as it was told, and a word about running it."""
+    """Return a result with the losses, and a warning about new programs."""
     plan = restored.plan
     if not plan.steps and not plan.directories:
         return restored
     number = len(executables(plan))
     count = {0: "no program is", 1: "one program is"}.get(number, f"{number:,} programs are")
-    warning = f"{count} new or changed: to run what is restored here means trusting whoever made it"
+    warning = f"run restored files only if you trust the author of the snapshot ({count} new or changed)"
     return replace(
         restored,
         losses=tuple(findings.losses(plan, pairs)),
@@ -882,8 +874,8 @@ def untrusted_warnings(
 
 
 def write_blobs(git: Git, blobs: Mapping[bytes, bytes]) -> None:
-    """Put what stands in no snapshot into the repository: a restore that is broken off reads it again."""
+    """Write blobs that are in no snapshot into the repository, so that an interrupted restore can read them."""
     for oid, data in blobs.items():
         written = git.run("hash-object", "-w", "-t", "blob", "--no-filters", "--stdin", stdin=data)
         if written.strip() != oid.hex().encode("ascii"):
-            raise GitFailed("git has another hash for what was written")
+            raise GitFailed("git returned another object id for the written contents")

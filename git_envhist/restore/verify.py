@@ -1,6 +1,6 @@
-"""Reads back whatever a restore wrote: bytes, kinds, modes, times, owners, attributes, links and which of them are one.
+"""Read back everything that a restore wrote: contents, kinds, modes, times, owners, attributes and hard links.
 
-Another process may have gone on meanwhile, so that a difference is told and judged by whoever asked.
+Another process may have changed files meanwhile, so differences are returned, and the caller judges them.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from typing import NamedTuple
 from git_envhist.lazy import dataclass
 from git_envhist.model import Entry, EntryKind, EnvPath, shown_path
 from git_envhist.platform import SYSTEM
-from git_envhist.restore.attributes import read_xattrs
 from git_envhist.restore.compare_files import has_bytes, is_link_to, open_to_read
-from git_envhist.restore.disk import RestoreDisk
+from git_envhist.restore.disk_calls import open_directory
 from git_envhist.restore.disk_entry import KINDS
-from git_envhist.restore.fs import open_directory
-from git_envhist.restore.held_times import UNHELD, HeldTimes
+from git_envhist.restore.environment_disk import EnvironmentDisk
 from git_envhist.restore.journal import RestoreJournal
 from git_envhist.restore.plan import link_class
+from git_envhist.restore.set_metadata import read_xattrs
+from git_envhist.restore.stored_times import NOT_STORABLE, StoredTimes
 from git_envhist.restore.write_entry import Contents
 from git_envhist.workers import portion, share_out
 
@@ -31,17 +31,17 @@ _COLUMNS = attrgetter("st_ctime_ns", "st_mtime_ns", "st_size", "st_ino", "st_mod
 
 @dataclass(frozen=True, slots=True)
 class Mismatch:
-    """Something that is not as the target says."""
+    """A difference between the disk and the target snapshot."""
 
     path: EnvPath
-    """As people see it."""
-    what: str
+    """The displayed path."""
+    field: str
     """`missing`, `kind`, `content`, `mode`, `mtime`, `owner`, `attributes`, `device`, `hard links`, `unreadable`, or
-    UNHELD in the place of `mtime`."""
+    NOT_STORABLE instead of `mtime`."""
 
 
 class ExpectedEntry(NamedTuple):
-    """What must stand at a path."""
+    """The entry that a path must have."""
 
     root: bytes
     path: EnvPath
@@ -53,11 +53,11 @@ Row = tuple[int, int, int, int, int]
 
 
 class VerifyResult(NamedTuple):
-    """What came of it."""
+    """The differences, and the stat data of all verified paths."""
 
     differences: tuple[Mismatch, ...]
     rows: dict[tuple[bytes, EnvPath], Row]
-    """By root and path, how what is no directory looked right before its bytes were read."""
+    """Stat data by root and path, taken before the contents were read; without directories."""
 
 
 class _CheckedBatch(NamedTuple):
@@ -68,60 +68,62 @@ class _CheckedBatch(NamedTuple):
 
 def verify(
     journal: RestoreJournal,
-    door: RestoreDisk,
+    disk: EnvironmentDisk,
     open_contents: Callable[[], Contents],
     *,
-    without: frozenset[EnvPath] = frozenset(),
+    skipped: frozenset[EnvPath] = frozenset(),
     how: str = "fork",
 ) -> VerifyResult:
-    """What differs from the target, less the paths (as people see them) that were left alone."""
-    wanted = [item for item in _wanted(journal) if shown_path(item.root, item.path) not in without]
-    size = portion(len(wanted))
-    batches = [wanted[start : start + size] for start in range(0, len(wanted), size)]
+    """Return the differences from the target; `skipped`: displayed paths that were skipped."""
+    expected = [item for item in _expected(journal) if shown_path(item.root, item.path) not in skipped]
+    size = portion(len(expected))
+    batches = [expected[start : start + size] for start in range(0, len(expected), size)]
     results, _ = share_out(
-        batches, lambda: _Verifier(door, open_contents()), _Verifier.check, _Verifier.end, how=how
+        batches, lambda: _Verifier(disk, open_contents()), _Verifier.check, _Verifier.end, how=how
     )
     found = [difference for checked in results for difference in checked.differences]
     found += _links(pair for checked in results for pair in checked.inodes)
-    found += _directories(journal, door, without)
+    found += _directories(journal, disk, skipped)
     rows = {place: row for checked in results for place, row in checked.rows}
-    return VerifyResult(tuple(sorted(found, key=lambda difference: (difference.path, difference.what))), rows)
+    return VerifyResult(
+        tuple(sorted(found, key=lambda difference: (difference.path, difference.field))), rows
+    )
 
 
-def _wanted(journal: RestoreJournal) -> Iterator[ExpectedEntry]:
+def _expected(journal: RestoreJournal) -> Iterator[ExpectedEntry]:
     for staged in journal.staged:
         step = staged.step
         if step.after is None:
             continue
         for entry in (step.after, *step.below):
-            # A new directory's own line is set, and looked at, with the others.
+            # The attributes of a new directory are set, and verified, with those of all others.
             if entry is not step.after or entry.kind is not EntryKind.DIRECTORY:
                 yield ExpectedEntry(step.root, entry.path, entry)
 
 
 class _Verifier:
-    """Looks at paths, one directory after another."""
+    """Verifies paths in one process, directory by directory."""
 
-    def __init__(self, door: RestoreDisk, contents: Contents) -> None:
-        self._door = door
+    def __init__(self, disk: EnvironmentDisk, contents: Contents) -> None:
+        self._disk = disk
         self._contents = contents
-        self._times = HeldTimes(door)
+        self._times = StoredTimes(disk)
         self._open: tuple[bytes, bytes] | None = None
         self._descriptor = -1
 
     def check(self, batch: list[ExpectedEntry]) -> _CheckedBatch:
         checked = _CheckedBatch([], [], [])
-        for wanted in batch:
+        for expected in batch:
             try:
-                whats = list(self._compare(wanted, checked))
+                fields = list(self._compare(expected, checked))
             except FileNotFoundError:
-                whats = ["missing"]
+                fields = ["missing"]
             except NotADirectoryError:
-                whats = ["kind"]
+                fields = ["kind"]
             except OSError:
-                whats = ["unreadable"]
-            shown = shown_path(wanted.root, wanted.path)
-            checked.differences.extend(Mismatch(shown, what) for what in whats)
+                fields = ["unreadable"]
+            shown = shown_path(expected.root, expected.path)
+            checked.differences.extend(Mismatch(shown, field) for field in fields)
         return checked
 
     def end(self) -> None:
@@ -130,30 +132,30 @@ class _Verifier:
         self._times.close()
         self._contents.close()
 
-    def _compare(self, wanted: ExpectedEntry, checked: _CheckedBatch) -> Iterator[str]:
-        above, _, name = wanted.path.rpartition(b"/")
-        directory = self._enter(wanted.root, above)
-        entry = wanted.entry
+    def _compare(self, expected: ExpectedEntry, checked: _CheckedBatch) -> Iterator[str]:
+        above, _, name = expected.path.rpartition(b"/")
+        directory = self._enter(expected.root, above)
+        entry = expected.entry
         found = os.stat(name, dir_fd=directory, follow_symlinks=False)
-        checked.rows.append(((wanted.root, wanted.path), _COLUMNS(found)))
-        for what in compare(directory, name, wanted.root, entry, self._contents):
-            yield _why_differs(what, found, wanted.root, entry, self._times)
+        checked.rows.append(((expected.root, expected.path), _COLUMNS(found)))
+        for field in compare(directory, name, expected.root, entry, self._contents):
+            yield _classify(field, found, expected.root, entry, self._times)
         if entry.link_group is not None:
-            checked.inodes.append((wanted, (found.st_dev, found.st_ino)))
+            checked.inodes.append((expected, (found.st_dev, found.st_ino)))
 
     def _enter(self, root: bytes, path: bytes) -> int:
         if self._open != (root, path):
             if self._descriptor >= 0:
                 before, self._descriptor, self._open = self._descriptor, -1, None
                 os.close(before)
-            with self._door.directory(root, EnvPath(path)) as descriptor:
+            with self._disk.directory(root, EnvPath(path)) as descriptor:
                 self._descriptor = open_directory(descriptor, b"")
             self._open = (root, path)
         return self._descriptor
 
 
 def compare(directory: int, name: bytes, root: bytes, entry: Entry, contents: Contents) -> Iterator[str]:
-    """What of an entry is not as what bears its name in an open directory."""
+    """Yield the fields in which an entry differs from the file of this name in an open directory."""
     if entry.kind is EntryKind.FILE:
         descriptor = open_to_read(directory, name)
         try:
@@ -178,7 +180,7 @@ def compare(directory: int, name: bytes, root: bytes, entry: Entry, contents: Co
 
 
 def compare_stat(found: os.stat_result, entry: Entry) -> Iterator[str]:
-    """What of an entry is not as one look has it."""
+    """Yield the fields in which an entry differs from stat data."""
     if KINDS[stat.S_IFMT(found.st_mode)] is not entry.kind:
         yield "kind"
         return
@@ -192,47 +194,47 @@ def compare_stat(found: os.stat_result, entry: Entry) -> Iterator[str]:
         yield "device"
 
 
-def _why_differs(what: str, found: os.stat_result, root: bytes, entry: Entry, times: HeldTimes) -> str:
-    if what == "mtime" and times.is_held_as(root, entry.mtime_ns, found.st_mtime_ns):
-        return UNHELD
-    return what
+def _classify(field: str, found: os.stat_result, root: bytes, entry: Entry, times: StoredTimes) -> str:
+    if field == "mtime" and times.stores_as(root, entry.mtime_ns, found.st_mtime_ns):
+        return NOT_STORABLE
+    return field
 
 
 def _links(pairs: Iterable[tuple[ExpectedEntry, tuple[int, int]]]) -> Iterator[Mismatch]:
-    """Names that should be one file and are not."""
+    """Yield names that should be one file and are not."""
     first: dict[object, tuple[int, int]] = {}
-    for wanted, inode in pairs:
-        if first.setdefault(link_class(wanted.entry), inode) != inode:
-            yield Mismatch(shown_path(wanted.root, wanted.path), "hard links")
+    for expected, inode in pairs:
+        if first.setdefault(link_class(expected.entry), inode) != inode:
+            yield Mismatch(shown_path(expected.root, expected.path), "hard links")
 
 
 def _directories(
-    journal: RestoreJournal, door: RestoreDisk, without: frozenset[EnvPath]
+    journal: RestoreJournal, disk: EnvironmentDisk, skipped: frozenset[EnvPath]
 ) -> Iterator[Mismatch]:
-    with closing(HeldTimes(door)) as times:
-        yield from _directories_that_differ(journal, door, without, times)
+    with closing(StoredTimes(disk)) as times:
+        yield from _directories_that_differ(journal, disk, skipped, times)
 
 
 def _directories_that_differ(
-    journal: RestoreJournal, door: RestoreDisk, without: frozenset[EnvPath], times: HeldTimes
+    journal: RestoreJournal, disk: EnvironmentDisk, skipped: frozenset[EnvPath], times: StoredTimes
 ) -> Iterator[Mismatch]:
     for own in journal.directories:
         shown = shown_path(own.root, own.path)
-        if own.after is None or shown in without:
+        if own.after is None or shown in skipped:
             continue
         try:
-            with door.directory(own.root, own.path) as descriptor:
+            with disk.directory(own.root, own.path) as descriptor:
                 seen = os.fstat(descriptor)
-                whats = [
-                    _why_differs(what, seen, own.root, own.after, times)
-                    for what in compare_stat(seen, own.after)
+                fields = [
+                    _classify(field, seen, own.root, own.after, times)
+                    for field in compare_stat(seen, own.after)
                 ]
                 if read_xattrs(descriptor) != dict(own.after.xattrs):
-                    whats.append("attributes")
+                    fields.append("attributes")
         except FileNotFoundError:
-            whats = ["missing"]
+            fields = ["missing"]
         except PermissionError:
-            whats = ["unreadable"]
+            fields = ["unreadable"]
         except OSError:
-            whats = ["kind"]
-        yield from (Mismatch(shown, what) for what in whats)
+            fields = ["kind"]
+        yield from (Mismatch(shown, field) for field in fields)

@@ -1,7 +1,7 @@
-"""Makes one thing of an entry, in a directory of ours where nobody else looks.
+"""Create one entry in a private directory.
 
-This is the hot path of a full restore: a file costs seven system calls and the reading of its blob. Measured by
-tests/restore/measure.py with files of 20 KiB: 80 µs of work a file, of which 42 go into inflating and hashing it.
+This is the hot path of a full restore: a file costs seven system calls and reading its blob. tests/restore/measure.py
+measures 80 µs per file of 20 KiB, 42 of them for inflating and hashing.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol
 
 from git_envhist.model import Entry, EntryKind, EnvPath, StoredAs, shown_path
-from git_envhist.restore.attributes import AttributeSetter
+from git_envhist.restore.disk_calls import DiskCalls
 from git_envhist.restore.disk_entry import DiskEntry, from_stat
-from git_envhist.restore.fs import DiskCalls
+from git_envhist.restore.set_metadata import MetadataSetter
 from git_envhist.snapshots.chunks import stream_chunks
 
 HOLE = 1 << 16
-"""Zeros are left out of a file in blocks of this size."""
+"""Blocks of this size are skipped if they are zero."""
 ZEROS = bytes(HOLE)
-NOT_MADE = "it cannot be made here"
+NOT_MADE = "cannot be created here"
 
 DEVICES = {
     EntryKind.FIFO: stat.S_IFIFO,
@@ -31,7 +31,7 @@ DEVICES = {
 
 
 class Contents(Protocol):
-    """The bytes of a snapshot, checked; to be closed."""
+    """Reads the verified contents of a snapshot; must be closed."""
 
     def blob(self, oid: bytes) -> bytes: ...
     def plain(self, entry: Entry) -> bytes: ...
@@ -44,36 +44,36 @@ class Contents(Protocol):
 
 
 class EntryWriter:
-    """Makes files, links and the rest."""
+    """Writes files, links and special files."""
 
-    def __init__(self, hands: DiskCalls, contents: Contents) -> None:
-        self._hands = hands
+    def __init__(self, calls: DiskCalls, contents: Contents) -> None:
+        self._calls = calls
         self._contents = contents
-        self._dresser = AttributeSetter(hands)
+        self._metadata = MetadataSetter(calls)
         self.losses: list[tuple[bytes, str]] = []
 
     def make(self, directory: int, name: bytes, entry: Entry, shown: bytes) -> DiskEntry | None:
-        """Make it, whole and dressed; None where it cannot be made here."""
+        """Create an entry with its metadata; return None if that is impossible here."""
         if entry.kind is EntryKind.FILE:
             return self._file(directory, name, entry, shown)
         if entry.kind is EntryKind.LINK:
             assert entry.oid is not None
-            self._hands.symlink(self._contents.blob(entry.oid), directory, name)
+            self._calls.symlink(self._contents.blob(entry.oid), directory, name)
         else:
             try:
-                self._hands.mknod(directory, name, DEVICES[entry.kind], entry.device or 0)
+                self._calls.mknod(directory, name, DEVICES[entry.kind], entry.device or 0)
             except PermissionError:
                 self._lose(shown, "device")
                 return None
-        self._dresser.named(directory, name, entry, lambda what: self._lose(shown, what))
+        self._metadata.named(directory, name, entry, lambda what: self._lose(shown, what))
         return from_stat(os.stat(name, dir_fd=directory, follow_symlinks=False))
 
     def _file(self, directory: int, name: bytes, entry: Entry, shown: bytes) -> DiskEntry:
-        hands = self._hands
-        descriptor = hands.create(directory, name)
+        calls = self._calls
+        descriptor = calls.create(directory, name)
         try:
             self._write(descriptor, entry, shown)
-            self._dresser.new_file(descriptor, entry, lambda what: self._lose(shown, what))
+            self._metadata.new_file(descriptor, entry, lambda what: self._lose(shown, what))
             return from_stat(os.fstat(descriptor))
         finally:
             os.close(descriptor)
@@ -83,17 +83,16 @@ class EntryWriter:
         data = self._contents.blob(entry.oid)
         if entry.stored is StoredAs.PLAIN and len(data) < HOLE:
             if data:
-                self._hands.write(descriptor, data, 0)
+                self._calls.write(descriptor, data, 0)
         else:
-            write_sparsely(self._hands, descriptor, file_blocks(self._contents, shown, entry, data))
+            write_sparsely(self._calls, descriptor, file_blocks(self._contents, shown, entry, data))
 
     def _lose(self, shown: bytes, what: str) -> None:
         self.losses.append((shown, what))
 
 
 def file_blocks(contents: Contents, shown: bytes, entry: Entry, blob: bytes) -> Iterable[bytes]:
-    """The bytes of a file, given what stands in the tree for it; `shown`: its path as people see it, by which it was
-    sealed."""
+    """Return the contents of a file, given its blob; `shown`: the displayed path, needed for sealed contents."""
     if entry.stored is StoredAs.SEALED:
         return (contents.open_sealed(EnvPath(shown), blob),)
     if entry.stored is StoredAs.PIECES:
@@ -102,13 +101,13 @@ def file_blocks(contents: Contents, shown: bytes, entry: Entry, blob: bytes) -> 
 
 
 def same_bytes(contents: Contents, a: tuple[bytes, Entry], b: tuple[bytes, Entry]) -> bool:
-    """Whether two names of one file, each with its root, hold the same, as a snapshot says it."""
+    """Return whether two hard links, each given with its root, have the same contents in the snapshot."""
     (_, one), (_, other) = a, b
     if (one.stored, one.oid) == (other.stored, other.oid):
         return True
     if one.stored is other.stored is StoredAs.PLAIN or one.oid is None or other.oid is None:
         return False
-    # Each name of a secret file is sealed by itself.
+    # Each name of a secret file is sealed separately.
     return _whole(contents, *a) == _whole(contents, *b)
 
 
@@ -117,24 +116,24 @@ def _whole(contents: Contents, root: bytes, entry: Entry) -> bytes:
     return b"".join(file_blocks(contents, shown_path(root, entry.path), entry, contents.blob(entry.oid)))
 
 
-def write_sparsely(hands: DiskCalls, descriptor: int, blocks: Iterable[bytes]) -> None:
-    """Write a file, with holes where it is long runs of zeros."""
-    at = 0
+def write_sparsely(calls: DiskCalls, descriptor: int, blocks: Iterable[bytes]) -> None:
+    """Write a file, with holes for long runs of zeros."""
+    offset = 0
     for block in blocks:
         for start, end in without_zeros(block):
-            hands.write(descriptor, block[start:end] if end - start < len(block) else block, at + start)
-        at += len(block)
-    hands.truncate(descriptor, at)
+            calls.write(descriptor, block[start:end] if end - start < len(block) else block, offset + start)
+        offset += len(block)
+    calls.truncate(descriptor, offset)
 
 
 def without_zeros(block: bytes) -> Iterator[tuple[int, int]]:
-    """The stretches of a block that are to be written."""
+    """Yield the ranges of a block that are not zero."""
     start = 0
-    for at in range(0, len(block), HOLE):
-        # One look at the first byte spares most comparisons.
-        if block[at] == 0 and block[at : at + HOLE] == ZEROS[: len(block) - at]:
-            if start < at:
-                yield start, at
-            start = at + HOLE
+    for offset in range(0, len(block), HOLE):
+        # Testing the first byte avoids most comparisons.
+        if block[offset] == 0 and block[offset : offset + HOLE] == ZEROS[: len(block) - offset]:
+            if start < offset:
+                yield start, offset
+            start = offset + HOLE
     if start < len(block):
         yield start, len(block)

@@ -1,4 +1,8 @@
-"""Writes a moment into a directory of its own, and touches nothing here."""
+"""Write a snapshot into another directory; nothing in the environment is changed.
+
+A directory is filled inside a private directory and renamed into place when it is complete. A snapshot with all paths
+is written while it is read; pathspecs and unsigned snapshots go through a plan.
+"""
 
 from __future__ import annotations
 
@@ -32,55 +36,51 @@ from git_envhist.model import (
 )
 from git_envhist.objects.reader import ObjectReader
 from git_envhist.platform import DIRECTORY, SYSTEM, list_directory
-from git_envhist.restore.attributes import AttributeSetter
-from git_envhist.restore.disk_entry import from_stat, is_same_thing, look
-from git_envhist.restore.fs import DiskCalls
-from git_envhist.restore.guards import manner_of, refuse_names
-from git_envhist.restore.losses import told_losses
-from git_envhist.restore.options import NO_WISH, RestoreOptions
-from git_envhist.restore.plan import NOT_CHOSEN, PRIVATE, PlanRules, make_plan
+from git_envhist.restore.disk_calls import DiskCalls
+from git_envhist.restore.disk_entry import from_stat, is_same_file, stat_entry
+from git_envhist.restore.guards import name_rules, refuse_names
+from git_envhist.restore.losses import describe_losses
+from git_envhist.restore.options import DEFAULT_OPTIONS, RestoreOptions
+from git_envhist.restore.plan import PRIVATE, PlanRules, SkipReason, make_plan
 from git_envhist.restore.planning import chosen_paths
 from git_envhist.restore.scope import with_directories
+from git_envhist.restore.set_metadata import MetadataSetter
 from git_envhist.restore.slots import open_private, remove_tree
 from git_envhist.restore.stage import cannot_stage
-from git_envhist.restore.swap import CAME
-from git_envhist.restore.untrusted import inspect, nearest_directory, room_at, untrusted_warnings
+from git_envhist.restore.swap import CREATED
+from git_envhist.restore.untrusted import free_bytes_at, inspect, nearest_directory, untrusted_warnings
 from git_envhist.restore.write_entry import Contents
 from git_envhist.restore.write_files import (
     DirectoryContents,
     NewDirectory,
     TreeSource,
     WrittenTree,
-    dress_directory,
     refuse_if_missing,
+    set_directory_metadata,
     write_all,
 )
-from git_envhist.restore.write_files import TreeSource as Moment
 from git_envhist.snapshots.reader import Objects
 
-# Fills an empty directory with a moment: it is put in place when it is whole.
-#
-# Until then it stands in a private directory in there. What a kill leaves is that directory and nothing else; whoever
-# comes next throws it away, unless somebody is still at work in it: that is told by a lock on it, which dies with the
-# process.
+# A killed process leaves only the private directory. The next one removes it unless it is locked: the lock ends with
+# its process.
 
 NEW = b"new"
-"""Below the private directory: what else stands there is of a restore in place."""
+"""The directory of new files in the private directory; other names there belong to a restore in place."""
 
 
 class FillResult(NamedTuple):
-    """What a directory was filled with."""
+    """The result of filling a directory."""
 
     own: Entry
-    """What it is itself."""
+    """The entry of the directory itself."""
     tops: dict[EnvPath, Entry]
-    """What stands at the top, by its name."""
+    """The entries at the top, by name."""
     below: dict[EnvPath, int]
-    """How many entries each directory at the top holds."""
+    """The number of entries below each directory at the top."""
     written: int
-    """How many paths were written and read back."""
-    left_alone: tuple[SkippedPath, ...]
-    kept: tuple[SkippedPath, ...]
+    """The number of paths that were written and verified."""
+    skipped: tuple[SkippedPath, ...]
+    existing: tuple[SkippedPath, ...]
     losses: tuple[tuple[bytes, str], ...]
 
 
@@ -89,98 +89,105 @@ def fill_directory(
     source: TreeSource,
     open_contents: Callable[[], Contents],
     *,
-    hands: DiskCalls | None = None,
+    calls: DiskCalls | None = None,
     how: str = "fork",
 ) -> FillResult:
-    """Write a moment into an empty directory; where that fails, it is as empty as it was."""
-    hands = hands or DiskCalls()
+    """Write a tree into an empty directory; if that fails, the directory is empty again."""
+    calls = calls or DiskCalls()
     top = os.open(directory, DIRECTORY)
     try:
-        with private_directory(top, hands) as private:
-            fresh = write_all(source, private, hands, open_contents, how)
-            kept = _put_in_place(fresh, private, top, hands)
-            refuse_if_missing(top, directory, fresh, kept)
-        losses = (*fresh.losses, *dress_directory(top, EnvPath(b""), fresh.own, AttributeSetter(hands)))
+        with private_directory(top, calls) as private:
+            written = write_all(source, private, calls, open_contents, how)
+            existing = _put_in_place(written, private, top, calls)
+            refuse_if_missing(top, directory, written, existing)
+        losses = (
+            *written.losses,
+            *set_directory_metadata(top, EnvPath(b""), written.own, MetadataSetter(calls)),
+        )
     except OSError as error:
         raise cannot_stage(error) from error
     finally:
         os.close(top)
-    return _filled(fresh, kept, losses)
+    return _result(written, existing, losses)
 
 
-def is_taken(directory: str) -> bool:
-    """Whether something stands in a directory but what a `--to` left there that was killed."""
+def is_occupied(directory: str) -> bool:
+    """Return whether a directory contains anything but leftovers of a killed `--to`."""
     names = set(map(os.fsencode, os.listdir(directory)))
     if names - {PRIVATE}:
         return True
     if PRIVATE not in names:
         return False
     try:
-        return _holds_anothers(map(os.fsencode, os.listdir(os.path.join(directory, os.fsdecode(PRIVATE)))))
+        return _has_replaced_files(
+            map(os.fsencode, os.listdir(os.path.join(directory, os.fsdecode(PRIVATE))))
+        )
     except NotADirectoryError:
         return True
 
 
 def unplaced_entries(directory: str) -> int | None:
-    """How many entries a `--to` that was killed had not put in place there; None where none was."""
+    """Return the number of entries that a killed `--to` had not yet put in place; None if there was none."""
     try:
         return len(os.listdir(os.path.join(os.fsencode(directory), PRIVATE, NEW)))
     except (FileNotFoundError, NotADirectoryError):
         return None
 
 
-def _holds_anothers(names: Iterable[bytes]) -> bool:
-    """Return whether a private directory with these entries holds files that a restore in place has put aside."""
+def _has_replaced_files(names: Iterable[bytes]) -> bool:
+    """Return whether a private directory with these entries contains files that a restore in place has replaced."""
     return any(name != NEW for name in names)
 
 
 @contextmanager
-def private_directory(top: int, hands: DiskCalls) -> Iterator[int]:
-    """A directory of ours below an open one, empty and nobody else's; it is gone afterwards, with all still in it."""
+def private_directory(top: int, calls: DiskCalls) -> Iterator[int]:
+    """Create and lock an empty private directory; remove it afterwards with everything in it."""
     process = os.getpid()
-    private = _open_alone(hands, top)
+    private = _open_locked(calls, top)
     new = -1
     try:
-        # What one left that was killed goes first.
-        remove_tree(hands, private, NEW)
-        new = open_private(hands, private, NEW)
+        # Remove leftovers of a killed process.
+        remove_tree(calls, private, NEW)
+        new = open_private(calls, private, NEW)
         yield new
     finally:
         try:
-            # A worker that is stopped is a copy of this process: it has nothing to clear up.
+            # A stopped worker is a fork of this process and must not clean up.
             if os.getpid() == process:
-                # Before its lock is let go: what stands there afterwards is somebody else's.
-                remove_tree(hands, private, NEW)
+                # Before the lock is released: afterwards the directory may belong to another process.
+                remove_tree(calls, private, NEW)
                 with suppress(OSError):
-                    hands.rmdir(top, PRIVATE)
+                    calls.rmdir(top, PRIVATE)
         finally:
             if new >= 0:
                 os.close(new)
             os.close(private)
 
 
-def _open_alone(hands: DiskCalls, top: int) -> int:
+def _open_locked(calls: DiskCalls, top: int) -> int:
     while True:
-        private = open_private(hands, top, PRIVATE)
+        private = open_private(calls, top, PRIVATE)
         try:
             if _is_locked(private):
                 raise Refused(
-                    "another restore is at work there", hint="name another directory, or wait for it"
+                    "another restore is writing there", hint="wait for it, or name another directory"
                 )
-            if _holds_anothers(list_directory(private)):
-                raise Refused("what a restore has put away stands there", hint="name another directory")
-            if _stands_in(top, private):
+            if _has_replaced_files(list_directory(private)):
+                raise Refused(
+                    "it contains replaced files of an interrupted restore", hint="name another directory"
+                )
+            if _is_still_in(top, private):
                 return private
         except BaseException:
             os.close(private)
             raise
-        # Whoever had the lock until now has taken the directory away.
+        # The previous owner of the lock has removed the directory.
         os.close(private)
 
 
-def _stands_in(top: int, private: int) -> bool:
-    there = look(top, PRIVATE)
-    return there is not None and is_same_thing(there, from_stat(os.fstat(private)))
+def _is_still_in(top: int, private: int) -> bool:
+    found = stat_entry(top, PRIVATE)
+    return found is not None and is_same_file(found, from_stat(os.fstat(private)))
 
 
 def _is_locked(private: int) -> bool:
@@ -191,78 +198,82 @@ def _is_locked(private: int) -> bool:
     except BlockingIOError:
         return True
     except OSError:
-        return False  # no locks are kept here
+        return False  # the file system has no locks
     return False
 
 
-def _put_in_place(fresh: WrittenTree, private: int, top: int, hands: DiskCalls) -> list[SkippedPath]:
-    """Give everything its name; what somebody has put there meanwhile stays."""
-    kept: list[SkippedPath] = []
-    done: list[bytes] = []
+def _put_in_place(written: WrittenTree, private: int, top: int, calls: DiskCalls) -> list[SkippedPath]:
+    """Rename all new entries to their final names; return those that exist already."""
+    existing: list[SkippedPath] = []
+    moved: list[bytes] = []
     try:
         for name in sorted(list_directory(private)):
             try:
-                _move(hands, private, name, top)
-                done.append(name)
+                _move(calls, private, name, top)
+                moved.append(name)
             except FileExistsError:
-                kept.append(SkippedPath(EnvPath(name), CAME))
+                existing.append(SkippedPath(EnvPath(name), CREATED))
     except BaseException:
-        for name in reversed(done):
+        for name in reversed(moved):
             with suppress(OSError):
-                _move(hands, top, name, private)
+                _move(calls, top, name, private)
         raise
-    return kept
+    return existing
 
 
-def _move(hands: DiskCalls, one: int, name: bytes, other: int) -> None:
+def _move(calls: DiskCalls, one: int, name: bytes, other: int) -> None:
     try:
-        hands.move(one, name, other, name)
+        calls.move(one, name, other, name)
     except PermissionError:
         mode = os.stat(name, dir_fd=one, follow_symlinks=False).st_mode
         if not stat.S_ISDIR(mode) or mode & stat.S_IWUSR:
             raise
-        # Where a directory stands is written in it: one that its owner may not write to cannot be moved.
-        hands.chmod(one, name, stat.S_IMODE(mode) | stat.S_IRWXU)
-        hands.move(one, name, other, name)
-        hands.chmod(other, name, stat.S_IMODE(mode))
+        # Moving a directory changes its `..`, so its owner needs write permission on it.
+        calls.chmod(one, name, stat.S_IMODE(mode) | stat.S_IRWXU)
+        calls.move(one, name, other, name)
+        calls.chmod(other, name, stat.S_IMODE(mode))
 
 
-def _filled(fresh: WrittenTree, kept: list[SkippedPath], losses: tuple[tuple[bytes, str], ...]) -> FillResult:
+def _result(
+    written: WrittenTree, existing: list[SkippedPath], losses: tuple[tuple[bytes, str], ...]
+) -> FillResult:
     below = {
-        path: fresh.counts[path] for path, entry in fresh.tops.items() if entry.kind is EntryKind.DIRECTORY
+        path: written.counts[path]
+        for path, entry in written.tops.items()
+        if entry.kind is EntryKind.DIRECTORY
     }
-    written = len(fresh.tops) + sum(below.values()) - sum(1 + below.get(item.path, 0) for item in kept)
-    return FillResult(fresh.own, fresh.tops, below, written, fresh.left_alone, tuple(kept), losses)
+    count = len(written.tops) + sum(below.values()) - sum(1 + below.get(item.path, 0) for item in existing)
+    return FillResult(written.own, written.tops, below, count, written.skipped, tuple(existing), losses)
 
 
-# What a directory is filled with: a whole snapshot of ours, read where it is written; or what a plan says.
+# Sources to fill a directory from: a whole trusted snapshot, read while it is written; or a plan.
 
 
 class SnapshotSource:
-    """All of a snapshot's working tree."""
+    """All files of a snapshot's working tree."""
 
     def __init__(self, contents: Objects, tree: str) -> None:
-        self._whole = SnapshotWalker(contents, bytes.fromhex(tree))
+        self._walker = SnapshotWalker(contents, bytes.fromhex(tree))
 
-    def coming(self) -> Iterator[NewDirectory]:
-        for found in self._whole.directories():
+    def directories(self) -> Iterator[NewDirectory]:
+        for found in self._walker.directories():
             is_made = not found.place.stored or (found.tree is not None and not found.is_nested)
             yield NewDirectory(found.place.path, found, found.entries, found.directories, is_made)
 
-    def holding(self, key: FoundDirectory, contents: Any) -> DirectoryContents:
-        listing = self._whole.listing(key, contents)
+    def contents_of(self, key: FoundDirectory, contents: Any) -> DirectoryContents:
+        listing = self._walker.listing(key, contents)
         entries = tuple(listing.entries.values())
-        # What no tree holds, or what hangs elsewhere, is made when all the others are.
+        # Directories that are in no tree, or nested repositories, are created after all others.
         directories = sum(entry.kind is EntryKind.DIRECTORY for entry in entries)
         return DirectoryContents(listing.own, entries, directories == len(key.directories))
 
     def roots(self) -> list[bytes]:
-        """Further roots that it holds, which stand elsewhere."""
-        return self._whole.roots()
+        """Return the additional roots of the snapshot, which are not written."""
+        return self._walker.roots()
 
 
 class PlanSource:
-    """What a plan brings where nothing is."""
+    """Files of a plan for an empty directory."""
 
     def __init__(self, plan: RestorePlan, top: Entry) -> None:
         self._owns: dict[EnvPath, Entry] = {TOP: top}
@@ -278,17 +289,17 @@ class PlanSource:
             self._owns[entry.path] = entry
             self._entries[entry.path] = []
 
-    def coming(self) -> Iterator[NewDirectory]:
+    def directories(self) -> Iterator[NewDirectory]:
         for path, entries in self._entries.items():
             names = [one.path.rpartition(b"/")[2] for one in entries if one.kind is EntryKind.DIRECTORY]
             yield NewDirectory(path, path, len(entries), tuple(names))
 
-    def holding(self, key: EnvPath, contents: Any) -> DirectoryContents:
+    def contents_of(self, key: EnvPath, contents: Any) -> DirectoryContents:
         return DirectoryContents(self._owns[key], tuple(self._entries[key]), True)
 
 
 class LazyEntries(Sequence[Entry]):
-    """What a directory of a snapshot holds, each directory before its entries: read when somebody asks for it."""
+    """The contents of a directory of a snapshot, directories before their entries; read on first use."""
 
     def __init__(self, open_contents: Any, tree: str, path: EnvPath, number: int) -> None:
         self._open_contents = open_contents
@@ -313,71 +324,73 @@ class LazyEntries(Sequence[Entry]):
             return tuple(SnapshotWalker(contents, bytes.fromhex(self._tree)).below(self._path))
 
 
-def plan_of(filled: FillResult, tree: str, open_contents: Any, left: Iterable[SkippedPath]) -> RestorePlan:
-    """The plan that was carried out, told afterwards."""
+def plan_of(
+    filled: FillResult, tree: str, open_contents: Any, unplaced: Iterable[SkippedPath]
+) -> RestorePlan:
+    """Return the plan that was carried out."""
     steps = []
     for path, entry in sorted(filled.tops.items()):
         number = filled.below.get(path, 0)
         below = LazyEntries(open_contents, tree, path, number) if number else ()
         steps.append(PlanStep(b"", path, PlanAction.WRITE, None, entry, below))
-    coming = [
+    directories = [
         PlannedDirectory(b"", step.path, None, step.after)
         for step in steps
         if step.after is not None and step.after.kind is EntryKind.DIRECTORY
     ]
     top = PlannedDirectory(b"", TOP, None, filled.own)
-    return RestorePlan(tuple(steps), (*reversed(coming), top), (*filled.left_alone, *left))
+    return RestorePlan(tuple(steps), (*reversed(directories), top), (*filled.skipped, *unplaced))
 
 
-OTHER_ROOT = "it belongs to a root beside the working tree"
+OTHER_ROOT = "in an additional root"
 
 
-class Source(NamedTuple):
-    """Where the bytes of a snapshot are read."""
+class SourceRepository(NamedTuple):
+    """The repository from which a snapshot is read."""
 
     git: Git
     state: str
     open_contents: Callable[[Mapping[bytes, bytes]], ObjectReader]
-    """Given blobs, by their ids, that stand in no snapshot."""
+    """Return a reader, given additional blobs by id."""
     how: str
 
 
 def write_elsewhere(
-    snapshot: Snapshot, directory: str, source: Source, wish: RestoreOptions = NO_WISH
+    snapshot: Snapshot, directory: str, source: SourceRepository, options: RestoreOptions = DEFAULT_OPTIONS
 ) -> RestoreResult:
-    """Write what a snapshot holds into a new or an empty directory; of somebody else's what is harmless."""
-    _refuse_taken(directory)
-    return write_into(snapshot, directory, source, wish)
+    """Write a snapshot into a new or empty directory; of an unsigned one only harmless files."""
+    _refuse_occupied(directory)
+    return write_into(snapshot, directory, source, options)
 
 
 def write_into(
-    snapshot: Snapshot, directory: str, source: Source, wish: RestoreOptions = NO_WISH
+    snapshot: Snapshot, directory: str, source: SourceRepository, options: RestoreOptions = DEFAULT_OPTIONS
 ) -> RestoreResult:
-    """The same, where it is known that what stands there is in nobody's way."""
+    """Write into a directory without refusing existing entries."""
     started = time.monotonic()
     place = nearest_directory(directory)
-    is_ours_to_fill = not wish.dry_run and os.path.realpath(directory) == os.path.realpath(place)
+    may_probe = not options.dry_run and os.path.realpath(directory) == os.path.realpath(place)
     if (
         snapshot.trusted
-        and _is_all(wish)
-        and not manner_of(os.fsencode(place), empty=is_ours_to_fill).is_narrow
+        and _is_whole(options)
+        and not name_rules(os.fsencode(place), empty=may_probe).is_narrow
     ):
         written = _write_all(snapshot, directory, source)
     else:
-        planned, made = _prepare(snapshot, directory, source, wish)
-        refuse_names(planned.plan, {b"": os.fsencode(place)}, empty=is_ours_to_fill)
-        if wish.dry_run:
+        planned, made = _prepare(snapshot, directory, source, options)
+        refuse_names(planned.plan, {b"": os.fsencode(place)}, empty=may_probe)
+        if options.dry_run:
             return planned
         written = _write_planned(planned, directory, source, made)
-    return replace(written, moment=snapshot, seconds=time.monotonic() - started)
+    return replace(written, snapshot=snapshot, seconds=time.monotonic() - started)
 
 
-def _is_all(wish: RestoreOptions) -> bool:
-    return not wish.dry_run and not wish.pathspecs and wish.classes is None
+def _is_whole(options: RestoreOptions) -> bool:
+    return not options.dry_run and not options.pathspecs and options.classes is None
 
 
-def _write_all(snapshot: Snapshot, directory: str, source: Source) -> RestoreResult:
-    """All of a snapshot of ours: what there is to do is found out while it is done."""
+def _write_all(snapshot: Snapshot, directory: str, source: SourceRepository) -> RestoreResult:
+    """Write all of a trusted snapshot while reading it."""
 
     def open_contents() -> ObjectReader:
         contents = source.open_contents({})
@@ -385,32 +398,38 @@ def _write_all(snapshot: Snapshot, directory: str, source: Source) -> RestoreRes
         return contents
 
     with closing(open_contents()) as contents:
-        whole = SnapshotSource(contents, snapshot.tree)
-        beside = _beside(whole.roots())
-        filled = _fill(directory, whole, open_contents, source.how)
-    return _told(RestoreResult(snapshot, plan_of(filled, snapshot.tree, open_contents, beside)), filled)
+        tree_source = SnapshotSource(contents, snapshot.tree)
+        skipped_roots = _skipped_roots(tree_source.roots())
+        filled = _fill(directory, tree_source, open_contents, source.how)
+    return _with_result(
+        RestoreResult(snapshot, plan_of(filled, snapshot.tree, open_contents, skipped_roots)), filled
+    )
 
 
 def _write_planned(
-    planned: RestoreResult, directory: str, source: Source, made: Mapping[bytes, bytes]
+    planned: RestoreResult, directory: str, source: SourceRepository, made: Mapping[bytes, bytes]
 ) -> RestoreResult:
     top = next((own.after for own in planned.plan.directories if own.path == TOP), None)
     if top is None:
-        # There is no such moment: nothing, not even the top, was captured.
+        # Not even the top was captured, so there is nothing to write.
         _make(directory)
         return planned
-    what = PlanSource(planned.plan, top)
-    return _told(planned, _fill(directory, what, partial(source.open_contents, made), source.how))
+    tree_source = PlanSource(planned.plan, top)
+    return _with_result(
+        planned, _fill(directory, tree_source, partial(source.open_contents, made), source.how)
+    )
 
 
-def _fill(directory: str, what: Moment, open_contents: Callable[[], ObjectReader], how: str) -> FillResult:
+def _fill(
+    directory: str, tree_source: TreeSource, open_contents: Callable[[], ObjectReader], how: str
+) -> FillResult:
     is_new = not os.path.lexists(directory)
     _make(directory)
     process = os.getpid()
     try:
-        return fill_directory(os.fsencode(directory), what, open_contents, how=how)
+        return fill_directory(os.fsencode(directory), tree_source, open_contents, how=how)
     except BaseException:
-        # A worker that is stopped is a copy of this process: it has nothing to clear up.
+        # A stopped worker is a fork of this process and must not clean up.
         if is_new and os.getpid() == process:
             with suppress(OSError):
                 os.rmdir(directory)
@@ -424,58 +443,58 @@ def _make(directory: str) -> None:
         raise cannot_write(error, directory) from error
 
 
-def _told(planned: RestoreResult, filled: FillResult) -> RestoreResult:
-    losses = told_losses(filled.losses)
-    return replace(planned, verified=filled.written, kept=filled.kept, losses=(*planned.losses, *losses))
+def _with_result(planned: RestoreResult, filled: FillResult) -> RestoreResult:
+    losses = describe_losses(filled.losses)
+    return replace(planned, verified=filled.written, kept=filled.existing, losses=(*planned.losses, *losses))
 
 
 def _prepare(
-    snapshot: Snapshot, directory: str, source: Source, wish: RestoreOptions
+    snapshot: Snapshot, directory: str, source: SourceRepository, options: RestoreOptions
 ) -> tuple[RestoreResult, Mapping[bytes, bytes]]:
-    """The plan, and the blobs in it that stand in no snapshot."""
+    """Return the plan, and blobs in it that are in no snapshot."""
     with closing(source.open_contents({})) as contents:
         if snapshot.trusted:
             pairs = list(differing_directories(contents, None, bytes.fromhex(snapshot.tree)))
-            return RestoreResult(snapshot, _plan(pairs, _rules(pairs, snapshot, source, wish))), {}
-        room = room_at(directory)
-        pairs, findings = inspect(source.git, contents, snapshot.tree, room=room, force=wish.force)
-    rules = findings.rules(_rules(pairs, snapshot, source, wish))
-    plan = _plan([findings.sanitised(pair) for pair in pairs], rules)
+            return RestoreResult(snapshot, _plan(pairs, _rules(pairs, snapshot, source, options))), {}
+        free = free_bytes_at(directory)
+        pairs, findings = inspect(source.git, contents, snapshot.tree, free_bytes=free, force=options.force)
+    rules = findings.rules(_rules(pairs, snapshot, source, options))
+    plan = _plan([findings.reduced(pair) for pair in pairs], rules)
     return untrusted_warnings(RestoreResult(snapshot, plan), findings, pairs), findings.blobs
 
 
-def _rules(pairs: list[DirectoryPair], snapshot: Snapshot, source: Source, wish: RestoreOptions) -> PlanRules:
-    """All of it, or what was chosen and the directories that it lies in."""
-    chosen = chosen_paths(source.git, pairs, wish, (snapshot.tree,))
+def _rules(
+    pairs: list[DirectoryPair], snapshot: Snapshot, source: SourceRepository, options: RestoreOptions
+) -> PlanRules:
+    """Return rules that allow everything, or the chosen paths and their parent directories."""
+    chosen = chosen_paths(source.git, pairs, options, (snapshot.tree,))
     if chosen is None:
         return PlanRules()
     wanted = with_directories(chosen)
-    return PlanRules(lambda path, _: None if not path or path in wanted else NOT_CHOSEN)
+    return PlanRules(lambda path, _: None if not path or path in wanted else SkipReason.NOT_CHOSEN)
 
 
 def _plan(pairs: list[DirectoryPair], rules: PlanRules) -> RestorePlan:
     plan = make_plan((pair for pair in pairs if not pair.root), rules)
-    beside = _beside(sorted({pair.root for pair in pairs if pair.root}))
-    return RestorePlan(plan.steps, plan.directories, (*plan.left_alone, *beside))
+    skipped_roots = _skipped_roots(sorted({pair.root for pair in pairs if pair.root}))
+    return RestorePlan(plan.steps, plan.directories, (*plan.skipped, *skipped_roots))
 
 
-def _beside(roots: Iterable[bytes]) -> tuple[SkippedPath, ...]:
+def _skipped_roots(roots: Iterable[bytes]) -> tuple[SkippedPath, ...]:
     return tuple(SkippedPath(EnvPath(root + b"://"), OTHER_ROOT) for root in roots)
 
 
-def _refuse_taken(directory: str) -> None:
+def _refuse_occupied(directory: str) -> None:
     try:
-        taken = os.path.lexists(directory) and is_taken(directory)
-        left = unplaced_entries(directory) if taken else None
+        occupied = os.path.lexists(directory) and is_occupied(directory)
+        unplaced = unplaced_entries(directory) if occupied else None
     except OSError as error:
         raise cannot_write(error, directory) from error
-    if left is not None:
-        # What came has its name since: it may have been changed, so nobody but its owner takes it away.
+    if unplaced is not None:
+        # Entries in place may have been changed since, so only the user removes them.
         raise Refused(
-            f"'{directory}' holds a part of what a restore wrote that was killed: {left} at its top had still to come",
-            hint="take it away, or name another directory",
+            f"'{directory}' contains an incomplete restore that was killed: {unplaced} entries are missing",
+            hint="remove it, or name another directory",
         )
-    if taken:
-        raise Refused(
-            f"there is something in '{directory}' already", hint="name a new directory, or an empty one"
-        )
+    if occupied:
+        raise Refused(f"'{directory}' is not empty", hint="name a new or empty directory")

@@ -1,4 +1,4 @@
-"""Lets snapshots go, and brings them back as long as they are in the trash."""
+"""Drop snapshots into the trash, restore them from there, and expire the trash."""
 
 from __future__ import annotations
 
@@ -26,67 +26,71 @@ from git_envhist.snapshots.log import read_chain
 from git_envhist.snapshots.records import format_record, name_record, names_of
 from git_envhist.snapshots.staging import Staging
 
-TELLS_OF_TIMELINE = (TASK, EFFECT, OBSERVED)
-"""Kinds of records that speak of a timeline, wherever on it they stand."""
+TIMELINE_KINDS = (TASK, EFFECT, OBSERVED)
+"""Kinds of records about a timeline as a whole, on whichever snapshot they are."""
 
 
 class NotInTrash(SnapshotNotFound):
-    """Nothing in the trash is meant."""
+    """Nothing in the trash matches."""
 
     code = "not-in-trash"
 
 
 class SnapshotDropper:
-    """The trash of a history, and the way into it."""
+    """The trash of a history, and dropping into it."""
 
-    def __init__(self, history: HistoryContext, *, gentle: bool = False) -> None:
+    def __init__(self, history: HistoryContext, *, wait_for_captures: bool = False) -> None:
         self._history = history
-        self._rewriting = TimelineRewriter(history, gentle=gentle)
+        self._rewriting = TimelineRewriter(history, wait_for_captures=wait_for_captures)
 
     @property
     def today(self) -> date:
-        """The day on which something is let go."""
+        """The date of a drop."""
         return self._rewriting.today
 
     def drop(self, snapshots: Sequence[Snapshot], *, dry_run: bool = False) -> DropResult:
-        """Let moments go; their ids are found in the trash, and nowhere else."""
+        """Drop snapshots; afterwards their ids are found only in the trash."""
         _refuse_others(snapshots)
         wanted = {snapshot.id for snapshot in snapshots}
         until = self.today + timedelta(days=DAYS)
-        told = tuple(snapshots)
+        dropped = tuple(snapshots)
         if dry_run:
-            return DropResult(told, until, True)
+            return DropResult(dropped, until, True)
         warnings: list[str] = []
         for timeline in dict.fromkeys(snapshot.timeline for snapshot in snapshots):
-            warnings += self.let_go(timeline, lambda: wanted).warnings
-        return DropResult(told, until, warnings=tuple(warnings))
+            warnings += self.drop_from(timeline, lambda: wanted).warnings
+        return DropResult(dropped, until, warnings=tuple(warnings))
 
-    def let_go(self, timeline: str, choose: Callable[[], Iterable[SnapshotId]]) -> RewriteResult:
-        """Let those of a timeline go that are chosen as it stands; what their notes say of the timeline stays on it."""
+    def drop_from(self, timeline: str, choose: Callable[[], Iterable[SnapshotId]]) -> RewriteResult:
+        """Drop the chosen snapshots of a timeline.
 
-        def decide(stand: TimelineState, _staging: Staging) -> TimelineTarget:
-            gone = set(choose())
-            left = tuple(link for link in stand.links if link.id not in gone)
-            return TimelineTarget(left, more=self._said_of_what_stays(stand, gone))
+        Records about the whole timeline in their notes are moved to other snapshots. `choose` is called for the
+        current state of the timeline, again if a capture changes it meanwhile.
+        """
+
+        def decide(state: TimelineState, _staging: Staging) -> TimelineTarget:
+            dropped_ids = set(choose())
+            left = tuple(link for link in state.links if link.id not in dropped_ids)
+            return TimelineTarget(left, more=self._records_to_keep(state, dropped_ids))
 
         return self._rewriting.rewrite(timeline, decide)
 
     def trash(self) -> list[TrashedSnapshot]:
-        """What can be brought back, what went last first."""
+        """Return the snapshots that can be restored, those dropped last first."""
         found: list[TrashedSnapshot] = []
-        timelines = dict.fromkeys(bundle.timeline for bundle in self._bundles())
-        bundles = [bundle for name in timelines for bundle in self._rewriting.stand(name).trash]
-        for bundle in sorted(bundles, key=lambda one: (one.since, one.ref), reverse=True):
-            snapshots = {one.commit: one for one in read_chain(self._history.repository.git, bundle.tip)}
+        timelines = dict.fromkeys(entry.timeline for entry in self._entries())
+        entries = [entry for name in timelines for entry in self._rewriting.state(name).trash]
+        for entry in sorted(entries, key=lambda one: (one.since, one.ref), reverse=True):
+            snapshots = {one.commit: one for one in read_chain(self._history.repository.git, entry.tip)}
             found += [
-                TrashedSnapshot(snapshots[link.commit], bundle.since, bundle.until)
-                for link in reversed(bundle.links)
+                TrashedSnapshot(snapshots[link.commit], entry.since, entry.until)
+                for link in reversed(entry.links)
                 if link.commit in snapshots
             ]
         return found
 
     def find(self, text: str) -> TrashedSnapshot:
-        """The one in the trash that some words mean: an id, a name, an intent, a time."""
+        """Return the snapshot in the trash that a text names: an id, a name, an intent, a time."""
         found = {one.snapshot.id: one for one in self.trash()}
         line = Timeline.of("", [one.snapshot for one in found.values()])
         try:
@@ -98,87 +102,93 @@ class SnapshotDropper:
         try:
             known = self._history.resolve(text)
         except EnvhistError:
-            return "'git envlog undrop' lists what was dropped"
+            return "list dropped snapshots: git envlog undrop"
         return f"{known.id[:7]} was not dropped: git envlog show {known.id[:7]}"
 
-    def line_with_trash(self, timeline: str) -> tuple[list[Snapshot], frozenset[SnapshotId]]:
-        """A timeline as it would be had nothing been let go of late, oldest first; and the ids of what was."""
-        stand = self._rewriting.stand(timeline)
-        gone = frozenset(link.id for bundle in stand.trash for link in bundle.links)
-        if not gone:
-            return [], gone
+    def timeline_with_trash(self, timeline: str) -> tuple[list[Snapshot], frozenset[SnapshotId]]:
+        """Return a timeline as if nothing had been dropped recently, and the ids of the dropped snapshots.
+
+        The snapshots are oldest first.
+        """
+        state = self._rewriting.state(timeline)
+        dropped_ids = frozenset(link.id for entry in state.trash for link in entry.links)
+        if not dropped_ids:
+            return [], dropped_ids
         known = {one.id: one for one in self._history.log(timeline=timeline)}
         known |= {one.snapshot.id: one.snapshot for one in self.trash()}
-        return [known[link.id] for link in _put_back(stand, gone).links if link.id in known], gone
+        return [
+            known[link.id] for link in _restored(state, dropped_ids).links if link.id in known
+        ], dropped_ids
 
     def undrop(self, wanted: Sequence[TrashedSnapshot]) -> DropResult:
-        """Bring moments back to where they stood."""
+        """Restore dropped snapshots to their former positions."""
         ids = {one.snapshot.id for one in wanted}
         warnings: list[str] = []
         for timeline in dict.fromkeys(one.snapshot.timeline for one in wanted):
-            warnings += self._rewriting.rewrite(timeline, lambda stand, _: _put_back(stand, ids)).warnings
+            warnings += self._rewriting.rewrite(timeline, lambda state, _: _restored(state, ids)).warnings
         until = min((one.until for one in wanted), default=self._rewriting.today)
         return DropResult(tuple(one.snapshot for one in wanted), until, warnings=tuple(warnings))
 
     def expire(self, before: date) -> int:
-        """Have what was let go before a day be gone for good; how many snapshots that are."""
+        """Purge trash entries older than a day. Return the number of snapshots."""
         count = self.count_expired(before)
-        for timeline in {bundle.timeline for bundle in self._bundles() if bundle.since < before}:
+        for timeline in {entry.timeline for entry in self._entries() if entry.since < before}:
 
-            def decide(stand: TimelineState, _staging: Staging) -> TimelineTarget:
-                old = [bundle for bundle in stand.trash if bundle.since < before]
-                return TimelineTarget(stand.links, tuple((bundle, ()) for bundle in old))
+            def decide(state: TimelineState, _staging: Staging) -> TimelineTarget:
+                old = [entry for entry in state.trash if entry.since < before]
+                return TimelineTarget(state.links, tuple((entry, ()) for entry in old))
 
             self._rewriting.rewrite(timeline, decide)
         return count
 
-    def join_weeks(self) -> None:
-        """Have what was let go in one week hang on one ref, the newest.
+    def combine_weeks(self) -> None:
+        """Combine the trash refs of each week into the newest.
 
-        Each ref costs every `git fetch` of the user's time; thirty days of them cost a tenth.
+        Each ref costs time in every `git fetch` of the user; thirty days of refs cost a tenth of it.
         """
-        for timeline in {bundle.timeline for bundle in self._bundles()}:
-            self._rewriting.rewrite(timeline, lambda stand, _: _joined(stand))
+        for timeline in {entry.timeline for entry in self._entries()}:
+            self._rewriting.rewrite(timeline, lambda state, _: _combined(state))
 
     def days_in_trash(self) -> set[date]:
-        """The days on which what lies in the trash was taken."""
-        links = (link for bundle in self._bundles() for link in bundle.links)
+        """Return the days on which the snapshots in the trash were taken."""
+        links = (link for entry in self._entries() for link in entry.links)
         return {link.data.at.astimezone(UTC).date() for link in links}
 
     def empty_trash(self) -> int:
-        """Have all that was let go be gone for good."""
+        """Purge the whole trash."""
         return self.expire(self.today + timedelta(days=1))
 
     def count_expired(self, before: date) -> int:
-        """How many snapshots were let go before a day."""
-        return sum(len(bundle.links) for bundle in self._bundles() if bundle.since < before)
+        """Return how many snapshots were dropped before a day."""
+        return sum(len(entry.links) for entry in self._entries() if entry.since < before)
 
-    def _bundles(self) -> list[TrashEntry]:
-        return self._rewriting.bundles()
+    def _entries(self) -> list[TrashEntry]:
+        return self._rewriting.trash_entries()
 
-    def _said_of_what_stays(self, stand: TimelineState, gone: Iterable[SnapshotId]) -> dict[str, bytes]:
-        """By a commit that stays, the lines that its note is given."""
-        going = set(gone)
-        snapshots = self._history.log(timeline=stand.timeline)
-        found = _said_of_the_timeline(stand, going, snapshots)
-        for commit, lines in _names_that_went_on(stand.timeline, going, snapshots).items():
+    def _records_to_keep(self, state: TimelineState, dropped_ids: Iterable[SnapshotId]) -> dict[str, bytes]:
+        """Return the lines to add to the notes of remaining commits."""
+        dropped = set(dropped_ids)
+        snapshots = self._history.log(timeline=state.timeline)
+        found = _timeline_records(state, dropped, snapshots)
+        for commit, lines in _name_removals(state.timeline, dropped, snapshots).items():
             found[commit] = found.get(commit, b"") + lines
         return found
 
 
-def _names_that_went_on(
-    timeline: str, going: Collection[SnapshotId], snapshots: Sequence[Snapshot]
+def _name_removals(
+    timeline: str, dropped: Collection[SnapshotId], snapshots: Sequence[Snapshot]
 ) -> dict[str, bytes]:
-    """By a commit that stays, the word that it has lost the names which those that go were given after it.
+    """Return records that remove moved names from remaining snapshots.
 
-    A name means one moment. It is not to mean the one before again because that goes: it goes with it, and comes back.
+    A name means one snapshot. If the snapshot that it was moved to is dropped, the name must not return to an older
+    one: it is dropped with its snapshot, and restored with it.
     """
     holders = Timeline.of(timeline, snapshots).snapshots
-    names = {name for one in holders if one.id in going for name in one.names}
+    names = {name for one in holders if one.id in dropped for name in one.names}
     found: dict[str, bytes] = {}
     for one in snapshots if names else ():
-        for name in names.intersection(names_of(one.records)) if one.id not in going else ():
-            # As of the moment that it was given: the word on the one that may come back is later.
+        for name in names.intersection(names_of(one.records)) if one.id not in dropped else ():
+            # Dated like the name itself: the record on the dropped snapshot is later, in case that is restored.
             given = max(record.at for record in one.records if record.fields.get("name") == name)
             found[one.commit] = found.get(one.commit, b"") + format_record(
                 name_record(name, given, removed=True)
@@ -186,39 +196,39 @@ def _names_that_went_on(
     return found
 
 
-def _said_of_the_timeline(
-    stand: TimelineState, going: Collection[SnapshotId], snapshots: Sequence[Snapshot]
+def _timeline_records(
+    state: TimelineState, dropped: Collection[SnapshotId], snapshots: Sequence[Snapshot]
 ) -> dict[str, bytes]:
-    """By a commit that stays, what the notes of those beside it that go say of the timeline: tasks, effects."""
-    records = {one.id: one.records for one in snapshots if one.id in going}
-    stays = [link for link in stand.links if link.id not in going]
+    """Return records about the timeline (tasks, effects) from notes of dropped snapshots, for remaining neighbors."""
+    records = {one.id: one.records for one in snapshots if one.id in dropped}
+    stays = [link for link in state.links if link.id not in dropped]
     found: dict[str, bytes] = {}
     last = stays[0].commit if stays else None
-    for link in stand.links:
-        if link.id not in going:
+    for link in state.links:
+        if link.id not in dropped:
             last = link.commit
         elif last is not None:
-            lines = [format_record(one) for one in records.get(link.id, ()) if one.kind in TELLS_OF_TIMELINE]
+            lines = [format_record(one) for one in records.get(link.id, ()) if one.kind in TIMELINE_KINDS]
             if lines:
                 found[last] = found.get(last, b"") + b"".join(lines)
     return found
 
 
-def _joined(stand: TimelineState) -> TimelineTarget:
+def _combined(state: TimelineState) -> TimelineTarget:
     weeks: dict[tuple[int, int], list[TrashEntry]] = {}
-    for bundle in sorted(stand.trash, key=lambda one: (one.since, one.ref)):
-        if bundle.links:
-            weeks.setdefault(bundle.since.isocalendar()[:2], []).append(bundle)
+    for entry in sorted(state.trash, key=lambda one: (one.since, one.ref)):
+        if entry.links:
+            weeks.setdefault(entry.since.isocalendar()[:2], []).append(entry)
     trash: list[tuple[TrashEntry, tuple[ChainCommit, ...]]] = []
     for *others, newest in weeks.values():
         if others:
-            trash += [(bundle, ()) for bundle in others]
+            trash += [(entry, ()) for entry in others]
             trash.append((newest, tuple(link for one in (*others, newest) for link in one.links)))
-    return TimelineTarget(stand.links, tuple(trash))
+    return TimelineTarget(state.links, tuple(trash))
 
 
 class _NoCommits:
-    """In the trash no code commit is looked for."""
+    """The trash needs no lookup of commits."""
 
     def commit_of(self, text: str) -> str | None:
         return None
@@ -228,37 +238,37 @@ def _refuse_others(snapshots: Iterable[Snapshot]) -> None:
     for snapshot in snapshots:
         if is_fetched(snapshot.timeline):
             raise Refused(
-                f"it was fetched, and is another's to drop: '{snapshot.id[:7]}' on '{snapshot.timeline}'",
-                hint="drop it where it was taken, push there and fetch again",
+                f"cannot drop a fetched snapshot: '{snapshot.id[:7]}' on '{snapshot.timeline}'",
+                hint="drop it on its own machine, push there and fetch again",
             )
 
 
-def _put_back(stand: TimelineState, ids: Iterable[SnapshotId]) -> TimelineTarget:
+def _restored(state: TimelineState, ids: Iterable[SnapshotId]) -> TimelineTarget:
     wanted = set(ids)
-    chain = list(stand.links)
+    chain = list(state.links)
     changes: dict[str, CommitChange] = {}
     trash = []
-    stood_before = {link.id: link.before for bundle in stand.trash for link in bundle.links}
-    for bundle in stand.trash:
-        back = [link for link in bundle.links if link.id in wanted]
+    former_successors = {link.id: link.before for entry in state.trash for link in entry.links}
+    for entry in state.trash:
+        back = [link for link in entry.links if link.id in wanted]
         for link in back:
-            chain.insert(_place(chain, link, stood_before), link)
+            chain.insert(_position(chain, link, former_successors), link)
             changes[link.commit] = CommitChange(link.tree, {AFTER: None, BEFORE: None})
         if back:
-            trash.append((bundle, tuple(link for link in bundle.links if link.id not in wanted)))
+            trash.append((entry, tuple(link for link in entry.links if link.id not in wanted)))
     return TimelineTarget(tuple(chain), tuple(trash), changes=changes)
 
 
-def _place(
-    chain: Sequence[ChainCommit], link: ChainCommit, stood_before: Mapping[SnapshotId, str | None]
+def _position(
+    chain: Sequence[ChainCommit], link: ChainCommit, former_successors: Mapping[SnapshotId, str | None]
 ) -> int:
-    """Where it stood: before the one that it stood before, else behind the one that it stood behind."""
+    """Return the position of a restored snapshot: before its former successor, else after its former predecessor."""
     places: dict[str, int] = {one.id: number for number, one in enumerate(chain)}
     following, seen = link.before, {str(link.id)}
-    # That one may be in the trash, too, and say which it stood before.
+    # The successor may be in the trash too, which has its own successor.
     while following is not None and following not in places and following not in seen:
         seen.add(following)
-        following = stood_before.get(SnapshotId(following))
+        following = former_successors.get(SnapshotId(following))
     if following is not None and following in places:
         return places[following]
     if link.after is None:

@@ -1,7 +1,7 @@
-"""Thins timelines by a policy, when somebody asks and by itself once a day; what goes lies in the trash for 30 days.
+"""Drop snapshots by a retention policy, on command and once a day; dropped snapshots stay in the trash for 30 days.
 
-By itself it also keeps within `envhist.maxSize`: what has lain in the trash longest goes for good first, and then the
-oldest moments that nothing but the policy keeps are let go.
+The daily run also enforces `envhist.maxSize`: it purges the oldest trash first, then drops the oldest snapshots that
+only the policy keeps. `decide` is the pure part: it returns the kept snapshots of a timeline with reasons.
 """
 
 from __future__ import annotations
@@ -25,12 +25,10 @@ from git_envhist.rewrite.timeline import DAYS
 from git_envhist.snapshots.fetched import is_fetched
 from git_envhist.snapshots.staging import open_published
 
-# A policy and a timeline -> what is kept, what is let go, and why (pure: the clock is an argument).
-#
-# What somebody said something of is always kept, and so is what the words `@`, `good` and `bad` mean. Of the rest a
-# policy keeps the last so many, and of so many hours, days and weeks the newest each: hours, days and weeks that hold a
-# moment, counted back from the newest. What came by itself is in nobody's way: the last so many are counted once more
-# among those that somebody gave words, and where a span holds one of these, the newest of them stands for it.
+# The policy. Named, noted, attached and similar snapshots are always kept, and so are those that `@`, `good` and
+# `bad` mean. Of the rest a policy keeps the newest N, and the newest of each of N hours, days and weeks (only those
+# with snapshots count, from the newest back). Automatic snapshots do not displace others: the newest N with an intent
+# are kept as well, and a period with such snapshots keeps the newest of them.
 
 SAFETY_DAYS = 30
 
@@ -38,7 +36,7 @@ SAFETY_DAYS = 30
 def decide(
     policy: RetentionPolicy, newest_first: Sequence[Snapshot], now: datetime
 ) -> tuple[PruneDecision, ...]:
-    """What becomes of each snapshot of a timeline, in the same order."""
+    """Return the decision for each snapshot of a timeline, in the same order."""
     reasons: list[list[str]] = [[*_always(snapshot, now)] for snapshot in newest_first]
     if newest_first:
         reasons[0].insert(0, "newest")
@@ -50,9 +48,9 @@ def decide(
         if number is not None:
             reasons[number].append(word)
     _keep_last(newest_first, reasons, policy.last)
-    for most, spell, unit in _spans(policy):
-        _keep_spans(newest_first, reasons, most, spell, unit)
-    return tuple(PruneDecision(one, tuple(told)) for one, told in zip(newest_first, reasons, strict=True))
+    for limit, period_of, unit in _spans(policy):
+        _keep_spans(newest_first, reasons, limit, period_of, unit)
+    return tuple(PruneDecision(one, tuple(reason)) for one, reason in zip(newest_first, reasons, strict=True))
 
 
 def _spans(policy: RetentionPolicy) -> Iterator[tuple[int, Callable[[datetime], str], str]]:
@@ -61,18 +59,18 @@ def _spans(policy: RetentionPolicy) -> Iterator[tuple[int, Callable[[datetime], 
     yield policy.weekly, lambda at: "{}-W{:02}".format(*at.isocalendar()[:2]), "week"
 
 
-def _keep_last(newest_first: Sequence[Snapshot], reasons: Sequence[list[str]], most: int) -> None:
-    most = max(0, most)
-    for told in reasons[:most]:
-        told.append(f"last {most}")
-    with_words = [number for number, one in enumerate(newest_first) if _has_words(one)]
-    for number in with_words[:most]:
-        if number >= most:
-            reasons[number].append(f"last {most} with words")
+def _keep_last(newest_first: Sequence[Snapshot], reasons: Sequence[list[str]], limit: int) -> None:
+    limit = max(0, limit)
+    for reason in reasons[:limit]:
+        reason.append(f"last {limit}")
+    with_intent = [number for number, one in enumerate(newest_first) if _has_intent(one)]
+    for number in with_intent[:limit]:
+        if number >= limit:
+            reasons[number].append(f"last {limit} with an intent")
 
 
-def _has_words(snapshot: Snapshot) -> bool:
-    """Whether somebody took it, and said what for."""
+def _has_intent(snapshot: Snapshot) -> bool:
+    """Return whether a user took the snapshot and gave an intent."""
     return (
         snapshot.intent_source is IntentSource.GIVEN
         and snapshot.restore is None
@@ -83,19 +81,19 @@ def _has_words(snapshot: Snapshot) -> bool:
 def _keep_spans(
     newest_first: Sequence[Snapshot],
     reasons: Sequence[list[str]],
-    most: int,
-    spell: Callable[[datetime], str],
+    limit: int,
+    period_of: Callable[[datetime], str],
     unit: str,
 ) -> None:
-    # By the moments, not by their order: somebody's clock may have gone back.
+    # By time, not by order: a clock may have been set back.
     newest: dict[str, int] = {}
     for number, snapshot in enumerate(newest_first):
-        spelled = spell(snapshot.at)
-        known = newest.setdefault(spelled, number)
-        if _has_words(snapshot) and not _has_words(newest_first[known]):
-            newest[spelled] = number
-    for spelled in sorted(newest, reverse=True)[: max(0, most)]:
-        reasons[newest[spelled]].append(f"{unit} {spelled}")
+        period = period_of(snapshot.at)
+        known = newest.setdefault(period, number)
+        if _has_intent(snapshot) and not _has_intent(newest_first[known]):
+            newest[period] = number
+    for period in sorted(newest, reverse=True)[: max(0, limit)]:
+        reasons[newest[period]].append(f"{unit} {period}")
 
 
 def _always(snapshot: Snapshot, now: datetime) -> Iterator[str]:
@@ -104,12 +102,12 @@ def _always(snapshot: Snapshot, now: datetime) -> Iterator[str]:
     if snapshot.remarks:
         yield "noted"
     if snapshot.attached or snapshot.attachments:
-        yield "something is attached"
+        yield "has attachments"
     kinds = {record.kind for record in snapshot.records}
     if TASK in kinds:
-        yield "a task stands on it"
+        yield "has a task"
     if EFFECT in kinds:
-        yield "an effect stands on it"
+        yield "has an effect"
     if snapshot.restore is RestoreRole.BEFORE and now - snapshot.at < timedelta(days=SAFETY_DAYS):
         yield f"saved before a restore, within {SAFETY_DAYS} days"
 
@@ -120,35 +118,35 @@ def _status(snapshot: Snapshot) -> VerdictStatus | None:
 
 
 DAYS_AT_WORK = 7
-"""By itself the trash is emptied only of what was let go before so many days on which something was captured.
+"""The daily run expires trash entries only if snapshots were taken on this many days since.
 
-A clock that jumps ahead would let thirty days be over in a moment; it takes that many days to be believed.
+A clock that jumps ahead would end the thirty days at once; this way it must be ahead for that many days.
 """
 
 
 def policy_from_options(*numbers: int | None) -> RetentionPolicy | None:
-    """The policy that some numbers are, in its order; None where none is said."""
+    """Return the policy given by options, or None if none is given."""
     if any(number is not None and number < 0 for number in numbers):
-        raise UsageError("a number of moments is not below zero", hint="git envlog prune -h")
-    # Whoever says what is to be kept says all of it.
-    said = any(number is not None for number in numbers)
-    return RetentionPolicy(*(number or 0 for number in numbers)) if said else None
+        raise UsageError("a number of snapshots cannot be negative", hint="git envlog prune -h")
+    # If one number is given, all others are zero.
+    is_given = any(number is not None for number in numbers)
+    return RetentionPolicy(*(number or 0 for number in numbers)) if is_given else None
 
 
 def policy_of(settings: Settings) -> RetentionPolicy:
-    """What is configured."""
+    """Return the configured policy."""
     return RetentionPolicy(
         settings.keep_last, settings.keep_hourly, settings.keep_daily, settings.keep_weekly
     )
 
 
 class Pruner:
-    """Thins the timelines of a history."""
+    """Applies a retention policy to the timelines of a history."""
 
-    def __init__(self, history: HistoryContext, *, gentle: bool = False) -> None:
-        """`gentle`: where captures come all the time, wait for a while before one of them has to."""
+    def __init__(self, history: HistoryContext, *, wait_for_captures: bool = False) -> None:
+        """`wait_for_captures`: if captures are frequent, wait for a gap before delaying one of them."""
         self._history = history
-        self._dropping = SnapshotDropper(history, gentle=gentle)
+        self._dropping = SnapshotDropper(history, wait_for_captures=wait_for_captures)
 
     def prune(
         self,
@@ -158,13 +156,13 @@ class Pruner:
         dry_run: bool = False,
         expire_before: date | None = None,
     ) -> PruneResult:
-        """Let go what a policy does not keep, and what has lain in the trash for its time.
+        """Drop what a policy does not keep, and expire the trash.
 
-        `expire_before`: what was let go before that day leaves the trash, where it is not thirty days ago.
+        `expire_before`: purge trash entries older than this day (default: thirty days ago).
         """
         done = self._prune(policy, timelines, dry_run, expire_before)
         if not dry_run:
-            self._dropping.join_weeks()
+            self._dropping.combine_weeks()
         return done
 
     def _prune(
@@ -174,62 +172,64 @@ class Pruner:
         until = today + timedelta(days=DAYS)
         before = today - timedelta(days=DAYS) if expire_before is None else expire_before
         if dry_run:
-            told = tuple(PrunedTimeline(name, self._decide(policy, name)) for name in timelines)
-            return PruneResult(told, until, self._dropping.count_expired(before), True)
+            reason = tuple(PrunedTimeline(name, self._decide(policy, name)) for name in timelines)
+            return PruneResult(reason, until, self._dropping.count_expired(before), True)
         expired = self._dropping.expire(before)
         found: list[PrunedTimeline] = []
         warnings: list[str] = []
         for name in timelines:
-            thinned, told_by = self._thin(policy, name)
-            found.append(thinned)
-            warnings += told_by
+            pruned, more_warnings = self._prune_timeline(policy, name)
+            found.append(pruned)
+            warnings += more_warnings
         return PruneResult(tuple(found), until, expired, warnings=tuple(warnings))
 
-    def by_itself(self) -> None:
-        """Thin all timelines of this repository by the configured policy, within the size; called once a day.
+    def prune_daily(self) -> None:
+        """Prune all timelines of this repository by the configured policy and size limit; called once a day.
 
-        In the store of a checkpoint class nothing is thinned: what that marked is dropped, and the trash expires.
+        In the store of a checkpoint class, only marked snapshots are dropped and the trash expires.
         """
         settings = self._history.settings
         names = own_timelines(self._history)
         if self._history.repository.library:
             self._drop_marked(names)
-            self._dropping.expire(self._time_is_over_before(names))
-            self._dropping.join_weeks()
+            self._dropping.expire(self._expiry_day(names))
+            self._dropping.combine_weeks()
             return
-        self._prune(policy_of(settings), names, False, self._time_is_over_before(names))
+        self._prune(policy_of(settings), names, False, self._expiry_day(names))
         excess = self._excess(settings.max_size)
         if excess > 0:
-            self._make_room(names, excess)
-        # Not before: with what went today what went this week would not be of an earlier day any more.
-        self._dropping.join_weeks()
+            self._free_space(names, excess)
+        # Last: combined with today's entry, this week's entries would no longer count as older.
+        self._dropping.combine_weeks()
 
     def _drop_marked(self, names: Sequence[str]) -> None:
         for name in names:
-            self._dropping.let_go(name, partial(self._marked, name))
+            self._dropping.drop_from(name, partial(self._marked, name))
 
     def _marked(self, timeline: str) -> list[SnapshotId]:
         return [one.id for one in self._history.log(timeline=timeline) if is_marked(one)]
 
-    def _time_is_over_before(self, names: Sequence[str]) -> date:
-        """What was let go before this day has lain its thirty days, and not by the word of the clock alone."""
+    def _expiry_day(self, names: Sequence[str]) -> date:
+        """Return the day before which trash entries are expired, not trusting the clock alone."""
         today = self._dropping.today
         snapshots = (one for name in names for one in self._history.log(timeline=name))
         days = {one.at.astimezone(UTC).date() for one in snapshots} | self._dropping.days_in_trash()
         seen = sorted(day for day in days if day <= today)
-        witnessed = seen[-DAYS_AT_WORK] if len(seen) >= DAYS_AT_WORK else date.min
-        return min(today - timedelta(days=DAYS), witnessed)
+        confirmed = seen[-DAYS_AT_WORK] if len(seen) >= DAYS_AT_WORK else date.min
+        return min(today - timedelta(days=DAYS), confirmed)
 
-    def _thin(self, policy: RetentionPolicy, timeline: str) -> tuple[PrunedTimeline, tuple[str, ...]]:
+    def _prune_timeline(
+        self, policy: RetentionPolicy, timeline: str
+    ) -> tuple[PrunedTimeline, tuple[str, ...]]:
         decisions: tuple[PruneDecision, ...] = ()
 
         def choose() -> list[SnapshotId]:
-            # As the timeline stands now: somebody may have named a moment since.
+            # Decide on the current state: a snapshot may have been named meanwhile.
             nonlocal decisions
             decisions = self._decide(policy, timeline)
             return [one.snapshot.id for one in decisions if not one.keep]
 
-        done = self._dropping.let_go(timeline, choose)
+        done = self._dropping.drop_from(timeline, choose)
         return PrunedTimeline(timeline, decisions), done.warnings
 
     def _decide(self, policy: RetentionPolicy, timeline: str) -> tuple[PruneDecision, ...]:
@@ -238,19 +238,19 @@ class Pruner:
         line = Timeline.of(timeline, self._history.log(timeline=timeline))
         return decide(policy, line.snapshots, self._history.now)
 
-    def _excess(self, most: int) -> int:
+    def _excess(self, limit: int) -> int:
         repository = self._history.repository
         own = open_published(repository.common_state, repository.pack_dir, repository.object_format)
         try:
-            return sum(os.stat(path).st_size for path in own.paths) - most
+            return sum(os.stat(path).st_size for path in own.paths) - limit
         finally:
             own.close()
 
-    def _make_room(self, names: Sequence[str], excess: int) -> None:
-        """Let as much go as holds what is too much: the trash of earlier days first, then the oldest moments."""
+    def _free_space(self, names: Sequence[str], excess: int) -> None:
+        """Free enough space for the excess: purge the trash of earlier days first, else drop the oldest snapshots."""
         today = self._dropping.today
         if self._dropping.expire(today):
-            # What they held is known when it has been cleaned away; the rest is for the day that follows.
+            # Its size is known only after gc; the rest is left for the next day.
             return
         decisions = [
             (name, one) for name in names for one in self._decide(policy_of(self._history.settings), name)
@@ -258,38 +258,41 @@ class Pruner:
         may_go = sorted(
             ((name, one) for name, one in decisions if not one.always), key=lambda item: item[1].snapshot.at
         )
-        stays = [one.snapshot.tree for _, one in decisions if one.always]
+        kept_trees = [one.snapshot.tree for _, one in decisions if one.always]
         trees = [one.snapshot.tree for _, one in may_go]
-        count = _enough(self._history.repository.git, trees, stays, excess)
-        going = {one.snapshot.id for _, one in may_go[:count]}
+        count = _count_to_drop(self._history.repository.git, trees, kept_trees, excess)
+        chosen = {one.snapshot.id for _, one in may_go[:count]}
         for name in names:
-            self._dropping.let_go(name, partial(self._still_going, name, going))
+            self._dropping.drop_from(name, partial(self._still_droppable, name, chosen))
 
-    def _still_going(self, timeline: str, going: set[SnapshotId]) -> set[SnapshotId]:
-        """Without what is to stay by now: somebody may have named it since."""
+    def _still_droppable(self, timeline: str, chosen: set[SnapshotId]) -> set[SnapshotId]:
+        """Return `chosen` without snapshots that are always kept by now, for example because they were named."""
         policy = policy_of(self._history.settings)
-        return going - {one.snapshot.id for one in self._decide(policy, timeline) if one.always}
+        return chosen - {one.snapshot.id for one in self._decide(policy, timeline) if one.always}
 
 
-def _enough(git: Git, oldest_first: Sequence[str], stays: Sequence[str], excess: int) -> int:
-    """How many of the oldest have to go so that enough is held by them alone; all, where that is too little."""
+def _count_to_drop(git: Git, oldest_first: Sequence[str], kept_trees: Sequence[str], excess: int) -> int:
+    """Return how many of the oldest must be dropped to free enough, or all if that is not enough."""
     low, high = 0, len(oldest_first)
     while low < high:
         middle = (low + high) // 2
-        if _held_alone(git, oldest_first[: middle + 1], [*oldest_first[middle + 1 :], *stays]) >= excess:
+        if (
+            _exclusive_size(git, oldest_first[: middle + 1], [*oldest_first[middle + 1 :], *kept_trees])
+            >= excess
+        ):
             high = middle
         else:
             low = middle + 1
     return min(low + 1, len(oldest_first))
 
 
-def _held_alone(git: Git, trees: Sequence[str], others: Sequence[str]) -> int:
-    """So many bytes on disk nothing holds but these trees."""
+def _exclusive_size(git: Git, trees: Sequence[str], others: Sequence[str]) -> int:
+    """Return the bytes on disk that only these trees reach."""
     asked = "".join([*(f"{tree}\n" for tree in trees), *(f"^{tree}\n" for tree in others)])
-    told = git.run("rev-list", "--objects", "--disk-usage", "--stdin", stdin=asked.encode("ascii"))
-    return int(told)
+    size = git.run("rev-list", "--objects", "--disk-usage", "--stdin", stdin=asked.encode("ascii"))
+    return int(size)
 
 
 def own_timelines(history: HistoryContext) -> list[str]:
-    """The timelines that stand in this repository."""
+    """Return the timelines of this repository, without fetched ones."""
     return [name for name in history.timelines() if not is_fetched(name)]

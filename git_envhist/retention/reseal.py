@@ -1,9 +1,9 @@
-"""Seal what the history holds again, with the key that is in use: every timeline and the trash are rewritten.
+"""Seal secret content again with the key in use: rewrites every timeline and the trash.
 
-Files, facts, attachments, staged content and the states of services are opened with the keys that sealed them and
-sealed with the new one; snapshots that a key of ours signed are signed with it. Every snapshot keeps its id. What
-cannot be opened stays as it is. Notes stay as they are: what was attached later, and output of checks, needs the
-older key.
+Files, facts, attachments, staged content and states of services are opened with the keys that sealed them and sealed
+with the new one; snapshots signed by a key of this repository are signed with the new one. Every snapshot keeps its
+id. Content that cannot be opened stays unchanged. Notes stay unchanged too: later attachments and outputs of checks
+need the older key.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from git_envhist.lazy import dataclass
 from git_envhist.model import EnvPath, StoredAs
 from git_envhist.objects.pack_writer import PackWriter
 from git_envhist.objects.trees import DIRECTORY, TYPE, Tree, TreeEditor, decode_tree, encode_tree
-from git_envhist.retention.purge import Purger, reading
+from git_envhist.retention.purge import Purger, object_reader
 from git_envhist.rewrite.commits import ChainCommit, CommitChange
 from git_envhist.rewrite.erase import Reader, content_of
 from git_envhist.rewrite.timeline import TimelineState, TimelineTarget
@@ -34,57 +34,57 @@ from git_envhist.snapshots.staging import Staging
 
 
 @dataclass(slots=True)
-class Resealed:
-    """The result of sealing again."""
+class ResealResult:
+    """The result of resealing."""
 
     snapshots: int = 0
-    left: int = 0
-    """Sealed objects that no key here opens; they stay as they are."""
+    unopened: int = 0
+    """Sealed objects that no key of this repository opens; they stay unchanged."""
 
 
-class Resealing(Purger):
-    """Seals the history of a repository again."""
+class HistoryResealer(Purger):
+    """Seal the history of a repository again."""
 
-    def reseal(self) -> Resealed:
-        """Seal everything with the key in use, and remove what the older keys sealed from our packs."""
-        self._refuse_left()
-        self._refuse_left_behind()
-        done = Resealed()
+    def reseal(self) -> ResealResult:
+        """Seal everything with the key in use, and remove older versions of it from our packs."""
+        self._refuse_unfinished_restore()
+        self._refuse_lost_snapshots()
+        done = ResealResult()
         for timeline in self._timelines():
             self._rewriting.rewrite(
-                timeline, lambda stand, staging: self._wanted(stand, staging, done), keeps=False
+                timeline, lambda state, staging: self._wanted(state, staging, done), keeps=False
             )
-        self._forget(force=False)
+        self._clean_up(force=False)
         return done
 
-    def _wanted(self, stand: TimelineState, staging: Staging, done: Resealed) -> TimelineTarget:
+    def _wanted(self, state: TimelineState, staging: Staging, done: ResealResult) -> TimelineTarget:
         repository, ring = self._repository, self._history.keys
         key = ring.current()
         with (
             CatFile(repository.git) as reader,
             PackWriter(staging.pack_dir, repository.object_format) as writer,
         ):
-            resealer = Resealer(reading(reader), writer, repository.hash_length, ring, key)
+            resealer = Resealer(object_reader(reader), writer, repository.hash_length, ring, key)
             changes: dict[str, CommitChange] = {}
-            for link, sealed in _with_sealed(repository.git, stand):
+            for link, sealed in _with_sealed(repository.git, state):
                 if link.key is not None and ring.get(link.key) is not None:
                     tree = resealer.reseal(link.tree, sealed)
                     if tree != link.tree or link.key != key.id:
                         changes[link.commit] = CommitChange(tree, signer=key)
             if not changes:
-                return TimelineTarget(stand.links)
+                return TimelineTarget(state.links)
             pack = writer.finish()
         done.snapshots += len(changes)
-        done.left += len(resealer.left)
-        trash = tuple((bundle, bundle.links) for bundle in stand.trash)
-        return TimelineTarget(stand.links, trash, changes=changes, packs=(pack,) if pack is not None else ())
+        done.unopened += len(resealer.unopened)
+        trash = tuple((entry, entry.links) for entry in state.trash)
+        return TimelineTarget(state.links, trash, changes=changes, packs=(pack,) if pack is not None else ())
 
 
 class Resealer:
-    """Seals what snapshots hold again; the same object of several snapshots once."""
+    """Seal the content of snapshots again; each object once."""
 
     def __init__(self, read: Reader, sink: ObjectSink, width: int, ring: KeyRing, key: Key) -> None:
-        self.left: set[bytes] = set()
+        self.unopened: set[bytes] = set()
         self._read = read
         self._sink = sink
         self._width = width
@@ -111,13 +111,13 @@ class Resealer:
         return self._sink.add(b"tree", encode_tree([(name, *row) for name, row in tree.items()]))
 
     def _reserved(self, top: TreeEditor) -> Iterator[tuple[bytes, bytes, bytes, bytes]]:
-        """Yield (directory, stored name, path that it is bound to, kind) of what can be sealed beside the files."""
+        """Yield (directory, stored name, path that the seal is bound to, kind) of sealed content besides the files."""
         for name in list(_entries(top, FACTS)):
             if name.endswith(SUFFIX.encode("ascii")):
                 yield _below(FACTS), name, _below(FACTS, name), FACTS_KIND
         for name, (mode, _) in list(_entries(top, ATTACHMENTS).items()):
             if mode & TYPE == DIRECTORY:
-                for directory, chunk in self._pieces(top, _below(ATTACHMENTS, name)):
+                for directory, chunk in self._chunks(top, _below(ATTACHMENTS, name)):
                     yield directory, chunk, name, b"attachment"
             else:
                 yield _below(ATTACHMENTS), name, name, b"attachment"
@@ -125,55 +125,55 @@ class Resealer:
         for line in self._read(index[1]).splitlines() if index is not None else ():
             yield _below(STAGED, b"content"), content_of(line), unquote_path(line.split(b" ")[0]), b"staged"
         for name in list(_entries(top, SERVICES)):
-            for directory, piece in self._pieces(top, _below(SERVICES, name)):
-                yield directory, piece, name, SERVICE_KIND
+            for directory, chunk in self._chunks(top, _below(SERVICES, name)):
+                yield directory, chunk, name, SERVICE_KIND
 
-    def _pieces(self, top: TreeEditor, directory: bytes) -> Iterator[tuple[bytes, bytes]]:
+    def _chunks(self, top: TreeEditor, directory: bytes) -> Iterator[tuple[bytes, bytes]]:
         level = top.at(directory)
         for name, (mode, _) in list(level.entries.items()) if level is not None else ():
             if mode & TYPE == DIRECTORY:
-                yield from self._pieces(top, directory + b"/" + name)
+                yield from self._chunks(top, directory + b"/" + name)
             else:
                 yield directory, name
 
     def _put(self, level: TreeEditor | None, name: bytes, path: bytes, kind: bytes) -> None:
         row = level.entries.get(name) if level is not None else None
         if level is not None and row is not None and row[0] & TYPE != DIRECTORY:
-            new = self._again(row[1], path, kind)
+            new = self._resealed(row[1], path, kind)
             if new != row[1]:
                 level.put(name, (row[0], new))
 
-    def _again(self, oid: bytes, path: bytes, kind: bytes) -> bytes:
+    def _resealed(self, oid: bytes, path: bytes, kind: bytes) -> bytes:
         known = self._known.get((oid, path, kind))
         if known is None:
-            known = self._known[oid, path, kind] = self._sealed_again(oid, path, kind)
+            known = self._known[oid, path, kind] = self._reseal(oid, path, kind)
         return known
 
-    def _sealed_again(self, oid: bytes, path: bytes, kind: bytes) -> bytes:
+    def _reseal(self, oid: bytes, path: bytes, kind: bytes) -> bytes:
         blob = self._read(oid)
         if sealed_key_id(blob) in (None, self._key.id):
             return oid
         try:
             plain = unseal(self._ring.get, path, kind, blob)
         except SealingError:
-            self.left.add(oid)
+            self.unopened.add(oid)
             return oid
         return self._sink.add(b"blob", seal(self._key, path, kind, plain))
 
 
-def _with_sealed(git: Git, stand: TimelineState) -> Iterator[tuple[ChainCommit, tuple[EnvPath, ...]]]:
-    """Yield each snapshot with the paths of its sealed files; on a chain only what differs is read."""
+def _with_sealed(git: Git, state: TimelineState) -> Iterator[tuple[ChainCommit, tuple[EnvPath, ...]]]:
+    """Yield each snapshot with the paths of its sealed files; along a chain only differences are read."""
     sealed: dict[EnvPath, None] = {}
     before: str | None = None
-    for link in stand.links:
+    for link in state.links:
         if link.snapshot:
             _follow(git, before, link.tree, sealed)
             before = link.tree
             yield link, tuple(sealed)
-    for link in (link for bundle in stand.trash for link in bundle.links if link.snapshot):
-        alone: dict[EnvPath, None] = {}
-        _follow(git, None, link.tree, alone)
-        yield link, tuple(alone)
+    for link in (link for entry in state.trash for link in entry.links if link.snapshot):
+        own_sealed: dict[EnvPath, None] = {}
+        _follow(git, None, link.tree, own_sealed)
+        yield link, tuple(own_sealed)
 
 
 def _follow(git: Git, before: str | None, after: str, sealed: dict[EnvPath, None]) -> None:

@@ -1,7 +1,8 @@
-"""A snapshot's commit, told anew: with another predecessor, another tree, other trailers; its id stays (pure).
+"""Rewrite the commits of a chain of snapshots with other predecessors, trees or trailers; ids stay (pure).
 
-Whatever the message says beside that stays byte for byte, also the trailers of a later version. It is signed again
-where it was signed by a key that is here, and by that key; what none signed stays a claim.
+Everything else in a message stays byte for byte, including trailers of a later version. A snapshot is signed again
+with the same key if that key is known and its signature was valid; otherwise it stays unsigned. Commits before the
+first difference stay unchanged.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from git_envhist.errors import Damaged
 from git_envhist.lazy import dataclass, field
 from git_envhist.model import SnapshotId
-from git_envhist.model.snapshots import earlier_hashes
+from git_envhist.model.snapshots import hashes_before_rewrites
 from git_envhist.objects.commits import Commit, encode_commit, parse_commit
 from git_envhist.secrets.keys import SigningKey, constant_time_equal
 from git_envhist.snapshots.layout import ObjectSink
@@ -28,19 +29,19 @@ from git_envhist.snapshots.notes import NamedObjectReader
 
 WAS = "Env-Was"
 WERE = "Env-Were"
-"""What plain git showed between the first commit and this one; people write such hashes down, too."""
+"""Hashes that plain git showed between the first commit and this one; users may have written them down."""
 SHORT, MAX_WERE = 16, 60
 AFTER, BEFORE = "Env-Dropped-After", "Env-Dropped-Before"
-"""In the trash: the ids between which a snapshot stood."""
+"""In the trash: the ids between which a snapshot was."""
 NONE = "none"
 KEY = "Env-Key"
 LAST = (b"Env-Key: ",)
-"""What stands behind all other trailers."""
+"""Trailers that must stay last."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChainCommit:
-    """One commit of a chain, as it stands."""
+    """One commit of a chain."""
 
     commit: str
     data: Commit
@@ -48,10 +49,10 @@ class ChainCommit:
     timeline: str = ""
     key: str | None = None
     snapshot: bool = True
-    """False: somebody else's commit, of which nothing is known but its place."""
+    """False for a commit that is not a snapshot; only its position is known."""
     content: str = ""
     partial: int = 0
-    """How many paths are missing in it."""
+    """The number of paths missing in it."""
     after: str | None = None
     before: str | None = None
     in_trash: bool = False
@@ -66,18 +67,18 @@ class ChainCommit:
 
 
 def read_link(commit: str, data: bytes) -> ChainCommit:
-    """The link that a commit object is; a snapshot of a later format is not ours to rewrite."""
-    taken_apart = parse_commit(data)
+    """Parse a commit object. Raise `NewerFormat` for a snapshot of a later format: it must not be rewritten."""
+    parsed = parse_commit(data)
     try:
-        message = read_message(taken_apart.message)
+        message = read_message(parsed.message)
     except NewerFormat:
         raise
     except Damaged:
-        return ChainCommit(commit, taken_apart, SnapshotId(commit), snapshot=False)
+        return ChainCommit(commit, parsed, SnapshotId(commit), snapshot=False)
     draft, others = message.draft, dict(message.others)
     return ChainCommit(
         commit,
-        taken_apart,
+        parsed,
         SnapshotId(draft.was or commit),
         draft.timeline,
         draft.key,
@@ -90,8 +91,8 @@ def read_link(commit: str, data: bytes) -> ChainCommit:
     )
 
 
-def _id(told: str | None) -> str | None:
-    return None if told == NONE else told
+def _id(value: str | None) -> str | None:
+    return None if value == NONE else value
 
 
 def rewrite_commit(
@@ -103,7 +104,7 @@ def rewrite_commit(
     trailers: Mapping[str, str | None] | None = None,
     signer: SigningKey | None = None,
 ) -> bytes:
-    """The commit object of the same snapshot with another predecessor; None as a trailer takes it away."""
+    """Return the commit object of a snapshot with another predecessor; a trailer of None is removed."""
     data, new_tree = link.data, tree or link.data.tree
     message = data.message
     if link.snapshot:
@@ -112,65 +113,60 @@ def rewrite_commit(
         is_ours = key is not None and constant_time_equal(
             key.mac(mac_input(data.tree, data.author, bare)), mac or ""
         )
-        told = {**(trailers or {}), WAS: link.id, WERE: _were(link, bare)}
+        changes = {**(trailers or {}), WAS: link.id, WERE: _were_trailer(link, bare)}
         if key is not None and is_ours and signer is not None:
-            key, told = signer, {**told, KEY: signer.id}
-        message = with_trailers(bare, told)
+            key, changes = signer, {**changes, KEY: signer.id}
+        message = with_trailers(bare, changes)
         if key is not None and is_ours:
             message = with_mac(message, key.mac(mac_input(new_tree, data.author, message)))
     return encode_commit(new_tree, parent, data.author, data.committer, message)
 
 
-def _were(link: ChainCommit, bare: bytes) -> str | None:
-    """The hashes by which this commit was known, cut short; the newest of very many."""
-    earlier = earlier_hashes(bare)
+def _were_trailer(link: ChainCommit, bare: bytes) -> str | None:
+    """Return the abbreviated earlier hashes of this commit, at most the newest MAX_WERE."""
+    hashes = hashes_before_rewrites(bare)
     if link.commit != link.id:
-        earlier = (*earlier, link.commit[:SHORT])
-    return " ".join(earlier[-MAX_WERE:]) or None
+        hashes = (*hashes, link.commit[:SHORT])
+    return " ".join(hashes[-MAX_WERE:]) or None
 
 
 def with_trailers(message: bytes, changes: Mapping[str, str | None]) -> bytes:
-    """The message, which has no MAC, with some trailers replaced, added, or taken away."""
+    """Return a message without MAC in which some trailers are replaced, added or removed."""
     whole = message.rstrip(b"\n")
     start = whole.rfind(b"\n\n") + 2
     lines = whole[start:].split(b"\n")
     for name, value in changes.items():
         opening = name.encode("ascii") + b": "
-        told = [] if value is None else [opening + quote(value).encode("utf-8", "surrogateescape")]
+        new = [] if value is None else [opening + quote(value).encode("utf-8", "surrogateescape")]
         at = next((number for number, line in enumerate(lines) if line.startswith(opening)), None)
         if at is not None:
-            lines[at : at + 1] = told
+            lines[at : at + 1] = new
         else:
             end = next((number for number, line in enumerate(lines) if line.startswith(LAST)), len(lines))
-            lines[end:end] = told
+            lines[end:end] = new
     return whole[:start] + b"\n".join(lines) + b"\n"
 
 
-# A chain of snapshots, linked anew: some of it let go, some put back, some with other trees.
-#
-# Commits before the first difference stay what they are. Each later one becomes a new commit that says what its first
-# hash was; what it says of its predecessor is told anew where that is another one.
-
 Trailers = Mapping[str, str | None]
 Describe = Callable[[str | None, str], Trailers]
-"""What a message says of its predecessor, given the trees of both."""
+"""Returns the trailers about the predecessor, given the trees of both."""
 
 
 @dataclass(frozen=True, slots=True)
 class CommitChange:
-    """What is to be another in a snapshot."""
+    """A change to one snapshot."""
 
     tree: str
     trailers: Trailers = field(default_factory=dict)
     signer: SigningKey | None = None
-    """The key that signs it from now on, where one of ours signed it."""
+    """The key that signs it from now on, if one of ours signed it."""
 
 
 NOTHING: Mapping[str, CommitChange] = {}
 
 
 def read_links(reader: NamedObjectReader, tip: str | None) -> list[ChainCommit]:
-    """The chain, oldest first, as far back as it can be read."""
+    """Return the chain, oldest first, as far back as it can be read."""
     links: list[ChainCommit] = []
     following = tip
     while following is not None:
@@ -193,10 +189,10 @@ def relink(
     changes: Mapping[str, CommitChange] = NOTHING,
     cut_off: str | None = None,
 ) -> dict[str, str]:
-    """Write the chain in this order; the commit that each one is now, by the one that it was.
+    """Write the chain in this order. Return the new commit of each old one.
 
-    `before`: by commit, the id of the snapshot that it says it follows; `changes`: by commit, what is another in it;
-    `cut_off`: a commit whose parent cannot be read, and which goes on naming it where it still comes first.
+    `before`: for each commit the id of the snapshot that its message describes as predecessor; `changes`: changes by
+    commit; `cut_off`: a commit with an unreadable parent, which it keeps naming if it is still the first.
     """
     now: dict[str, str] = {}
     last: ChainCommit | None = None
@@ -208,17 +204,17 @@ def relink(
         if change is None and parent == link.parent:
             now[link.commit] = link.commit
         else:
-            told = dict(change.trailers) if change is not None else {}
+            trailers = dict(change.trailers) if change is not None else {}
             tree = change.tree if change is not None else link.tree
             follows = last.id if last is not None else None
             tree_before = None if last is None else _tree_of(last, changes)
-            is_told_anew = before.get(link.commit, "") != follows or (
+            has_new_predecessor = before.get(link.commit, "") != follows or (
                 last is not None and last.commit in changes
             )
-            if link.snapshot and (is_told_anew or change is not None):
-                told.update(describe(tree_before, tree))
+            if link.snapshot and (has_new_predecessor or change is not None):
+                trailers.update(describe(tree_before, tree))
             signer = change.signer if change is not None else None
-            data = rewrite_commit(link, parent, find_key, tree=tree, trailers=told, signer=signer)
+            data = rewrite_commit(link, parent, find_key, tree=tree, trailers=trailers, signer=signer)
             now[link.commit] = writer.add(b"commit", data).hex()
         last = link
     return now
@@ -230,11 +226,11 @@ def _tree_of(link: ChainCommit, changes: Mapping[str, CommitChange]) -> str:
 
 
 def predecessors(links: Sequence[ChainCommit]) -> dict[str, str | None]:
-    """By commit, the id of the snapshot before it; None where a chain begins."""
+    """Return the id of the snapshot before each commit, None for the first."""
     pairs = zip(links, [None, *links], strict=False)  # all of a timeline may be in the trash
     return {link.commit: earlier.id if earlier is not None else None for link, earlier in pairs}
 
 
 def cut_off_in(links: Sequence[ChainCommit]) -> str | None:
-    """The oldest commit of a chain, where the one before it cannot be read."""
+    """Return the oldest commit of a chain if its parent cannot be read."""
     return links[0].commit if links and links[0].parent is not None else None

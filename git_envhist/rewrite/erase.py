@@ -1,7 +1,8 @@
-"""Takes paths out of snapshots: from the trees, the manifest, and every list that names them.
+"""Erase paths from snapshots: from the trees, the manifest, and every list that names them.
 
-What is left is a snapshot like any other, of an environment that never had them. The same trees come again from one
-snapshot to the next, so each is rewritten once.
+The result is a valid snapshot of an environment that never contained the paths. Trees shared by snapshots are
+rewritten once. `Eraser` handles many snapshots; `ListEraser` the lists of one: missing paths, facts, staged files,
+chunks of big files.
 """
 
 from __future__ import annotations
@@ -29,44 +30,42 @@ from git_envhist.snapshots.layout import (
 from git_envhist.snapshots.names import RESERVED, stored_name
 from git_envhist.snapshots.quoting import unquote, unquote_path
 
-# What stands in a snapshot beside its trees and names paths: lists, facts, what was staged, pieces of big files.
-
-IN_PIECES = b" as=pieces"
+IN_CHUNKS = b" as=pieces"
 
 
 class PathEraser(TreeStore, Protocol):
-    """What the paths are taken out by."""
+    """The part of `Eraser` that `ListEraser` needs."""
 
     @property
     def paths(self) -> Collection[bytes]: ...
     def read(self, oid: bytes) -> bytes: ...
     def write_blob(self, data: bytes) -> bytes: ...
-    def facts_less(self, probe: str, text: bytes) -> bytes: ...
-    def remember(self, oid: bytes, mode: int) -> None: ...
+    def facts_without(self, probe: str, text: bytes) -> bytes: ...
+    def record_erased(self, oid: bytes, mode: int) -> None: ...
 
 
 class ListEraser:
-    """What stands beside the trees of one snapshot, from which the paths are taken."""
+    """Erases paths from the lists of one snapshot."""
 
     def __init__(self, eraser: PathEraser, root: TreeEditor) -> None:
         self._eraser = eraser
         self._root = root
 
     def lists(self) -> int:
-        """Take them out of every list; how many paths are missing in the snapshot then."""
+        """Erase the paths from every list. Return the number of paths still missing in the snapshot."""
         reserved = self._root.below(RESERVED)
         return self._lists(reserved) if reserved is not None else 0
 
-    def pieces(self, pointers: Iterable[bytes]) -> None:
-        """Take away the pieces of big files that no other file of the snapshot consists of."""
-        self._pieces(pointers)
+    def remove_chunks(self, pointers: Iterable[bytes]) -> None:
+        """Remove the chunks of big files that no other file of the snapshot uses."""
+        self._remove_chunks(pointers)
 
     def _lists(self, reserved: TreeEditor) -> int:
         missing = 0
         for name in (MISSING, UNSTABLE):
-            _, left = self._filter(reserved, name, lambda line: not self._is_meant(line.split(b" ")[0]))
+            _, left = self._filter(reserved, name, lambda line: not self._is_erased(line.split(b" ")[0]))
             missing += left
-        self._filter(reserved, GIT_CHANGED, lambda line: not self._is_meant(line.split(b" ")[-1]))
+        self._filter(reserved, GIT_CHANGED, lambda line: not self._is_erased(line.split(b" ")[-1]))
         staged = reserved.below(STAGED)
         if staged is not None:
             self._staged(staged)
@@ -75,34 +74,34 @@ class ListEraser:
             assert facts is not None
             mode, oid = facts.entries[probe]
             text = self._eraser.read(oid)
-            less = self._eraser.facts_less(probe.decode("ascii", "replace"), text)
-            if less != text:
-                self._eraser.remember(oid, mode)
-                facts.put(probe, (mode, self._eraser.write_blob(less)))
+            reduced = self._eraser.facts_without(probe.decode("ascii", "replace"), text)
+            if reduced != text:
+                self._eraser.record_erased(oid, mode)
+                facts.put(probe, (mode, self._eraser.write_blob(reduced)))
         return missing
 
     def _filter(
         self, level: TreeEditor, name: bytes, keep: Callable[[bytes], bool]
     ) -> tuple[list[bytes], int]:
-        """Leave those lines of a list that are to be kept; the others, and how many are left."""
+        """Keep the lines of a list that `keep` accepts. Return the others, and the number of lines left."""
         row = level.entries.get(name)
         if row is None:
             return [], 0
         lines = self._eraser.read(row[1]).splitlines(keepends=True)
-        gone = [line for line in lines if not keep(line.rstrip(b"\n"))]
-        if gone:
-            self._eraser.remember(row[1], row[0])
-            left = b"".join(line for line in lines if line not in gone)
+        removed = [line for line in lines if not keep(line.rstrip(b"\n"))]
+        if removed:
+            self._eraser.record_erased(row[1], row[0])
+            left = b"".join(line for line in lines if line not in removed)
             if left or name == GIT_CHANGED:
                 level.put(name, (row[0], self._eraser.write_blob(left)))
             else:
                 level.take(name)
-        return gone, len(lines) - len(gone)
+        return removed, len(lines) - len(removed)
 
     def _staged(self, staged: TreeEditor) -> None:
-        gone, _ = self._filter(staged, b"index", lambda line: not self._is_meant(line.split(b" ")[0]))
+        removed, _ = self._filter(staged, b"index", lambda line: not self._is_erased(line.split(b" ")[0]))
         content = staged.below(b"content")
-        if not gone or content is None:
+        if not removed or content is None:
             return
         row = staged.entries.get(b"index")
         left = (
@@ -110,13 +109,13 @@ class ListEraser:
             if row is not None
             else set()
         )
-        for name in {content_of(line.rstrip(b"\n")) for line in gone} - left:
-            held = content.entries.get(name)
-            if held is not None:
-                self._eraser.remember(held[1], held[0])
+        for name in {content_of(line.rstrip(b"\n")) for line in removed} - left:
+            stored = content.entries.get(name)
+            if stored is not None:
+                self._eraser.record_erased(stored[1], stored[0])
                 content.take(name)
 
-    def _is_meant(self, word: bytes) -> bool:
+    def _is_erased(self, word: bytes) -> bool:
         try:
             root, mark, below = word.partition(b"://")
             path = unquote(root) + mark + unquote(below)
@@ -124,17 +123,17 @@ class ListEraser:
             return False
         return lies_in(path, self._eraser.paths)
 
-    def _pieces(self, pointers: Iterable[bytes]) -> None:
+    def _remove_chunks(self, pointers: Iterable[bytes]) -> None:
         left = set(self._pointers_left())
-        pieces = self._root.at(RESERVED + b"/" + PIECES)
+        remove_chunks = self._root.at(RESERVED + b"/" + PIECES)
         for oid in pointers:
             pointer = self._pointer(oid)
-            if pieces is None or pointer is None or pointer.tree in left:
+            if remove_chunks is None or pointer is None or pointer.tree in left:
                 continue
             outer, inner = (name.encode("ascii") for name in chunks_path(pointer.tree))
-            level = pieces.below(outer)
+            level = remove_chunks.below(outer)
             if level is not None and inner in level.entries:
-                self._eraser.remember(pointer.tree, DIRECTORY)
+                self._eraser.record_erased(pointer.tree, DIRECTORY)
                 level.take(inner)
 
     def _pointer(self, oid: bytes) -> ChunksPointer | None:
@@ -150,14 +149,14 @@ class ListEraser:
             level = manifest.below(outer)
             for _, oid in level.entries.values() if level is not None else ():
                 text = self._eraser.read(oid)
-                if IN_PIECES in text:
+                if IN_CHUNKS in text:
                     yield from self._pointers_in(text.split(b"\n"))
 
     def _pointers_in(self, lines: Sequence[bytes]) -> Iterator[bytes]:
         directory = bytes(unquote_path(lines[0].split(b" ")[2]))
         level = self._root.at(directory)
         for line in lines[2:]:
-            if IN_PIECES in line and level is not None:
+            if IN_CHUNKS in line and level is not None:
                 row = level.entries.get(stored_name(name_of(line), top=not directory))
                 pointer = self._pointer(row[1]) if row is not None else None
                 if pointer is not None:
@@ -165,17 +164,17 @@ class ListEraser:
 
 
 def lies_in(path: bytes, paths: Collection[bytes]) -> bool:
-    """Whether a path is one of these, or below one."""
+    """Return whether a path is one of these, or below one."""
     return any(path == one or path.startswith(one + b"/") for one in paths)
 
 
 def name_of(line: bytes) -> bytes:
-    """The name that a line of a manifest is about."""
+    """Return the name in a line of a manifest."""
     return unquote(line.partition(b" ")[0])
 
 
 def content_of(line: bytes) -> bytes:
-    """Where what was staged of a line stands: `path mode id stage`."""
+    """Return the stored name of the content of a staged line (`path mode id stage`)."""
     words = line.split(b" ")
     return words[3] + b"-" + words[2] if len(words) == 4 else b""
 
@@ -185,32 +184,37 @@ SUBMODULE = 0o160000
 Reader = Callable[[bytes], bytes]
 
 
-FactsLess = Callable[[str, bytes, Collection[bytes]], bytes]
-"""The facts of a probe without what is told of some paths, or read from them."""
+FactsWithout = Callable[[str, bytes, Collection[bytes]], bytes]
+"""Returns the facts of a probe without those about some paths, or read from them."""
 
 
 class Eraser:
-    """Takes the same paths out of many snapshots."""
+    """Erases the same paths from many snapshots."""
 
     def __init__(
-        self, read: Reader, sink: ObjectSink, width: int, paths: Sequence[EnvPath], facts_less: FactsLess
+        self,
+        read: Reader,
+        sink: ObjectSink,
+        width: int,
+        paths: Sequence[EnvPath],
+        facts_without: FactsWithout,
     ) -> None:
         self.erased: dict[bytes, None] = {}
-        """Every object that stood at one of the paths or below it."""
+        """Every object at or below one of the paths."""
         self.found: dict[EnvPath, None] = {}
-        """The paths that any snapshot held."""
+        """The paths that any snapshot contained."""
         self._read = read
         self._sink = sink
         self._width = width
         self._paths = tuple(paths)
-        self._facts_less = facts_less
+        self._facts_without = facts_without
         self._known: dict[bytes, bytes] = {}
         self._missing: dict[bytes, int] = {}
         self._new: dict[bytes, bytes] = {}
-        """What was written for the snapshot at hand, and cannot be read from elsewhere yet."""
+        """Objects written for the current snapshot, which cannot be read from elsewhere yet."""
 
     def erase(self, root: str) -> str:
-        """The tree of a snapshot without the paths; the same where it holds none of them."""
+        """Return the tree of a snapshot without the paths; the same if it contains none of them."""
         oid = bytes.fromhex(root)
         if oid not in self._known:
             self._new.clear()
@@ -220,7 +224,7 @@ class Eraser:
         return self._known[oid].hex()
 
     def missing_in(self, root: str) -> int:
-        """How many paths the lists of a snapshot, as it is now, say are missing."""
+        """Return how many paths a rewritten snapshot lists as missing."""
         return self._missing.get(bytes.fromhex(root), 0)
 
     def read(self, oid: bytes) -> bytes:
@@ -243,11 +247,11 @@ class Eraser:
     def paths(self) -> tuple[EnvPath, ...]:
         return self._paths
 
-    def facts_less(self, probe: str, text: bytes) -> bytes:
-        return self._facts_less(probe, text, self._paths)
+    def facts_without(self, probe: str, text: bytes) -> bytes:
+        return self._facts_without(probe, text, self._paths)
 
-    def remember(self, oid: bytes, mode: int) -> None:
-        """Keep in mind all that stands below an object that went."""
+    def record_erased(self, oid: bytes, mode: int) -> None:
+        """Record an erased object and everything below it."""
         todo = [(mode, oid)]
         while todo:
             mode, oid = todo.pop()
@@ -257,7 +261,7 @@ class Eraser:
 
 
 class _Snapshot:
-    """One snapshot, from which the paths are taken."""
+    """One snapshot while paths are erased from it."""
 
     def __init__(self, eraser: Eraser, root: bytes) -> None:
         self._eraser = eraser
@@ -268,15 +272,15 @@ class _Snapshot:
     def run(self) -> bytes:
         for path in self._eraser.paths:
             for directory, name in stored_places(path):
-                self._take(path, directory, name)
-        beside = ListEraser(self._eraser, self._root)
-        self.missing = beside.lists()
+                self._erase(path, directory, name)
+        lists = ListEraser(self._eraser, self._root)
+        self.missing = lists.lists()
         if self._pointers:
-            beside.pieces(self._pointers)
+            lists.remove_chunks(self._pointers)
         return self._root.write() or self._eraser.write_tree({})
 
-    def _take(self, path: EnvPath, directory: bytes, name: bytes) -> None:
-        """Take away what stands at one place, and what the manifest says of it."""
+    def _erase(self, path: EnvPath, directory: bytes, name: bytes) -> None:
+        """Erase one entry and its line in the manifest."""
         lines = self._shard_lines(directory)
         at = next((n for n, line in enumerate(lines) if n > 1 and line and name_of(line) == name), None)
         if at is None:
@@ -288,21 +292,21 @@ class _Snapshot:
         stored = stored_name(name, top=not directory, link=kind == b"l")
         below = directory + b"/" + stored if directory else stored
         if kind == b"d":
-            self._forget_directories(path, below)
-        self._take_entry(directory, stored, in_pieces=IN_PIECES in line)
+            self._erase_shards(path, below)
+        self._erase_entry(directory, stored, in_chunks=IN_CHUNKS in line)
 
-    def _take_entry(self, directory: bytes, stored: bytes, *, in_pieces: bool) -> None:
+    def _erase_entry(self, directory: bytes, stored: bytes, *, in_chunks: bool) -> None:
         level = self._root.at(directory)
         row = level.entries.get(stored) if level is not None else None
         if level is None or row is None:
             return
-        if in_pieces:
+        if in_chunks:
             self._pointers[row[1]] = None
-        self._eraser.remember(row[1], row[0])
+        self._eraser.record_erased(row[1], row[0])
         level.take(stored)
 
-    def _forget_directories(self, path: EnvPath, stored: bytes) -> None:
-        """Take away what the manifest says of a directory and of all below it, and nested repositories in there."""
+    def _erase_shards(self, path: EnvPath, stored: bytes) -> None:
+        """Erase the shards of a directory and all below it, including nested repositories."""
         todo = [(path, stored)]
         while todo:
             path, stored = todo.pop()
@@ -312,33 +316,33 @@ class _Snapshot:
             for line in filter(None, lines[2:]):
                 name, kind = name_of(line), line.split(b" ", 2)[1]
                 if kind == b"d" and name == b".git" and not stored.startswith(RESERVED + b"/"):
-                    self._forget_nested(path)
+                    self._erase_nested(path)
                 elif kind == b"d":
                     todo.append((EnvPath(path + b"/" + name), stored + b"/" + stored_name(name)))
-                elif IN_PIECES in line:
-                    self._point(stored, stored_name(name, link=kind == b"l"))
+                elif IN_CHUNKS in line:
+                    self._remember_pointer(stored, stored_name(name, link=kind == b"l"))
             self._put_shard(stored, [])
 
-    def _forget_nested(self, path: EnvPath) -> None:
+    def _erase_nested(self, path: EnvPath) -> None:
         directory = dotgit_directory(path)
-        self._forget_directories(EnvPath(path + b"/.git"), directory)
+        self._erase_shards(EnvPath(path + b"/.git"), directory)
         above, _, name = directory.rpartition(b"/")
-        self._take_entry(above, name, in_pieces=False)
+        self._erase_entry(above, name, in_chunks=False)
 
-    def _point(self, directory: bytes, stored: bytes) -> None:
+    def _remember_pointer(self, directory: bytes, stored: bytes) -> None:
         level = self._root.at(directory)
         row = level.entries.get(stored) if level is not None else None
         if row is not None:
             self._pointers[row[1]] = None
 
-    # --- the manifest
+    # The manifest.
 
     def _shard_level(self, directory: bytes) -> tuple[TreeEditor | None, bytes]:
         outer, inner = (name.encode("ascii") for name in shard_path(directory))
         return self._root.at(b"/".join((RESERVED, MANIFEST, outer))), inner
 
     def _shard_lines(self, directory: bytes) -> list[bytes]:
-        """The lines of a shard, the last of which is empty; none where there is no such shard."""
+        """Return the lines of a shard, the last of which is empty; none if it does not exist."""
         level, inner = self._shard_level(directory)
         row = level.entries.get(inner) if level is not None else None
         return self._eraser.read(row[1]).split(b"\n") if row is not None else []
@@ -346,9 +350,9 @@ class _Snapshot:
     def _put_shard(self, directory: bytes, lines: Sequence[bytes]) -> None:
         level, inner = self._shard_level(directory)
         if level is None:
-            raise Damaged("the manifest of a snapshot is not whole", hint="git envlog fsck")
+            raise Damaged("the manifest of a snapshot is incomplete", hint="git envlog fsck")
         old = level.entries[inner]
-        self._eraser.remember(old[1], old[0])
+        self._eraser.record_erased(old[1], old[0])
         if lines:
             level.put(inner, (old[0], self._eraser.write_blob(b"\n".join(lines))))
         else:

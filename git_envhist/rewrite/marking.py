@@ -13,7 +13,7 @@ from typing import Protocol
 from git_envhist.model import NoteRecord, Snapshot
 
 MARK = "let-go"
-TOGETHER = 16
+MIN_MARKED = 16
 
 
 class History(Protocol):
@@ -37,10 +37,10 @@ def drop_soon(history: History, snapshots: Sequence[Snapshot]) -> None:
     for snapshot in snapshots:
         history.add_records(snapshot, NoteRecord(MARK, history.now, {}))
     marked = [one for one in history.log() if is_marked(one)] if snapshots else []
-    if len(marked) >= TOGETHER:
+    if len(marked) >= MIN_MARKED:
         history.drop(*marked)
 
 
 def is_marked(snapshot: Snapshot) -> bool:
-    """Return whether a snapshot is to be dropped."""
+    """Return whether a snapshot is marked to be dropped."""
     return any(record.kind == MARK for record in snapshot.records)

@@ -1,8 +1,13 @@
-"""Notes made whole of every version of them that is still there, where one of their objects is lost.
+"""Find damaged refs, and rebuild timelines and notes from everything that our packs still contain.
 
-Notes are only ever added to: what was said once stands in every later version, and each is a tree of its own that
-shares most with the one before. So nothing hangs on the newest: what one of them has lost another has, and a tree whose
-commit is lost is known by the snapshots that it speaks of.
+Refs: one that cannot be read, or leads to a missing object, makes the user's own `git gc`, `push` and `clone` fail;
+it is logged and removed.
+
+Notes: lines are only ever added, so every later version of a timeline's notes contains the earlier lines, in trees
+that share most objects. `gather` merges all readable versions; a tree with a lost commit is recognized by the
+snapshots that it names.
+
+Snapshots: commits in our packs that no ref reaches are found by reading all commits.
 """
 
 from __future__ import annotations
@@ -16,7 +21,7 @@ from datetime import UTC, datetime
 from git_envhist.disk import Durability, append_line, cannot_write, state_directory
 from git_envhist.errors import Damaged, EnvhistError, GitFailed, GitKilled
 from git_envhist.git.cat_file import CatFile
-from git_envhist.git.config import moment_of
+from git_envhist.git.config import time_of
 from git_envhist.git.refs import HASH_BYTES
 from git_envhist.git.repository import NOTES_REFS, TIMELINE_REFS, RefUpdate, Repository
 from git_envhist.lazy import dataclass
@@ -32,12 +37,7 @@ from git_envhist.snapshots.log import read_snapshot
 from git_envhist.snapshots.notes import MESSAGE, move_notes
 from git_envhist.snapshots.records import HASH
 from git_envhist.snapshots.staging import Staging, open_published
-from git_envhist.snapshots.timelines import current_commit, read_left_behind, read_rewritten
-
-# Whether our refs can be read, and lead somewhere; one that does not is set aside, so that git goes on.
-#
-# A ref whose object is missing ends the user's own `git gc`, `push` and `clone`. It is written down in a file beside
-# our state, word for word, before it goes: what it named can still be looked for.
+from git_envhist.snapshots.timelines import current_commit, read_restarted, read_rewritten
 
 PLACES = ("refs/envhist/", "refs/notes/envhist/")
 ASIDE = "set-aside"
@@ -49,8 +49,8 @@ class DamagedRef:
     """A ref of ours that git cannot follow."""
 
     ref: str
-    said: str
-    """What stands in it, as far as that can be told."""
+    content: str
+    """Its content, as far as it is known."""
     why: str
 
 
@@ -58,37 +58,39 @@ class DamagedRef:
 class RefListing:
     """Our refs."""
 
-    sound: dict[str, str]
-    """Each ref and the commit that it names."""
+    readable: dict[str, str]
+    """Each ref and its commit."""
     bad: tuple[DamagedRef, ...]
 
 
 def read_refs(repository: Repository) -> RefListing:
-    """All of our refs; `GitFailed` where git cannot list any (a damaged packed-refs)."""
+    """Return all of our refs. Raise `GitFailed` if git cannot list any (a damaged packed-refs)."""
     done = repository.git.try_run("for-each-ref", "--format=%(objectname) %(refname)", *PLACES)
     if done.status != 0:
         raise GitFailed(f"the refs of the repository cannot be read: {done.complaint}")
     found = {ref: oid for oid, _, ref in (line.partition(" ") for line in os.fsdecode(done.out).splitlines())}
-    bad = {ref: DamagedRef(ref, said, "it names nothing") for ref, said in _unreadable(repository)}
+    bad = {ref: DamagedRef(ref, content, "it names nothing") for ref, content in _unreadable(repository)}
     for ref in re.findall(WARNING, done.complaint if done.err else ""):
         bad.setdefault(ref, DamagedRef(ref, "", "it names nothing"))
     for ref, oid in found.items():
         if ref not in bad and (kind := _kind(repository, oid)) != "commit":
-            bad[ref] = DamagedRef(
-                ref, oid, "what it names is missing" if kind is None else f"it names a {kind}"
-            )
+            bad[ref] = DamagedRef(ref, oid, "its object is missing" if kind is None else f"it names a {kind}")
     return RefListing({ref: oid for ref, oid in found.items() if ref not in bad}, tuple(bad.values()))
 
 
 def set_aside(repository: Repository, bad: DamagedRef) -> str:
-    """Take a ref away, once it is written down what stood in it; where that is."""
-    note = write_down(repository, f"ref {bad.ref} {bad.said or '?'}")
+    """Log the content of a ref and remove the ref. Return the path of the log."""
+    note = log_removed(repository, f"ref {bad.ref} {bad.content or '?'}")
     try:
         repository.move_refs(
-            [RefUpdate(bad.ref, None, bad.said if HASH_BYTES.fullmatch(f"{bad.said}\n".encode()) else None)]
+            [
+                RefUpdate(
+                    bad.ref, None, bad.content if HASH_BYTES.fullmatch(f"{bad.content}\n".encode()) else None
+                )
+            ]
         )
     except (GitFailed, OSError):
-        # git does not delete what it cannot read. The file of a ref of ours is ours.
+        # git does not delete refs that it cannot read, so move the ref's file.
         path = os.path.join(repository.common_dir, bad.ref)
         lock = os.open(path + ".lock", os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
         try:
@@ -102,20 +104,20 @@ def set_aside(repository: Repository, bad: DamagedRef) -> str:
     return note
 
 
-def write_down(repository: Repository, line: str) -> str:
-    """Add a line to what was set aside, durable; where that is."""
+def log_removed(repository: Repository, line: str) -> str:
+    """Add a line to the log of removed refs and commits, durably. Return its path."""
     place = state_directory(os.path.join(repository.common_state, ASIDE))
     path = os.path.join(place, "list")
-    moment = datetime.now(UTC).isoformat(timespec="seconds")
+    time = datetime.now(UTC).isoformat(timespec="seconds")
     try:
-        append_line(path, os.fsencode(f"{moment} {line}"), durability=Durability.FULL)
+        append_line(path, os.fsencode(f"{time} {line}"), durability=Durability.FULL)
     except OSError as error:
         raise cannot_write(error, path) from error
     return path
 
 
 def set_aside_commits(common_state: str) -> list[str]:
-    """The ids of the commits that were set aside: what is left of them is not garbage."""
+    """Return the ids of the commits in the log: their remaining objects are not garbage."""
     try:
         with open(
             os.path.join(common_state, ASIDE, "list"),
@@ -132,7 +134,7 @@ def set_aside_commits(common_state: str) -> list[str]:
 
 
 def _unreadable(repository: Repository) -> Iterator[tuple[str, str]]:
-    """(ref, its content) for refs of ours in files of their own that hold no hash; git passes over some of them."""
+    """Yield (ref, content) of our loose refs that contain no hash; git ignores some of them."""
     for place in PLACES:
         for directory, _, names in os.walk(os.path.join(repository.common_dir, place)):
             for name in names:
@@ -145,8 +147,8 @@ def _unreadable(repository: Repository) -> Iterator[tuple[str, str]]:
                 except OSError:
                     content = b""
                 if not HASH_BYTES.fullmatch(content) and not content.startswith(b"ref: "):
-                    said = re.sub(rb"[^0-9a-zA-Z]", b"?", content).decode("ascii")
-                    yield os.path.relpath(path, repository.common_dir), said
+                    shown = re.sub(rb"[^0-9a-zA-Z]", b"?", content).decode("ascii")
+                    yield os.path.relpath(path, repository.common_dir), shown
 
 
 def _kind(repository: Repository, oid: str) -> str | None:
@@ -154,7 +156,7 @@ def _kind(repository: Repository, oid: str) -> str | None:
     return os.fsdecode(done.out).strip() if done.status == 0 else None
 
 
-NOBODY = b"git-envhist <> 0 +0000"
+UNKNOWN_COMMITTER = b"git-envhist <> 0 +0000"
 
 
 def gather(
@@ -164,53 +166,54 @@ def gather(
     snapshots: Collection[str],
     commits: dict[str, Commit],
 ) -> str | None:
-    """A new commit of notes with all that any version of a timeline's says; None where none is left.
+    """Merge all versions of a timeline's notes. Return the new notes commit, or None if nothing is left.
 
-    `tip`: where its ref stands; `snapshots`: the commits they are about; `commits`: every commit in our packs.
+    `tip`: the commit of its ref; `snapshots`: the commits that the notes are about; `commits`: every commit in our
+    packs.
     """
     own = open_published(repository.common_state, repository.pack_dir, repository.object_format)
     with closing(own):
         found = _NotesUnion(repository, own)
         notes = {oid: one for oid, one in commits.items() if one.message == MESSAGE}
-        others = _of_others(repository, timeline)
-        told = sorted((one for oid, one in notes.items() if oid not in others), key=_moment)
-        for commit in told:
-            if found.speaks_of(bytes.fromhex(commit.tree), snapshots):
+        others = _objects_of_others(repository, timeline)
+        versions = sorted((one for oid, one in notes.items() if oid not in others), key=_time_of)
+        for commit in versions:
+            if found.is_about(bytes.fromhex(commit.tree), snapshots):
                 found.add(bytes.fromhex(commit.tree))
-        # The last of all, most likely: their commit is what was lost.
+        # Probably the newest version: its commit was lost.
         for tree in _without_commit(repository, own, commits.values()):
             if tree.hex() not in others:
                 found.add_lost(tree, snapshots)
-        # As git reads it: somebody may have noted something with a git of theirs.
+        # As git reads it: the user may have written a note with plain git.
         found.add_by_git(tip)
-        return _write(repository, found, told[-1].committer if told else NOBODY)
+        return _write(repository, found, versions[-1].committer if versions else UNKNOWN_COMMITTER)
 
 
-def _moment(commit: Commit) -> tuple[object, ...]:
-    return (moment_of(commit.committer),)
+def _time_of(commit: Commit) -> tuple[object, ...]:
+    return (time_of(commit.committer),)
 
 
-def _of_others(repository: Repository, timeline: str) -> frozenset[str]:
-    """The objects of other writers' notes: what they say stays theirs."""
+def _objects_of_others(repository: Repository, timeline: str) -> frozenset[str]:
+    """Return the objects of other writers' notes, which must not be merged."""
     tips = [tip for ref, tip in repository.list_refs(NOTES_REFS).items() if ref != NOTES_REFS + timeline]
     words = ("rev-list", "--objects", "--ignore-missing", "--missing=allow-any", *tips)
-    told = repository.git.ask(*words).out if tips else b""
-    return frozenset(line[: 2 * repository.hash_length].decode("ascii") for line in told.splitlines())
+    listed = repository.git.ask(*words).out if tips else b""
+    return frozenset(line[: 2 * repository.hash_length].decode("ascii") for line in listed.splitlines())
 
 
 def _without_commit(repository: Repository, own: OwnPacks, commits: Iterable[Commit]) -> list[bytes]:
-    """The trees in our packs at which no commit stands that can be read."""
+    """Return the trees in our packs that belong to no readable commit."""
     ids = {oid for pack in own.packs for oid in pack.index.names()}
     asked = b"".join(b"%b\n" % oid.hex().encode("ascii") for oid in ids)
-    told = repository.git.run("cat-file", "--batch-check=%(objecttype) %(objectname)", stdin=asked)
+    listed = repository.git.run("cat-file", "--batch-check=%(objecttype) %(objectname)", stdin=asked)
     trees = {
-        bytes.fromhex(line[5:].decode("ascii")) for line in told.splitlines() if line.startswith(b"tree ")
+        bytes.fromhex(line[5:].decode("ascii")) for line in listed.splitlines() if line.startswith(b"tree ")
     }
     return sorted(trees - {bytes.fromhex(commit.tree) for commit in commits})
 
 
 class _NotesUnion:
-    """Lines by snapshot, and attached files by path, of the versions that were added, oldest first."""
+    """The union of several versions of notes: lines by snapshot, attached files by path, oldest first."""
 
     def __init__(self, repository: Repository, own: OwnPacks) -> None:
         self.texts: dict[str, dict[bytes, None]] = {}
@@ -220,20 +223,20 @@ class _NotesUnion:
         self._seen: set[tuple[bytes, bytes]] = set()
         self._known: dict[bytes, frozenset[bytes]] = {}
 
-    def speaks_of(self, tree: bytes, snapshots: Collection[str]) -> bool:
-        """Whether it is a tree of notes, and of these."""
+    def is_about(self, tree: bytes, snapshots: Collection[str]) -> bool:
+        """Return whether a tree is a version of the notes on these snapshots."""
         below = {name: oid for name, mode, oid in self._entries(tree) if mode == DIRECTORY and len(name) == 2}
         words = (one.encode("ascii") for one in snapshots)
         return any(word[:2] in below and word[2:] in self._names(below[word[:2]]) for word in words)
 
     def _names(self, tree: bytes) -> frozenset[bytes]:
-        # Versions share most: each is looked into once.
+        # Versions share most trees: read each once.
         if tree not in self._known:
             self._known[tree] = frozenset(name for name, _, _ in self._entries(tree))
         return self._known[tree]
 
     def add(self, tree: bytes, above: bytes = b"") -> None:
-        """Take in what can be read below a tree."""
+        """Add everything readable below a tree."""
         for name, mode, oid in self._entries(tree):
             path = above + name
             if (path, oid) not in self._seen:
@@ -244,8 +247,8 @@ class _NotesUnion:
                     self._add_file(path, oid)
 
     def add_lost(self, tree: bytes, snapshots: Collection[str]) -> None:
-        """Take in what nothing leads to: a whole version, or one of its directories, known by the rest of the ids."""
-        if self.speaks_of(tree, snapshots):
+        """Add a tree without commit: a whole version, or one directory of it, recognized by the rest of the ids."""
+        if self.is_about(tree, snapshots):
             self.add(tree)
         for one in self._begins_with(tree, snapshots):
             self.add(tree, one.encode("ascii") + b"/")
@@ -255,10 +258,10 @@ class _NotesUnion:
         return {one[:2] for one in snapshots if one[2:].encode("ascii") in names}
 
     def add_by_git(self, tip: str | None) -> None:
-        """Take in what git reads at a commit, wherever it stands."""
-        told = self._repository.git.ask("rev-parse", "--verify", "--quiet", f"{tip}^{{tree}}")
-        if told.status == 0:
-            self.add(bytes.fromhex(told.out.decode("ascii").strip()))
+        """Add the notes that git reads at a commit."""
+        found = self._repository.git.ask("rev-parse", "--verify", "--quiet", f"{tip}^{{tree}}")
+        if found.status == 0:
+            self.add(bytes.fromhex(found.out.decode("ascii").strip()))
 
     def _add_file(self, path: bytes, oid: bytes) -> None:
         data = self._read(oid)
@@ -282,7 +285,7 @@ class _NotesUnion:
             return self._own.read(oid)[1]
         except (KeyError, Damaged):
             pass
-        # One git for each: it ends at what it cannot read.
+        # One git per object: it exits at an object that it cannot read.
         with CatFile(self._repository.git) as reader:
             try:
                 answer = reader.read(oid.hex())
@@ -317,11 +320,11 @@ def _write(repository: Repository, found: _NotesUnion, identity: bytes) -> str |
     return made
 
 
-# What our packs still hold of a timeline, or of its notes, where no ref leads there any more.
+# Snapshots in our packs that no ref reaches.
 
 
-def newest_whole(repository: Repository, ref: str) -> str | None:
-    """The newest commit that can be read of what a ref of ours stood for; None where the packs hold none."""
+def newest_readable(repository: Repository, ref: str) -> str | None:
+    """Return the newest readable commit of a lost ref, or None if the packs contain none."""
     if ref.startswith(TIMELINE_REFS):
         found = _without_older(repository, outside_trash(repository, ref.removeprefix(TIMELINE_REFS)))
         return _newest(found).commit if found else None
@@ -331,7 +334,7 @@ def newest_whole(repository: Repository, ref: str) -> str | None:
 
 
 def _without_older(repository: Repository, found: Sequence[Snapshot]) -> list[Snapshot]:
-    """Without the commits that a rewrite has made others of: they lead to what was let go, or erased."""
+    """Remove commits that a rewrite replaced: they lead to dropped or erased snapshots."""
     rewritten = read_rewritten(repository.common_state)
     present = {one.commit for one in found}
     return [
@@ -347,7 +350,7 @@ def _newest(found: Sequence[Snapshot]) -> Snapshot:
 
 
 def snapshots_of(repository: Repository, timeline: str, *, dropped: bool = True) -> list[Snapshot]:
-    """Every snapshot of a timeline in our packs, also what nothing leads to; `dropped`: what lies in the trash, too."""
+    """Return every snapshot of a timeline in our packs, reachable or not; `dropped`: include the trash."""
     found = []
     for oid, data in _commits(repository):
         with suppress(EnvhistError):
@@ -359,32 +362,32 @@ def snapshots_of(repository: Repository, timeline: str, *, dropped: bool = True)
 
 
 def outside_trash(repository: Repository, timeline: str) -> list[Snapshot]:
-    """Those of them that were neither let go nor set aside as broken."""
+    """Return the snapshots of a timeline that were neither dropped nor set aside."""
     with CatFile(repository.git) as reader:
-        let_go = {link.id for bundle in read_trash(repository, reader) for link in bundle.links}
-    aside = frozenset(set_aside_commits(repository.common_state))
+        dropped_ids = {link.id for bundle in read_trash(repository, reader) for link in bundle.links}
+    removed = frozenset(set_aside_commits(repository.common_state))
     found = snapshots_of(repository, timeline, dropped=False)
-    broken = {one.id for one in found if one.commit in aside}
-    return [one for one in found if one.id not in let_go | broken]
+    broken = {one.id for one in found if one.commit in removed}
+    return [one for one in found if one.id not in dropped_ids | broken]
 
 
 def lost_snapshots(repository: Repository) -> dict[str, tuple[ChainCommit, ...]]:
-    """By timeline, what stood on it before it began anew, and nothing leads to; oldest first."""
-    found = {name: _off_the_chain(repository, name) for name in read_left_behind(repository.common_state)}
+    """Return the snapshots of each restarted timeline that no ref reaches, oldest first."""
+    found = {name: _unreached_links(repository, name) for name in read_restarted(repository.common_state)}
     return {name: links for name, links in found.items() if links}
 
 
-def _off_the_chain(repository: Repository, timeline: str) -> tuple[ChainCommit, ...]:
+def _unreached_links(repository: Repository, timeline: str) -> tuple[ChainCommit, ...]:
     with CatFile(repository.git) as reader:
         try:
             chain = read_links(reader, repository.resolve_ref(TIMELINE_REFS + timeline))
         except GitKilled:
             raise
         except (Damaged, GitFailed):
-            return ()  # a repair has another one there first
+            return ()  # a repair replaces this ref first
         known = {link.id for link in chain}
-        # A capture that was overtaken told the same moment twice.
-        told = {(link.tree, link.data.committer) for link in chain}
+        # A capture that was overtaken by another wrote the same snapshot twice.
+        known_content = {(link.tree, link.data.committer) for link in chain}
         found = [
             one
             for one in _without_older(repository, outside_trash(repository, timeline))
@@ -394,11 +397,11 @@ def _off_the_chain(repository: Repository, timeline: str) -> tuple[ChainCommit, 
         links = [
             read_link(one.commit, answer.data) for one, answer in zip(found, answers, strict=True) if answer
         ]
-    return _in_order([link for link in links if (link.tree, link.data.committer) not in told])
+    return _in_order([link for link in links if (link.tree, link.data.committer) not in known_content])
 
 
 def _in_order(links: Sequence[ChainCommit]) -> tuple[ChainCommit, ...]:
-    """Oldest first; of those of one second, each behind the one that it follows."""
+    """Sort by time; within one second, each after the one that it follows."""
     known = {link.commit: link for link in links}
 
     def depth(link: ChainCommit) -> int:
@@ -414,9 +417,9 @@ def _in_order(links: Sequence[ChainCommit]) -> tuple[ChainCommit, ...]:
 def older_than(
     repository: Repository, timeline: str, links: Sequence[ChainCommit]
 ) -> tuple[ChainCommit, ...]:
-    """What came before a chain whose oldest snapshot names one that cannot be read; oldest first."""
+    """Return the snapshots before a chain with an unreadable parent, oldest first."""
     known = {link.id for link in links}
-    before = moment_of(links[0].data.committer)
+    before = time_of(links[0].data.committer)
     with CatFile(repository.git) as reader:
         known |= {link.id for bundle in read_trash(repository, reader) for link in bundle.links}
         older = [
@@ -429,7 +432,7 @@ def older_than(
 
 
 def gathered_notes(repository: Repository, ref: str) -> str | None:
-    """A new commit of notes with all that can be read of any version of them; None where nothing can."""
+    """Return a new notes commit merged from all readable versions, or None if nothing is readable."""
     timeline = ref.removeprefix(NOTES_REFS)
     snapshots = {one.commit for one in snapshots_of(repository, timeline)}
     commits = {oid: parse_commit(data) for oid, data in _commits(repository)}
@@ -437,14 +440,14 @@ def gathered_notes(repository: Repository, ref: str) -> str | None:
 
 
 def _commits(repository: Repository) -> Iterator[tuple[str, bytes]]:
-    """(id, bytes) of every commit in our packs that can be read."""
+    """Yield (id, bytes) of every readable commit in our packs."""
     own = open_published(repository.common_state, repository.pack_dir, repository.object_format)
     with closing(own):
         ids = {oid for pack in own.packs for oid in pack.index.names()}
         asked = b"".join(b"%b\n" % oid.hex().encode("ascii") for oid in ids)
-        # All of it or none: of a git that is ended half way, a part of the commits would look like all there are.
-        told = repository.git.run("cat-file", "--batch-check=%(objecttype) %(objectname)", stdin=asked)
-        for line in told.splitlines():
+        # `run`, not `ask`: a partial list would look complete.
+        listed = repository.git.run("cat-file", "--batch-check=%(objecttype) %(objectname)", stdin=asked)
+        for line in listed.splitlines():
             if line.startswith(b"commit "):
                 name = line[7:].decode("ascii")
                 with suppress(Damaged, KeyError):

@@ -1,13 +1,13 @@
-"""Rewrites a timeline: the chain, its notes and the trash in one ref transaction, by compare-and-swap.
+"""Rewrite a timeline: the chain, its notes and the trash in one ref transaction, by compare-and-swap.
 
-What takes time is done before the lock is taken. Under it nobody captures, so that what a capture has published is
-known to the sweep; whoever waits finds the new tip and goes on from it.
+Slow work is done before the lock is taken. Under the lock no capture runs, so the sweep knows everything that
+captures have published; a waiting capture finds the new tip and continues from it.
 
-**The story of a kill.** The new commits stand in a pack before any ref moves, and the sweep takes it back where none
-did. git moves the refs of a transaction one after the other: first the trash, then the notes, then the chain. The new
-notes say what is said of a snapshot on its old commit and on its new one, so that whichever of the two the chain has
-come to, nothing is lost; the old places go with the next rewrite. A snapshot that stands in the trash and on the chain
-is one of the chain.
+**After a kill.** The new commits are in a pack before any ref moves, and the sweep removes that pack if no ref moved.
+git moves the refs of a transaction one after another: first the trash, then the notes, then the chain. The new notes
+tree has the note of a snapshot on both its old and its new commit, so nothing is lost whichever of them the chain
+has; the old entries are removed by the next rewrite. A snapshot both in the trash and on the chain counts as on the
+chain.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ from git_envhist.snapshots.notes import NamedObjectReader, move_notes
 from git_envhist.snapshots.publish import is_published
 from git_envhist.snapshots.sealed_facts import FindFactsKey
 from git_envhist.snapshots.staging import Staging, sweep
-from git_envhist.snapshots.timelines import current_commit, read_rewritten, remember_rewritten
+from git_envhist.snapshots.timelines import current_commit, read_rewritten, record_rewritten
 from git_envhist.tracking.attachments import attachment_path
 from git_envhist.worktree.stat_cache import StatCache
 
@@ -69,11 +69,11 @@ if TYPE_CHECKING:
     pass
 
 
-# What is remembered of working trees, where the commit that it relies on has become another one.
+# Stat caches that refer to a rewritten commit.
 
 
 def move_caches(repository: Repository, now: Mapping[str, str]) -> None:
-    """Have them rely on the new commits, whose trees are the same; whoever calls keeps captures out."""
+    """Make stat caches refer to the new commits, which have the same trees. The caller locks captures out."""
     for cache in _caches(repository):
         head = cache.read_head()
         if head is not None and now.get(head.base, head.base) != head.base:
@@ -81,8 +81,8 @@ def move_caches(repository: Repository, now: Mapping[str, str]) -> None:
                 cache.write(replace(head, base=now[head.base]), head.shards)
 
 
-def forget_caches(repository: Repository) -> None:
-    """Have none: the next capture reads everything once."""
+def clear_caches(repository: Repository) -> None:
+    """Delete all stat caches. The next capture reads every file."""
     for cache in _caches(repository):
         cache.clear()
 
@@ -100,29 +100,29 @@ CHANGED, STORY = "Env-Changed", "Env-Story"
 
 
 class SummaryWriter:
-    """Tells what differs between two trees; each pair is compared once."""
+    """Summarize the difference of two trees; each pair is compared once."""
 
     def __init__(self, git: Git, find_key: FindFactsKey) -> None:
         self.git = git
         self._find_key = find_key
         self.warnings: list[str] = []
-        self._told: dict[tuple[str | None, str], Trailers] = {}
+        self._known: dict[tuple[str | None, str], Trailers] = {}
 
     def __call__(self, before: str | None, after: str) -> Trailers:
-        """The trailers that say it; none, where one of the two cannot be read."""
+        """Return the trailers of the summary; none if one of the trees cannot be read."""
         pair = (before, after)
-        if pair not in self._told:
+        if pair not in self._known:
             try:
-                self._told[pair] = self._tell(before, after)
+                self._known[pair] = self._summarize(before, after)
             except GitKilled:
-                raise  # it has not moved yet, and could be told
+                raise  # no ref has moved yet, and the operation can be repeated
             except EnvhistError as error:
-                # What is damaged is no worse for being linked anew.
-                self.warnings.append(f"cannot determine what changed: {error.message}")
-                self._told[pair] = {}
-        return self._told[pair]
+                # Damaged objects do not prevent a rewrite.
+                self.warnings.append(f"the changes cannot be summarized: {error.message}")
+                self._known[pair] = {}
+        return self._known[pair]
 
-    def _tell(self, before: str | None, after: str) -> Trailers:
+    def _summarize(self, before: str | None, after: str) -> Trailers:
         changes = compare(self.git, before, after, brief=True)
         changed = count(changes)
         if before is None:
@@ -144,17 +144,17 @@ def _counts(changed: ChangeCount) -> str:
     return f"+{changed.added} ~{changed.modified} -{changed.removed}"
 
 
-# What was let go and can still come back: `refs/envhist/trash/<date>/<id>`, for 30 days.
+# Trash: dropped snapshots that can be restored for 30 days, at `refs/envhist/trash/<date>/<id>`.
 #
-# What went together hangs on one ref, which bears the id of the newest of it: a chain of its own, oldest first, so that
-# nothing else is held. Each commit says between which ids it stood; its notes stay with it in its timeline's notes.
+# Snapshots dropped together are on one ref, with the id of the newest: a chain of its own, oldest first, which keeps
+# nothing else reachable. Each commit names the ids between which it was; its notes stay in the notes of its timeline.
 
 DAYS = 30
 NAME = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2})/([0-9a-f]{40,64})")
 
 
 class TrashEntry(NamedTuple):
-    """What was let go together."""
+    """Snapshots that were dropped together."""
 
     ref: str
     tip: str
@@ -168,24 +168,24 @@ class TrashEntry(NamedTuple):
 
     @property
     def until(self) -> date:
-        """The first day on which it may be gone."""
+        """The first day on which it may be expired."""
         return self.since + timedelta(days=DAYS)
 
 
 def trash_ref(day: date, newest: str) -> str:
-    """Where what was let go on a day stands."""
+    """Return the ref for snapshots dropped on a day."""
     return f"{TRASH_REFS}{day.isoformat()}/{newest}"
 
 
 def read_trash(repository: Repository, reader: NamedObjectReader) -> list[TrashEntry]:
-    """All of it, what went last first; what somebody else put there is passed over."""
+    """Return all trash entries, the latest first; other refs are skipped."""
     found = []
     for ref, tip in repository.list_refs(TRASH_REFS).items():
         name = NAME.fullmatch(ref.removeprefix(TRASH_REFS))
         day = _day(name[1]) if name is not None else None
         if day is not None:
             found.append(TrashEntry(ref, tip, day, tuple(read_links(reader, tip))))
-    return sorted(found, key=lambda bundle: (bundle.since, bundle.ref), reverse=True)
+    return sorted(found, key=lambda entry: (entry.since, entry.ref), reverse=True)
 
 
 def _day(text: str) -> date | None:
@@ -195,266 +195,267 @@ def _day(text: str) -> date | None:
         return None
 
 
-# A timeline as it stands, what it is to be, and what was made of it.
+# Input and result of a rewrite.
 
 
 @dataclass(frozen=True, slots=True)
 class TimelineState:
-    """A timeline and its trash as they stand."""
+    """A timeline and its trash."""
 
     timeline: str
     tip: str | None
     notes: str | None
-    """Seen before anything is decided: whoever says something of a snapshot meanwhile is heard."""
+    """Read before the decision, so that a concurrent change of the notes is detected."""
     links: tuple[ChainCommit, ...]
     trash: tuple[TrashEntry, ...]
-    """Without what is on the chain, too."""
-    doubled: tuple[TrashEntry, ...] = ()
-    """Those of which something is: a kill came between the refs."""
+    """Without snapshots that are also on the chain."""
+    duplicates: tuple[TrashEntry, ...] = ()
+    """Entries with such snapshots: a kill came between the refs."""
 
 
 @dataclass(frozen=True, slots=True)
 class TimelineTarget:
-    """What they are to be."""
+    """The wanted state of a timeline and its trash."""
 
     links: tuple[ChainCommit, ...]
-    """The chain, oldest first: links of the chain, and of the trash."""
+    """The chain, oldest first: links of the old chain or of the trash."""
     trash: tuple[tuple[TrashEntry, tuple[ChainCommit, ...]], ...] = ()
-    """The bundles that change, and what is to be left in each."""
+    """The changed entries, and the snapshots left in each."""
     more: Mapping[str, bytes] = field(default_factory=dict)
-    """By commit, lines for its note."""
+    """Lines for notes, by commit."""
     changes: Mapping[str, CommitChange] = field(default_factory=dict)
-    """By commit, of the chain or the trash, what is to be another in it."""
+    """Changes to snapshots on the chain or in the trash, by commit."""
     packs: tuple[StagedPack, ...] = ()
-    """In the staging, with the trees of these."""
-    begins: bool = False  # with the oldest, though that names one before it which is gone
+    """Packs in the staging, with the trees of these changes."""
+    cuts_off: bool = False  # cut the oldest snapshot off its missing parent
 
-    def is_as(self, stand: TimelineState) -> bool:
-        """Whether nothing is to change."""
-        is_cut_off = self.begins and cut_off_in(self.links) is not None
-        return self.links == stand.links and not (self.trash or self.changes or is_cut_off)
+    def is_unchanged(self, state: TimelineState) -> bool:
+        """Return whether nothing changes."""
+        is_cut_off = self.cuts_off and cut_off_in(self.links) is not None
+        return self.links == state.links and not (self.trash or self.changes or is_cut_off)
 
 
 @dataclass(frozen=True, slots=True)
 class RewriteResult:
-    """What a rewrite came to."""
+    """The result of a rewrite."""
 
     now: dict[str, str]
-    """By the commit that a snapshot was the one that it is, on the chain."""
-    gone: tuple[ChainCommit, ...] = ()
-    """What was let go."""
+    """The new commit on the chain for each old one."""
+    removed: tuple[ChainCommit, ...] = ()
+    """The dropped snapshots."""
     warnings: tuple[str, ...] = ()
 
 
 class NewTimeline(NamedTuple):
-    """What was written, and the refs that are to lead there."""
+    """The written objects, and the ref updates to apply."""
 
     now: dict[str, str]
-    gone: tuple[ChainCommit, ...]
+    removed: tuple[ChainCommit, ...]
     refs: tuple[RefUpdate, ...]
     packs: list[StagedPack]
     other_trees: bool
-    """What is remembered of working trees holds no longer."""
+    """True if stat caches became invalid."""
 
 
 Decide = Callable[[TimelineState, Staging], TimelineTarget]
-"""What is decided may be written into the staging, in packs of its own."""
-
-
-# The trash of a timeline, as it is to be after a rewrite.
+"""Decides what to change; may write packs of its own into the staging."""
 
 
 class TrashBuilder:
-    """The trash of a timeline, as it is to be."""
+    """Builds the new trash of a timeline."""
 
     def __init__(
-        self, writer: PackWriter, find_key: FindKey, stand: TimelineState, wanted: TimelineTarget
+        self, writer: PackWriter, find_key: FindKey, state: TimelineState, wanted: TimelineTarget
     ) -> None:
         self.now: dict[str, str] = {}
         self.moves: list[RefUpdate] = []
         self.removals: list[RefUpdate] = []
-        self.forgotten: list[ChainCommit] = []
+        self.expired: list[ChainCommit] = []
         self._writer = writer
         self._find_key = find_key
-        self._stand = stand
+        self._state = state
         self._wanted = wanted
 
-    def take(self, gone: Sequence[ChainCommit], day: date) -> None:
-        """Take in what was let go, each with the word between which others it stood."""
-        links = self._stand.links
+    def take(self, removed: Sequence[ChainCommit], day: date) -> None:
+        """Add dropped snapshots; each records the ids between which it was."""
+        links = self._state.links
         ids = [None, *(link.id for link in links), None]
         places = {link.commit: (ids[number], ids[number + 2]) for number, link in enumerate(links)}
         changes = {}
-        for link in gone:
+        for link in removed:
             after, before = places[link.commit]
             changes[link.commit] = CommitChange(link.tree, {AFTER: after or NONE, BEFORE: before or NONE})
-        now = relink(self._writer, gone, {}, self._find_key, _as_it_was, changes)
+        now = relink(self._writer, removed, {}, self._find_key, _no_trailers, changes)
         self.now |= now
-        self._put(trash_ref(day, gone[-1].id), now[gone[-1].commit], None)
+        self._put(trash_ref(day, removed[-1].id), now[removed[-1].commit], None)
 
     def rewrite(self) -> None:
-        """Have each bundle that changes hold what is left of it."""
+        """Write each changed entry with the snapshots left in it."""
         taken = {link.commit for link in self._wanted.links}
         taken |= {link.commit for _, left in self._wanted.trash for link in left}
-        for bundle, left in self._wanted.trash:
-            gone = [link for link in bundle.links if link not in left]
-            self.forgotten += [link for link in gone if link.commit not in taken]
+        for entry, left in self._wanted.trash:
+            removed = [link for link in entry.links if link not in left]
+            self.expired += [link for link in removed if link.commit not in taken]
             now: dict[str, str] = {}
             if left:
                 now = relink(
-                    self._writer, left, predecessors(left), self._find_key, _as_it_was, self._wanted.changes
+                    self._writer, left, predecessors(left), self._find_key, _no_trailers, self._wanted.changes
                 )
-                self._put(trash_ref(bundle.since, left[-1].id), now[left[-1].commit], bundle)
-            if not left or trash_ref(bundle.since, left[-1].id) != bundle.ref:
-                self.removals.append(RefUpdate(bundle.ref, None, bundle.tip))
+                self._put(trash_ref(entry.since, left[-1].id), now[left[-1].commit], entry)
+            if not left or trash_ref(entry.since, left[-1].id) != entry.ref:
+                self.removals.append(RefUpdate(entry.ref, None, entry.tip))
             self.now |= now
 
-    def _put(self, ref: str, tip: str, bundle: TrashEntry | None) -> None:
-        known = {one.ref: one.tip for one in self._stand.trash}
+    def _put(self, ref: str, tip: str, entry: TrashEntry | None) -> None:
+        known = {one.ref: one.tip for one in self._state.trash}
         if known.get(ref) != tip:
             self.moves.append(RefUpdate(ref, tip, known.get(ref)))
 
 
-def _as_it_was(_before: str | None, _after: str) -> Trailers:
+def _no_trailers(_before: str | None, _after: str) -> Trailers:
     return {}
 
 
 TRIES = 20
 FREE_TRIES = 2
-"""So many times captures may go on meanwhile."""
+"""Attempts during which captures may continue."""
 PAUSES = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
-"""Seconds that somebody gentle waits for a moment in which nobody captures, before captures are held up after all."""
+"""Seconds to wait for a gap between captures before they are locked out."""
 
 
 class TimelineRewriter:
     """Rewrites timelines of one history."""
 
-    def __init__(self, history: HistoryContext, *, gentle: bool = False) -> None:
-        """`gentle`: where captures come all the time, wait for a while before one of them has to."""
+    def __init__(self, history: HistoryContext, *, wait_for_captures: bool = False) -> None:
+        """`wait_for_captures`: if captures are frequent, wait for a gap before delaying one of them."""
         self._history = history
         self._repository = without_fetched_objects(history.repository)
         self._warnings: list[str] = []
-        self._pauses = PAUSES if gentle else ()
+        self._pauses = PAUSES if wait_for_captures else ()
         self._line = signature(current_actor(history.settings, history.environ), history.now)
 
     @property
     def today(self) -> date:
-        """The day on which something is let go."""
+        """The date of a drop."""
         return self._history.now.astimezone(UTC).date()
 
-    def stand(self, timeline: str) -> TimelineState:
-        """The timeline as it is now."""
+    def state(self, timeline: str) -> TimelineState:
+        """Return the current state of a timeline."""
         notes = self._repository.resolve_ref(NOTES_REFS + timeline)
         tip = self._repository.resolve_ref(TIMELINE_REFS + timeline)
         with CatFile(self._repository.git) as reader:
             links = tuple(read_links(reader, tip))
             known: set[str] = {link.id for link in links}
-            all_of_it = [one for one in read_trash(self._repository, reader) if one.timeline == timeline]
-        trash = tuple(_each_once(all_of_it, known))
-        doubled = tuple(now for now, was in zip(trash, all_of_it, strict=True) if now != was)
-        return TimelineState(timeline, tip, notes, links, trash, doubled)
+            with_duplicates = [
+                one for one in read_trash(self._repository, reader) if one.timeline == timeline
+            ]
+        trash = tuple(_without_duplicates(with_duplicates, known))
+        duplicates = tuple(now for now, was in zip(trash, with_duplicates, strict=True) if now != was)
+        return TimelineState(timeline, tip, notes, links, trash, duplicates)
 
-    def bundles(self) -> list[TrashEntry]:
-        """The trash of all timelines."""
+    def trash_entries(self) -> list[TrashEntry]:
+        """Return the trash of all timelines."""
         with CatFile(self._repository.git) as reader:
-            return [bundle for bundle in read_trash(self._repository, reader) if bundle.links]
+            return [entry for entry in read_trash(self._repository, reader) if entry.links]
 
     def rewrite(self, timeline: str, decide: Decide, *, keeps: bool = True) -> RewriteResult:
-        """Have a timeline be what is decided of it as it stands; `keeps`: what goes is put into the trash.
+        """Apply a decision to the current state of a timeline; `keeps`: removed snapshots are moved to the trash.
 
-        Nothing is done where nothing changes. Where somebody captures meanwhile it is decided anew; the third time
-        nobody may.
+        Does nothing if nothing changes. If a capture changes the timeline meanwhile, it is decided again; from the
+        third attempt on captures are locked out.
         """
         free = FREE_TRIES + len(self._pauses)
         for number in range(free + TRIES):
             if FREE_TRIES <= number < free:
                 time.sleep(self._pauses[number - FREE_TRIES])
-            with ExitStack() as held:
+            with ExitStack() as stack:
                 if number >= free:
-                    held.enter_context(self._alone())
-                stand = self.stand(timeline)
-                staging = held.enter_context(
+                    stack.enter_context(self._exclusive())
+                state = self.state(timeline)
+                staging = stack.enter_context(
                     Staging.create(
                         self._repository.common_state, self._repository.pack_dir, self._repository.shared
                     )
                 )
-                wanted = decide(stand, staging)
-                if wanted.is_as(stand):
-                    return RewriteResult({link.commit: link.commit for link in stand.links})
-                known = {bundle.ref for bundle, _ in wanted.trash}
-                doubled = tuple((one, one.links) for one in stand.doubled if one.ref not in known)
-                wanted = replace(wanted, trash=(*wanted.trash, *doubled))
-                new = self._write(stand, wanted, staging, keeps)
+                wanted = decide(state, staging)
+                if wanted.is_unchanged(state):
+                    return RewriteResult({link.commit: link.commit for link in state.links})
+                known = {entry.ref for entry, _ in wanted.trash}
+                duplicates = tuple((one, one.links) for one in state.duplicates if one.ref not in known)
+                wanted = replace(wanted, trash=(*wanted.trash, *duplicates))
+                new = self._write(state, wanted, staging, keeps)
                 if number < free:
-                    held.enter_context(self._alone())
+                    stack.enter_context(self._exclusive())
                 if self._move(new, staging):
                     self._history.refresh()
-                    return RewriteResult(new.now, new.gone, tuple(self._warnings))
-        raise GitFailed(f"'{TIMELINE_REFS}{timeline}' would not stand still", hint="run the command again")
+                    return RewriteResult(new.now, new.removed, tuple(self._warnings))
+        raise GitFailed(f"'{TIMELINE_REFS}{timeline}' keeps changing", hint="run the command again")
 
     def _write(
-        self, stand: TimelineState, wanted: TimelineTarget, staging: Staging, keeps: bool
+        self, state: TimelineState, wanted: TimelineTarget, staging: Staging, keeps: bool
     ) -> NewTimeline:
         repository = self._repository
         find_key = self._history.keys.get
-        telling = SummaryWriter(repository.git.with_objects(staging.path), find_key)
-        kept = {link.commit for link in wanted.links}
-        gone = tuple(link for link in stand.links if link.commit not in kept)
+        summaries = SummaryWriter(repository.git.with_objects(staging.path), find_key)
+        kept_commits = {link.commit for link in wanted.links}
+        removed = tuple(link for link in state.links if link.commit not in kept_commits)
         with PackWriter(staging.pack_dir, repository.object_format) as writer:
-            before = predecessors(stand.links) | {
+            before = predecessors(state.links) | {
                 link.commit: link.after for link in wanted.links if link.in_trash
             }
-            cut_off = None if wanted.begins else cut_off_in(stand.links)
-            now = relink(writer, wanted.links, before, find_key, telling, wanted.changes, cut_off)
-            trash = TrashBuilder(writer, find_key, stand, wanted)
-            if keeps and gone:
-                trash.take(gone, self.today)
+            cut_off = None if wanted.cuts_off else cut_off_in(state.links)
+            now = relink(writer, wanted.links, before, find_key, summaries, wanted.changes, cut_off)
+            trash = TrashBuilder(writer, find_key, state, wanted)
+            if keeps and removed:
+                trash.take(removed, self.today)
             trash.rewrite()
-            moves = self._notes_moves(now, trash, gone, stand.notes)
+            moves = self._notes_moves(now, trash, removed, state.notes)
             with CatFile(repository.git) as reader:
                 notes = move_notes(
                     reader,
                     writer,
-                    stand.notes,
+                    state.notes,
                     moves,
                     more={now[old]: lines for old, lines in wanted.more.items()},
-                    without=[attachment_path(link.id) for link in trash.forgotten],
+                    without=[attachment_path(link.id) for link in trash.expired],
                     identity=self._line,
                     object_format=repository.object_format,
                 )
             pack = writer.finish()
-        self._warnings = telling.warnings
+        self._warnings = summaries.warnings
         tip = now[wanted.links[-1].commit] if wanted.links else None
-        head = [RefUpdate(TIMELINE_REFS + stand.timeline, tip, stand.tip)] if tip != stand.tip else []
-        said = [RefUpdate(NOTES_REFS + stand.timeline, notes, stand.notes)] if notes is not None else []
-        refs = (*trash.moves, *said, *head, *trash.removals)
+        head = [RefUpdate(TIMELINE_REFS + state.timeline, tip, state.tip)] if tip != state.tip else []
+        notes_update = (
+            [RefUpdate(NOTES_REFS + state.timeline, notes, state.notes)] if notes is not None else []
+        )
+        refs = (*trash.moves, *notes_update, *head, *trash.removals)
         packs = [*wanted.packs, *([pack] if pack else [])]
-        return NewTimeline({**now, **trash.now}, gone, refs, packs, bool(wanted.packs))
+        return NewTimeline({**now, **trash.now}, removed, refs, packs, bool(wanted.packs))
 
     def _notes_moves(
-        self, now: Mapping[str, str], trash: TrashBuilder, gone: Sequence[ChainCommit], tip: str | None
+        self, now: Mapping[str, str], trash: TrashBuilder, removed: Sequence[ChainCommit], tip: str | None
     ) -> dict[str, list[str]]:
-        """Where the note of each commit is to stand: also where it stood, until the chain has moved."""
+        """Return the commits to store each note on: also the old one, until the chain has moved."""
         if tip is None:
             return {}
-        here = {**now, **trash.now}
-        moves = {old: [old, new] for old, new in here.items() if old != new}
-        moves |= {link.commit: [link.commit] for link in gone if link.commit not in here}
-        moves |= {link.commit: [] for link in trash.forgotten}
-        # What an earlier rewrite left in its old place, or somebody noted there who did not know of it.
+        new_commits = {**now, **trash.now}
+        moves = {old: [old, new] for old, new in new_commits.items() if old != new}
+        moves |= {link.commit: [link.commit] for link in removed if link.commit not in new_commits}
+        moves |= {link.commit: [] for link in trash.expired}
+        # Notes that an earlier rewrite left on the old commit, or that were written there later.
         earlier = read_rewritten(self._repository.common_state)
-        known = {*here, *here.values()}
-        forgotten = {link.commit for link in trash.forgotten}
+        known = {*new_commits, *new_commits.values()}
+        expired = {link.commit for link in trash.expired}
         for old in earlier:
             target = current_commit(earlier, old)
             if old not in known and target in known:
-                moves[old] = [here.get(target, target)]
-            elif target in forgotten:
+                moves[old] = [new_commits.get(target, target)]
+            elif target in expired:
                 moves[old] = []
         return moves
 
     def _move(self, new: NewTimeline, staging: Staging) -> bool:
-        """Publish what was written and move the refs; whether they were where they had been."""
+        """Publish the objects and move the refs. Return False if a ref changed meanwhile."""
         repository = self._repository
         sweep(
             repository.common_state, repository.pack_dir, lambda commit: is_published(repository.git, commit)
@@ -464,28 +465,28 @@ class TimelineRewriter:
                 staging.journal_commit(move.new)
         staging.publish(new.packs)
         if new.other_trees:
-            forget_caches(repository)
+            clear_caches(repository)
         try:
             repository.move_refs(new.refs)
         except RefsMoved:
             return False
         repository.sync_refs([move.ref for move in new.refs])
-        # From here on all is done; what follows saves time, and is found again by others where it fails.
+        # The rewrite is complete; what follows only saves time.
         with suppress(EnvhistError):
-            remember_rewritten(repository.common_state, new.now)
+            record_rewritten(repository.common_state, new.now)
         move_caches(repository, new.now)
         return True
 
     @contextmanager
-    def _alone(self) -> Iterator[None]:
+    def _exclusive(self) -> Iterator[None]:
         place = state_directory(self._repository.common_state)
         with locked(os.path.join(place, COMMON_LOCK), limited=True):
             yield
 
 
-def _each_once(bundles: Sequence[TrashEntry], known: set[str]) -> Iterator[TrashEntry]:
-    """What went last first: where a kill came between the refs, a snapshot is in the bundle that it was joined to."""
-    for bundle in bundles:
-        links = tuple(link for link in bundle.links if link.id not in known)
+def _without_duplicates(trash_entries: Sequence[TrashEntry], known: set[str]) -> Iterator[TrashEntry]:
+    """Remove duplicates, the latest entry first: a kill between the refs leaves a snapshot in two entries."""
+    for entry in trash_entries:
+        links = tuple(link for link in entry.links if link.id not in known)
         known |= {link.id for link in links}
-        yield bundle._replace(links=links)
+        yield entry._replace(links=links)

@@ -1,4 +1,4 @@
-"""Small files of age (age-encryption.org/v1), in armour: written for several public keys, opened with a private one.
+"""Read and write small armored files of age (age-encryption.org/v1), encrypted for public keys.
 
     age-encryption.org/v1
     -> X25519 <share>                    once per recipient: a key of age,
@@ -8,7 +8,7 @@
     --- <MAC of the header>
     <nonce, and one chunk of ChaCha20-Poly1305>
 
-Anybody can write such a file for a public key, so what it holds says nothing of its writer.
+Anyone can write such a file for a public key, so the content says nothing about its author.
 """
 
 from __future__ import annotations
@@ -43,18 +43,18 @@ class Stanza(NamedTuple):
 
 
 class AgeFile(NamedTuple):
-    """An age file, taken apart."""
+    """A parsed age file."""
 
     stanzas: tuple[Stanza, ...]
     header: bytes
-    """The bytes that the MAC is over."""
+    """The bytes that the MAC covers."""
     mac: bytes
     nonce: bytes
     chunk: bytes
 
 
 def encrypt(plain: bytes, recipients: Sequence[Recipient]) -> bytes:
-    """Return an armoured file that each of some recipients can open."""
+    """Return an armored file that each of the recipients can open."""
     if not recipients or len(plain) > CHUNK:
         raise ValueError("no recipient, or more than one chunk")
     file_key, nonce = os.urandom(FILE_KEY), os.urandom(NONCE)
@@ -69,9 +69,9 @@ def encrypt(plain: bytes, recipients: Sequence[Recipient]) -> bytes:
 
 
 def decrypt(data: bytes, identities: Iterable[Identity]) -> bytes | None:
-    """Return what a file holds; None if it was not written for any of these keys.
+    """Return the content of a file, or None if it was not encrypted for any of these keys.
 
-    `SealingError`: it is no such file, or it was changed.
+    Raise `SealingError` if it is malformed or was modified.
     """
     file = read_age_file(data)
     for identity in identities:
@@ -89,7 +89,7 @@ def decrypt(data: bytes, identities: Iterable[Identity]) -> bytes | None:
 
 
 def read_age_file(data: bytes) -> AgeFile:
-    """Take a file apart; `SealingError` if it is none, or if it is larger than any that is written here."""
+    """Parse a file. Raise `SealingError` if it is malformed, or larger than any that this program writes."""
     if len(data) > MAX_SIZE:
         raise _damaged()
     raw = _without_armour(data)
@@ -130,7 +130,7 @@ def _wrap(file_key: bytes, recipient: Recipient) -> Stanza:
     share = public_of(secret)
     agreed = _agreed(secret, recipient.point, recipient)
     if agreed is None:
-        raise SealingError("this public key opens nothing: it is a point of low order")
+        raise SealingError("this public key is invalid: a point of low order")
     body = _encrypted(_wrap_key(agreed, share, recipient), NO_NONCE, file_key)
     if recipient.wire:
         return Stanza((SSH, _tag(recipient), _encode(share)), body)
@@ -152,7 +152,7 @@ def _unwrap(stanza: Stanza, identity: Identity) -> bytes | None:
 
 
 def _agreed(secret: bytes, point: bytes, recipient: Recipient) -> bytes | None:
-    """Return the secret that both sides come to; an SSH key takes a further step, so that it is bound to its form."""
+    """Return the Diffie-Hellman secret. For an SSH key a further step binds it to the key's SSH form."""
     shared = _exchanged(secret, point)
     if shared is None or not recipient.wire:
         return shared
@@ -160,12 +160,12 @@ def _agreed(secret: bytes, point: bytes, recipient: Recipient) -> bytes | None:
 
 
 def _exchanged(secret: bytes, point: bytes) -> bytes | None:
-    # loaded late: only somebody who shares a sealed history needs it
+    # loaded late: only sharing a sealed history needs it
     from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 
     try:
         return X25519PrivateKey.from_private_bytes(secret).exchange(X25519PublicKey.from_public_bytes(point))
-    except ValueError:  # a point of low order agrees on zero with anybody
+    except ValueError:  # the result for a point of low order is always zero
         return None
 
 
@@ -188,13 +188,15 @@ def _header_mac(file_key: bytes, header: bytes) -> bytes:
 
 
 def _encrypted(key: bytes, nonce: bytes, plain: bytes) -> bytes:
-    from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305  # loaded late: likewise
+    from cryptography.hazmat.primitives.ciphers.aead import (
+        ChaCha20Poly1305,  # loaded late: only sharing a sealed history needs it
+    )
 
     return ChaCha20Poly1305(key).encrypt(nonce, plain, None)
 
 
 def _decrypted(key: bytes, nonce: bytes, data: bytes) -> bytes | None:
-    # loaded late: likewise
+    # loaded late: only sharing a sealed history needs it
     from cryptography.exceptions import InvalidTag
     from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
@@ -205,7 +207,7 @@ def _decrypted(key: bytes, nonce: bytes, data: bytes) -> bytes | None:
 
 
 def _columns(body: bytes) -> list[str]:
-    """Return the lines of a body; the last one is shorter than the others, so that it ends it."""
+    """Return the lines of a body; the last line is shorter than the others, which marks the end."""
     text = _encode(body)
     return [text[start : start + COLUMNS] for start in range(0, len(text) + 1, COLUMNS)]
 
@@ -219,7 +221,7 @@ def _armoured(raw: bytes) -> bytes:
 def _without_armour(data: bytes) -> bytes:
     lines = data.decode("ascii", "replace").splitlines()
     if len(lines) < 3 or lines[0] != BEGIN or lines[-1] != END:
-        raise SealingError("this is no armoured file of age")
+        raise SealingError("not an armored file of age")
     try:
         return base64.b64decode("".join(lines[1:-1]), validate=True)
     except (binascii.Error, ValueError) as odd:
@@ -235,7 +237,7 @@ def _decode(text: str) -> bytes:
         data = base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
     except (binascii.Error, ValueError) as odd:
         raise _damaged() from odd
-    # A text with padding, or with bits behind the last byte, is another text for the same bytes.
+    # Reject padding and unused bits: they would be other spellings of the same bytes.
     if _encode(data) != text:
         raise _damaged()
     return data

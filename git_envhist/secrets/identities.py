@@ -1,4 +1,4 @@
-"""The private keys of this user: the file of `envhist.identity`, or git-envhist's own one and an SSH key."""
+"""The private keys of this user: the file of `envhist.identity`, or git-envhist's own file and an SSH key."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ SSH = ".ssh/id_ed25519"
 
 
 class Identities:
-    """Finds the private keys, and opens with them what came wrapped."""
+    """Finds the private keys and decrypts files that were encrypted for them."""
 
     def __init__(self, configured: str | None, home: str, config_home: str) -> None:
-        """`configured`: a file instead of those in the home directory and in the configuration home."""
+        """`configured`: a file to use instead of those in the home directory and the configuration home."""
         self.own = os.path.join(config_home, OWN)
         places = [self.own, os.path.join(home, SSH)]
         if configured is not None:
@@ -32,15 +32,15 @@ class Identities:
         return tuple(self._problems)
 
     def open(self, data: bytes) -> bytes | None:
-        """Return what a file of age holds; None if it was not written for this user."""
+        """Return the content of an age file, or None if it was not encrypted for this user."""
         return decrypt(data, self._found)
 
     def first(self) -> Identity | None:
-        """Return the private key whose public half others are given."""
+        """Return the private key of which others get the public half."""
         return self._found[0] if self._found else None
 
     def make(self) -> Identity:
-        """Make a private key in the own file, which must not exist."""
+        """Create a private key in the own file, which must not exist."""
         identity, text = make_identity()
         os.makedirs(os.path.dirname(self.own), mode=0o700, exist_ok=True)
         descriptor = os.open(self.own, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)

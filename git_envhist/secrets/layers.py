@@ -1,7 +1,7 @@
-"""Read what some bytes contain in another form: UTF-16, compressed, base64; within bounds.
+"""Decode other representations of bytes, within limits: UTF-16, compressed data, base64.
 
-A token in a compressed log, in a script of Windows or in a Kubernetes manifest leaves like any other. Each form is
-opened once in another, at most three deep, and at most 64 MiB in all are made of one object.
+A token in a compressed log, in a Windows script or in a Kubernetes manifest is as secret as in plain text. Each form
+is decoded once inside another, at most three levels deep, and at most 64 MiB are produced per object.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from functools import cache
 
 MAX_DEPTH = 3
 MADE = 64 << 20
-"""So many bytes are made of one object, at most."""
+"""Maximum of bytes produced per object."""
 MEMBERS = 2000
 GZIP = b"\x1f\x8b"
 MAX_TEXT = 16 << 20
-"""Longer data is not searched for base64: it would be copied."""
+"""Longer data is not searched for base64, because the search copies it."""
 
 
-class _Room:
-    """How many bytes may still be made."""
+class _Budget:
+    """The number of bytes that may still be produced."""
 
     def __init__(self) -> None:
         self.left = MADE
@@ -37,51 +37,51 @@ class _Room:
         return data
 
 
-def readings(data: bytes) -> Iterator[bytes]:
-    """Yield the bytes as they are, and then in every other form that they have."""
-    yield from _readings(data, _Room(), 0)
+def decoded_forms(data: bytes) -> Iterator[bytes]:
+    """Yield the bytes as they are, then decoded from every other form that they contain."""
+    yield from _decoded_forms(data, _Budget(), 0)
 
 
-def _readings(data: bytes, room: _Room, depth: int) -> Iterator[bytes]:
+def _decoded_forms(data: bytes, budget: _Budget, depth: int) -> Iterator[bytes]:
     yield data
     if depth == MAX_DEPTH:
         return
     for read in (_inflated, _wide, _decoded):
-        for found in read(data, room):
+        for found in read(data, budget):
             if found:
-                yield from _readings(found, room, depth + 1)
+                yield from _decoded_forms(found, budget, depth + 1)
 
 
-def _inflated(data: bytes, room: _Room) -> Iterator[bytes]:
+def _inflated(data: bytes, budget: _Budget) -> Iterator[bytes]:
     for magic, opened in _OPENED.items():
-        if data.startswith(magic) and room.left:
+        if data.startswith(magic) and budget.left:
             try:
-                yield room.take(opened(data, room.left))
+                yield budget.take(opened(data, budget.left))
             except (zlib.error, OSError, ValueError, EOFError, lzma.LZMAError):
                 return
     if data.startswith(b"PK\x03\x04"):
-        yield from _members(data, room)
+        yield from _members(data, budget)
 
 
-def _members(data: bytes, room: _Room) -> Iterator[bytes]:
+def _members(data: bytes, budget: _Budget) -> Iterator[bytes]:
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             for member in archive.infolist()[:MEMBERS]:
-                if room.left and not member.is_dir() and not member.flag_bits & 1:
+                if budget.left and not member.is_dir() and not member.flag_bits & 1:
                     with archive.open(member) as file:
-                        yield room.take(file.read(room.left))
+                        yield budget.take(file.read(budget.left))
     except (zipfile.BadZipFile, zlib.error, OSError, ValueError, EOFError, RuntimeError):
         return
 
 
-def _wide(data: bytes, room: _Room) -> Iterator[bytes]:
-    """Text in UTF-16, as far as it is ASCII, wherever it stands and in whichever order its bytes are."""
+def _wide(data: bytes, budget: _Budget) -> Iterator[bytes]:
+    """Yield text in UTF-16 that is ASCII, in either byte order and at any offset."""
     if b"\0" in data:
         found = b"\n".join(match[0][::2] for match in _pairs().finditer(data))
-        yield room.take(found)
+        yield budget.take(found)
 
 
-def _decoded(data: bytes, room: _Room) -> Iterator[bytes]:
+def _decoded(data: bytes, budget: _Budget) -> Iterator[bytes]:
     if len(data) > MAX_TEXT:
         return
     found = []
@@ -90,12 +90,12 @@ def _decoded(data: bytes, room: _Room) -> Iterator[bytes]:
         letters = letters.rstrip(b"=")
         letters = letters[: len(letters) - (len(letters) % 4 == 1)]
         made = base64.b64decode(letters + b"=" * (-len(letters) % 4))
-        # A compressed text or another one is opened by itself; the rest is searched together.
+        # Compressed or nested data is decoded separately; everything else is searched together.
         if made.startswith(tuple(_OPENED)):
-            yield room.take(made)
+            yield budget.take(made)
         else:
             found.append(made)
-    yield room.take(b"\n".join(found))
+    yield budget.take(b"\n".join(found))
 
 
 def _gunzip(data: bytes, most: int) -> bytes:
@@ -135,15 +135,15 @@ def _base64() -> re.Pattern[bytes]:
     return re.compile(rb"[A-Za-z0-9+/_-]{40,}(?:\r?\n[ \t]{0,8}[A-Za-z0-9+/_-]{4,})*={0,2}")
 
 
-class Unfolding:
-    """A compressed file that comes in pieces: what each piece adds to the text, for as long as there is room."""
+class StreamDecompressor:
+    """Decompress a file that arrives in parts, until the limit is reached."""
 
     def __init__(self) -> None:
         self._stream = zlib.decompressobj(31)
-        self._room = _Room()
+        self._room = _Budget()
 
     def add(self, piece: bytes) -> bytes:
-        """The bytes that a further piece unfolds to; nothing once the stream is damaged, or the room is used up."""
+        """Return the bytes that another part decompresses to, or none after damage or at the limit."""
         if not self._room.left:
             return b""
         try:

@@ -1,10 +1,10 @@
-"""The one mask for text that people, agents and commands write: intents, prompts, notes, command lines, outputs.
+"""Mask secrets in text written by people, agents and commands: intents, prompts, notes, command lines, outputs.
 
-Unlike a file, such a text cannot be sealed: it is the line that a list shows. `mask_secrets` replaces the value of each
-way to write a secret by `***` and keeps what names it. It applies the token rules of `tokens.py` first, then the forms
-below: settings, options of commands, headers, database statements, pipes into a login, plain sentences.
+Unlike a file, such a text cannot be sealed, because lists show it. `mask_secrets` replaces the secret in each known
+notation by `***` and keeps its name. It applies the token rules of `tokens.py` first, then the forms below: settings,
+command options, headers, database statements, pipes into a login, plain sentences.
 
-A form is compiled when one of its signs occurs in a text. Each repetition is bounded, so that no text takes long.
+A form is compiled when one of its signs occurs in a text. Each repetition is bounded, which bounds the time per text.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from git_envhist.secrets.tokens import MASK, mask_tokens
 from git_envhist.text import in_bytes
 
 ROUNDS = 8
-"""A command may hold several secrets of one form; each round masks one of each command."""
+"""A command may contain several secrets of one form; each round masks one per command."""
 TITLE = 72
 
-# A variable, a template and a mask are no secrets.
+# Variables, templates and masks are not secrets.
 REAL = rb"(?!\\?[\"']?(?:\$[A-Za-z_{(]|%[A-Z_]+%|\{\{|<[A-Za-z]|\*\*\*))(?!'?\*\*\*)"
 VALUE = REAL + rb"(?:\\?\"(?:[^\"\\]|\\[^\"]){1,4096}\\?\"|'[^']{1,4096}'|[^\s\"'`;&|<>,)\]}\\]{1,4096})"
-# In a sentence: quoted, or with a digit, a sign or a capital letter within.
-TELLING = (
+# In a sentence: quoted, or with a digit, a sign or an inner capital letter.
+DISTINCTIVE = (
     REAL
     + rb"(?:\"[^\"\n]{3,256}\"|'[^'\n]{3,256}'|`[^`\n]{3,256}`"
     + rb"|(?=[^\s,;]{0,64}(?:[0-9!@#$%^&*+=/?~]|[a-z][A-Z]|_\w))[^\s\"'`,;)\]]{4,256})"
@@ -33,7 +33,8 @@ NUMBER = rb"(?![0-9.]{1,6}(?![^\s,;&)\]}]))"
 COMMAND = rb"[^|;&\n]{0,400}?"
 BEFORE = rb"(?<![\w.-])"
 
-# Short words occur within others (`bypass`, `config`): a name begins there, or a part of one, or after a known prefix.
+# Short words occur within others (`bypass`, `config`), so they must begin a name or a part of one, or follow a known
+# prefix.
 PART = rb"(?:(?<![a-z])|(?-i:(?<=[a-z])(?=[A-Z]))|(?<=db)|(?<=pg)|(?<=my)|(?<=user)|(?<=root)|(?<=admin)|(?<=smtp))"
 SHORT = PART + rb"(?:pass|pw|cookie|dsn|bearer|sig|sas)"
 SURE = rb"(?:pass(?:word|wd|phrase|code|wort)|kennwort|pwd)"
@@ -57,7 +58,7 @@ HEADER = (
 )
 
 Form = tuple[tuple[bytes, ...], bytes, bytes]
-"""The signs of which one must occur, what stays readable before the secret, the secret."""
+"""Signs of which one must occur, the readable part before the secret, the secret."""
 
 
 def _form(signs: tuple[bytes, ...], before: bytes, secret: bytes = VALUE) -> Form:
@@ -77,7 +78,7 @@ FORMS: tuple[Form, ...] = (
         BEFORE + rb"[\w.-]{0,80}?(?:" + SURE + rb"|" + PART + rb"pass)" + rb":[ \t]{0,4}",
         NUMBER + VALUE,
     ),
-    _form(NAMES, NAME + rb":[ \t]{0,4}", TELLING),
+    _form(NAMES, NAME + rb":[ \t]{0,4}", DISTINCTIVE),
     # Options of commands.
     _form(NAMES, rb"(?<!\S)" + OPTION + rb"(?:=|[ \t]{1,4})", NUMBER + rb"(?![-/~.])" + VALUE),
     _form(
@@ -203,7 +204,7 @@ FORMS: tuple[Form, ...] = (
     ),
     _form((b"pragma",), rb"\bpragma[ \t]{1,4}(?:re)?key[ \t]{0,4}=[ \t]{0,4}"),
     _form((b"</",), rb"<[\w:.-]{0,60}" + WORD + rb"[\w:.-]{0,20}>", REAL + rb"[^<\n]{1,4096}"),
-    # A token in the place of a user: `https://TOKEN@host`.
+    # A token instead of a user: `https://TOKEN@host`.
     _form((b"://",), rb"://", rb"(?=[^\s/:@]{0,200}[0-9])[A-Za-z0-9_-]{16,400}(?=@)"),
     # Sentences: `the password for admin is X`, `password hunter2`, `das Passwort lautet X`, `login: admin / X`
     _form(
@@ -228,7 +229,7 @@ FORMS: tuple[Form, ...] = (
         + rb")"
         + ABOUT
         + rb"(?:[ \t]{1,4}(?:is|are|was|ist|sind|lautet|=|:)|:)?[ \t]{1,4}",
-        TELLING,
+        DISTINCTIVE,
     ),
     _form(
         (b"/", b"login", b"credential"),
@@ -236,7 +237,7 @@ FORMS: tuple[Form, ...] = (
             rb"\b(?:login|log[ \t]in|credentials?|sign[ \t]in)\b[^\n/]{0,40}?\b[\w.@-]{1,60}[ \t]{1,4}"
             rb"/[ \t]{1,4}"
         ),
-        TELLING,
+        DISTINCTIVE,
     ),
     _form(
         (
@@ -257,7 +258,7 @@ FORMS: tuple[Form, ...] = (
 
 
 def mask_secrets(text: bytes) -> bytes:
-    """The text with `***` for the value of every secret that is written in it in a known way."""
+    """Return the text with `***` for every secret in a known notation."""
     masked = mask_tokens(text)
     lowered = masked.lower()
     forms = [number for number, (signs, _, _) in enumerate(FORMS) if any(sign in lowered for sign in signs)]
@@ -271,19 +272,19 @@ def mask_secrets(text: bytes) -> bytes:
 
 
 def mask_text(text: str) -> str:
-    """The same for text; what is no UTF-8 stays as it is."""
+    """Do the same for a string; bytes that are not UTF-8 are preserved."""
     return os.fsdecode(mask_secrets(in_bytes(text)))
 
 
 def mask_pair(name: str, value: str) -> tuple[str, str]:
-    """A name and its value, masked as the setting that they make."""
+    """Return a name and its value, masked as a setting."""
     name = mask_text(name)
     return name, mask_text(f"{name}={value}").removeprefix(f"{name}=")
 
 
 def title_of(prompt: str) -> str:
-    """A short masked title of a prompt: its first line, cut between words."""
-    # The whole is masked before it is cut: half of a secret is not recognised any more.
+    """Return a short masked title of a prompt: its first line, cut between words."""
+    # Mask before cutting: half of a secret is not recognized.
     lines = (" ".join(line.split()) for line in mask_text(prompt).splitlines())
     first = next((line for line in lines if line), "")
     if len(first) <= TITLE:
@@ -295,7 +296,7 @@ def title_of(prompt: str) -> str:
 @cache
 def _compiled(number: int) -> re.Pattern[bytes]:
     _, before, secret = FORMS[number]
-    # The case of letters is no matter in what names a secret, and tells one from a word.
+    # Case is ignored in the name of a secret, and significant in the secret.
     return re.compile(b"((?i:" + before + b"))" + secret)
 
 

@@ -1,8 +1,8 @@
-"""The list of a repository's recipients, `<common git dir>/envhist/recipients`: public keys that open what it seals.
+"""The list of a repository's recipients, `<common git dir>/envhist/recipients`: public keys that can open its files.
 
-One line per recipient, the public key and a comment, and at the end `signed <id of the key> <MAC>`. Without the MAC of
-a key of this repository nobody on the list gets a key: whoever can only write the file, an agent in its sandbox for
-one, adds no reader.
+One line per recipient (public key and comment), then `signed <id of the key> <MAC>`. Without the MAC of a key of this
+repository no recipient gets a key: a process that can only write the file, such as an agent in its sandbox, cannot
+add a reader.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ SIGNED = "signed "
 
 
 def read_recipients(common_state: str, find_key: Callable[[str], SigningKey | None]) -> tuple[str, ...]:
-    """Return the lines of the list; `SealingError` if no key here signed it."""
+    """Return the lines of the list. Raise `SealingError` if no key of this repository signed it."""
     path = os.path.join(common_state, FILE)
     try:
         text = (read_file(path) or b"").decode("utf-8", "replace")
@@ -33,13 +33,13 @@ def read_recipients(common_state: str, find_key: Callable[[str], SigningKey | No
     if key is None or not mac.isascii() or not constant_time_equal(key.mac(_mac_input(lines)), mac):
         raise SealingError(
             f"the list of recipients is not signed by a key of this repository: '{path}'",
-            hint="look at it; 'git envlog key recipients reset' empties it, 'add' names recipients again",
+            hint="check the file; empty the list: git envlog key recipients reset",
         )
     return tuple(lines)
 
 
 def write_recipients(common_state: str, lines: Iterable[str], key: SigningKey) -> None:
-    """Replace the list, signed."""
+    """Replace the list, signed by a key."""
     whole = list(lines)
     signed = [*whole, f"{SIGNED}{key.id} {key.mac(_mac_input(whole))}", ""] if whole else []
     replace_file(

@@ -1,6 +1,12 @@
-"""The table of secret names: globs by group, and the words and directories that make other names secret.
+"""Decide which files are secret: by name, by configuration, and by content.
 
-`docs/security.md` shows the same table; a test compares the two. `secretnames` compiles it into one matcher.
+`SECRET_NAMES` and the tables after it list the names; `docs/internals/security.md` shows the same tables (a test
+compares the two). `is_secret_name` matches them, and judges the name of a copy (`.env.bak`) as its original's.
+`SecretRules` adds `envhist.secret`, encrypting filters and the content: private keys, tokens, secret settings.
+
+The name matcher runs for every new path, 100,000 times in a first capture. It checks the last component first: sets
+of whole names and of suffixes, then one expression for the rest. Rules about directories are evaluated once per
+directory.
 """
 
 from __future__ import annotations
@@ -14,10 +20,10 @@ from git_envhist.lazy import once
 from git_envhist.paths import join
 from git_envhist.secrets.tokens import MASK, SCAN_LIMIT, find_tokens, mask_tokens
 
-# Recognise private keys by their first bytes, under any name: DER, key stores, password safes.
+# Private keys recognized by their first bytes, under any name: DER, key stores, password databases.
 
 STORES = (b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce", b"\x03\xd9\xa2\x9a", b"openssh-key-v1\0")
-"""Java's two stores, KeePass, and OpenSSH's form without armour."""
+"""Java's two stores, KeePass, and OpenSSH's form without armor."""
 
 _LENGTH = rb"(?:[\x00-\x7f]|\x81[\x00-\xff]|\x82[\x00-\xff]{2})"
 _DER = (
@@ -34,7 +40,7 @@ _DER = (
 
 
 def is_key_material(data: bytes) -> bool:
-    """Whether some bytes are those of a private key, or of a store of keys."""
+    """Return whether some bytes are a private key or a key store."""
     if data[:1] == b"0":
         return _der().match(data) is not None
     return data.startswith(STORES)
@@ -45,20 +51,18 @@ def _der() -> re.Pattern[bytes]:
     return re.compile(_DER, re.DOTALL)
 
 
-# Say which files are secret: by their names, by what the user configured, and by what their content gives away.
-
 BOMS = {b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}
 Matches = Callable[[bytes], bool]
 
 
 def scans_content(directory: bytes) -> bool:
-    """Whether the files right in a directory are to be searched for tokens; asked once for each directory."""
+    """Return whether the files directly in a directory are searched for tokens; called once per directory."""
 
     return not is_package_directory(directory)
 
 
 class SecretRules:
-    """The rules of one environment: the built-in ones, and what `envhist.secret` and encrypting filters add."""
+    """The rules of one environment: the built-in ones, `envhist.secret` and encrypting filters."""
 
     __slots__ = ("_excluded", "_extra", "_named")
 
@@ -68,7 +72,7 @@ class SecretRules:
         self._named: Matches | None = None
 
     def by_name(self, path: bytes) -> bool:
-        """Whether the file at a path is secret whatever stands in it."""
+        """Return whether the file at a path is secret, whatever its content."""
         named = self._named or self._load()
         if self._extra is None and self._excluded is None:
             return named(path)
@@ -77,23 +81,23 @@ class SecretRules:
         return named(path) or (self._extra is not None and self._extra(path))
 
     def names_in(self, directory: bytes) -> Matches:
-        """Return a test for the names of the files right in a directory."""
+        """Return a test for the names of the files directly in a directory."""
         if self._extra is not None or self._excluded is not None:
             return lambda name: self.by_name(join(directory, name))
 
         return secret_names_in(directory)
 
     def excludes(self, path: bytes) -> bool:
-        """Whether the user said that the file at a path is not secret (`envhist.secret = !<pattern>`)."""
+        """Return whether the user declared the file at a path not secret (`envhist.secret = !<pattern>`)."""
         return self._excluded is not None and self._excluded(path)
 
     def scans_content(self, directory: bytes) -> bool:
-        """Whether the files right in a directory are to be searched for tokens; asked once for each directory."""
+        """Return whether the files directly in a directory are searched for tokens; called once per directory."""
         return scans_content(directory)
 
     def by_content(self, path: bytes, data: bytes) -> bool:
-        """Whether the file at a path is secret for what stands in it."""
-        return _gives_away(path, data) and not self.excludes(path)
+        """Return whether the content of the file at a path is secret."""
+        return _has_secret_content(path, data) and not self.excludes(path)
 
     def _load(self) -> Matches:
 
@@ -101,21 +105,30 @@ class SecretRules:
         return is_secret_name
 
 
-def masked_program(path: bytes, data: bytes) -> bytes | None:
-    """Return the text of a sealed program or document with `***` for its secrets; None where it cannot be masked.
+def mask_program(path: bytes, data: bytes) -> bytes | None:
+    """Return the text of a sealed program or document with masked secrets, or None if it cannot be masked.
 
-    Its owner reads a diff of it. A file that is secret by its name, or not text, is shown by `--reveal` alone.
+    The user sees a diff of this text. A file that is secret by its name, or not text, is shown only with `--reveal`.
     """
-    from git_envhist.secrets.setting_values import mask_secret_literals  # loaded late: likewise
+    from git_envhist.secrets.setting_values import (
+        mask_secret_literals,  # loaded late: only sealed files need it
+    )
 
-    if not is_program_name(path) or is_secret_name(path) or b"\0" in data or not _gives_away(path, data):
+    if (
+        not is_program_name(path)
+        or is_secret_name(path)
+        or b"\0" in data
+        or not _has_secret_content(path, data)
+    ):
         return None
     masked = mask_secret_literals(mask_tokens(data), MASK)
-    return None if _gives_away(path, masked) else masked
+    return None if _has_secret_content(path, masked) else masked
 
 
-def _gives_away(path: bytes, data: bytes) -> bool:
-    from git_envhist.secrets.setting_values import holds_secret_setting  # loaded late: likewise
+def _has_secret_content(path: bytes, data: bytes) -> bool:
+    from git_envhist.secrets.setting_values import (
+        holds_secret_setting,  # loaded late: most captures read no file
+    )
 
     if is_key_material(data) or (b"PRIVATE KEY" in data and is_key_file(path)):
         return True
@@ -124,7 +137,7 @@ def _gives_away(path: bytes, data: bytes) -> bool:
     encoding = BOMS.get(data[:2])
     if encoding is not None:
         data = data.decode(encoding, "replace").encode()
-    # With a NUL byte it is no text: compressed, compiled, a database. Those are no secret class.
+    # Data with a NUL byte is not text but compressed, compiled or a database; these are not checked.
     if b"\0" in data:
         return False
     return bool(find_tokens(data)) or holds_secret_setting(data, program=is_program_name(path))
@@ -226,28 +239,28 @@ SECRET_NAMES: dict[str, Globs] = {
         ".*-history", ".bash_sessions/*", ".zsh_sessions/*", "repl_history.jl",
     ),
 }  # fmt: skip
-"""Secret in any directory, also among installed packages. `?` is one character."""
+"""Secret in any directory, also among installed packages. `?` matches one character."""
 
 TOP_NAMES: Globs = ("auth.json",)
-"""Secret at the top of the environment only (Composer's); elsewhere it is the name of many a translation."""
+"""Secret only at the top of the environment (Composer's); elsewhere it is often a translation."""
 
 SECRET_WORDS: Globs = (
     "secret", "credential", "passwd", "password", "passphrase", "api_key", "api-key", "apikey", "access_key",
     "access-key", "accesskey", "private_key", "private-key", "privatekey", "auth_token", "auth-token",
 )  # fmt: skip
-"""A name with one of these words in it is secret where its ending is one of `DATA_ENDINGS`."""
+"""A name with one of these words is secret if its ending is in `DATA_ENDINGS`."""
 
 DATA_ENDINGS: Globs = (
     "", "yml", "yaml", "json", "json5", "jsonc", "toml", "ini", "properties", "conf", "cfg", "config", "txt", "text",
     "xml", "csv", "tsv", "plist", "env", "sh", "b64", "base64", "dat", "data", "bin", "hex", "key", "list", "store",
     "tf", "hcl", "xlsx", "ods", "docx", "sql", "db",
 )  # fmt: skip
-"""Endings of data, as opposed to programs and documents; the first is none at all."""
+"""Endings of data, as opposed to programs and documents; the first is no ending."""
 
 SECRET_DIRECTORIES: Globs = (
     "secrets", ".secrets", ".secret", ".credentials", ".envs", ".ssh", ".gnupg", ".password-store", ".vault",
 )  # fmt: skip
-"""Everything below one of these is secret, but programs, documents and what is public by its name."""
+"""Everything below one of these is secret, except programs, documents and public names."""
 
 PROGRAM_ENDINGS: Globs = (
     "py", "pyi", "js", "mjs", "cjs", "jsx", "ts", "mts", "cts", "tsx", "vue", "svelte", "go", "rs", "java", "kt", "kts",
@@ -256,16 +269,16 @@ PROGRAM_ENDINGS: Globs = (
     "scss", "sass", "less", "html", "htm", "md", "markdown", "rst", "adoc", "tex", "svg", "ipynb", "proto", "graphql",
     "map", "wasm",
 )  # fmt: skip
-"""Endings of programs and documents: a setting in them seals the file only where its value is long and random."""
+"""Endings of programs and documents: a setting in them makes the file secret only if its value is long and random."""
 
 PUBLIC_NAMES: Globs = (
     "readme", "readme.*", ".gitignore", ".gitkeep", ".keep", ".gitattributes", "known_hosts", "known_hosts.old",
     "authorized_keys", "pubring.*", "trustdb.gpg", "*.enc.*", "*.sops.*",
 )  # fmt: skip
-"""Neither a word nor a directory makes these secret: they are public, or encrypted already."""
+"""Public or already encrypted: neither a word nor a directory makes these secret."""
 
 KEY_FILES: Globs = ("*.pem", "*.key", "*.p8", "*.priv", "*.asc")
-"""Secret only where the content says `PRIVATE KEY`: most of them are certificates."""
+"""Secret only if the content contains `PRIVATE KEY`: most of them are certificates."""
 
 EXAMPLE_WORDS: Globs = (
     "example", "examples", "sample", "template", "tmpl", "tpl", "j2", "dist", "default", "defaults", "schema",
@@ -279,7 +292,9 @@ COPY_ENDINGS: Globs = (
     "pacsave", "pacnew", "pacorig", "decrypted", "dec", "plain", "plaintext", "gz", "bz2", "xz", "zst", "lz4", "zip",
     "7z", "rar", "tgz", "tar",
 )  # fmt: skip
-"""Taken off a name before it is judged, behind `.`, `-`, `_` or a space, also with a number, also before its ending."""
+"""Removed from a name before it is matched: after `.`, `-`, `_` or a space, with or without a number, also before the
+ending.
+"""
 
 PACKAGE_DIRECTORIES: Globs = (
     "node_modules", "bower_components", "jspm_packages", "site-packages", "dist-packages", "vendor", "target",
@@ -287,16 +302,14 @@ PACKAGE_DIRECTORIES: Globs = (
     "go/pkg/mod", ".cargo/registry", ".rustup/toolchains", ".m2/repository", ".gradle/caches", ".npm/_cacache",
     ".yarn/cache", ".git/objects", ".git/lfs", "lib/python2.*", "lib/python3.*", "lib64/python3.*",
 )  # fmt: skip
-"""Directories of what was downloaded or derived: below them names are looked at, contents are not."""
+"""Directories of downloaded or derived files: below them names are matched, contents are not searched."""
 
 
-# Return the name that a copy of a file was made from: without what editors, backups and people add to it.
-#
-# `.env.old`, `#.env#`, `..env.swp`, `.env (copy)`, `prod.tfvars~`, `secrets-backup.yml` and `Copy of release.jks` are
-# as secret as what they are copies of.
+# Names of copies: remove what editors, backups and users add to a name. `.env.old`, `#.env#`, `..env.swp`, `.env
+# (copy)`, `prod.tfvars~`, `secrets-backup.yml` and `Copy of release.jks` are as secret as their originals.
 
 ROUNDS = 4
-"""A copy of a copy of a copy: `.env.bak.old~`."""
+"""Copies of copies: `.env.bak.old~`."""
 
 NUMBER = rb"(?:[0-9][0-9tz:_-]*)"
 PREFIXES = (
@@ -314,11 +327,11 @@ SYNCED = rb"\.sync-conflict-[\w-]+|[ _-]?\([^()]*(?:conflict|conflit)[^()]*\)"
 
 
 def original_names(name: bytes) -> Iterator[bytes]:
-    """Yield the names, in lower case, that a name in lower case may be a copy of."""
+    """Yield the names, in lower case, of which a name in lower case may be a copy."""
     seen = {name}
     turn = [name]
     for _ in range(ROUNDS):
-        turn = [one for whole in turn for one in _taken_off(whole) if one and one not in seen]
+        turn = [one for whole in turn for one in _without_addition(whole) if one and one not in seen]
         if not turn:
             return
         seen.update(turn)
@@ -326,24 +339,24 @@ def original_names(name: bytes) -> Iterator[bytes]:
 
 
 def parts_of(name: bytes) -> list[bytes]:
-    """Return the parts of a name between dots, dashes, spaces and brackets, without their digits."""
+    """Return the parts of a name between dots, dashes, spaces and brackets, without digits."""
     return name.translate(_SEPARATORS, _DIGITS).split(b".")
 
 
 def parts_of_copy(name: bytes) -> list[bytes]:
-    """Return the parts of a name that may be that of a copy, else nothing; without an expression, in 0.2 µs."""
+    """Return the parts of a name that may be a copy's, else nothing. Takes 0.2 µs, without a pattern."""
     parts = parts_of(name)
-    # Behind a number, a bracket or a tilde an empty part is left. A dot at the beginning leaves one, too.
+    # A number, a bracket or a tilde leaves an empty part, and so does a dot at the beginning.
     may_be = not _SIGNS.isdisjoint(parts[1:]) or parts[0] in _FIRST or (name[:1] == b"." and len(parts) > 2)
     return parts if may_be else []
 
 
-def _taken_off(name: bytes) -> Iterator[bytes]:
+def _without_addition(name: bytes) -> Iterator[bytes]:
     wrapped = _wrapped().fullmatch(name)
     if wrapped is not None:
         inner = next(group for group in wrapped.groups() if group is not None)
         yield inner
-        # An editor puts a dot before the name, or takes the one that is there.
+        # An editor adds a dot before the name, or keeps an existing one.
         yield inner.removeprefix(b".")
     at_end = _ending().search(name)
     if at_end is not None:
@@ -358,7 +371,7 @@ def _taken_off(name: bytes) -> Iterator[bytes]:
         yield name[prefix.end() :]
 
 
-# Compiled when a capture meets its first such name.
+# Compiled when a capture meets the first such name.
 @cache
 def _ending() -> re.Pattern[bytes]:
     words = b"|".join(re.escape(word.encode()) for word in COPY_ENDINGS)
@@ -371,7 +384,7 @@ def _ending() -> re.Pattern[bytes]:
 
 @cache
 def _wrapped() -> re.Pattern[bytes]:
-    # Emacs, its locks, LibreOffice's locks, vim's swap and undo files, rsync's and sed's temporary files.
+    # Emacs, its locks, LibreOffice's locks, vim's swap and undo files, temporary files of rsync and sed.
     return re.compile(
         rb"#(.+)#|\.#(.+)|\.~lock\.(.+)#|\.?(.+)\.sw[a-px]|\.?(.+)\.un~|(\..+)\.(?=[a-z]*[0-9])[a-z0-9]{6,8}|%(.+)%",
         re.DOTALL,
@@ -383,21 +396,14 @@ def _prefix() -> re.Pattern[bytes]:
     return re.compile(PREFIXES)
 
 
-# Say which names make a file secret: one matcher, compiled from the table of `secrettable`.
-#
-# The matcher is asked once for every new path, 100,000 times in a first capture. It looks at the last component first:
-# sets of whole names and of suffixes, then one expression for the rest. Rules about directories are worked out once
-# for each directory.
-
-
 def is_secret_name(path: bytes) -> bool:
-    """Whether the name of a file alone says that it is secret; a copy's name is judged as its original's."""
+    """Return whether a file is secret by its name alone; a copy is judged by its original's name."""
     slash = path.rfind(b"/")
     return secret_names_in(path[: max(slash, 0)])(path[slash + 1 :])
 
 
 def secret_names_in(directory: bytes) -> Callable[[bytes], bool]:
-    """Return the same test for the names of the files right in a directory: what depends on it is asked once."""
+    """Return the same test for the names in one directory; the rules of the directory are evaluated once."""
     return partial(_is_secret_in, _place(directory))
 
 
@@ -416,27 +422,27 @@ def _is_secret_in(place: _Place, name: bytes) -> bool:
 
 
 def is_key_file(path: bytes) -> bool:
-    """Whether a file of this name is secret where it holds a private key."""
+    """Return whether a file of this name is secret if it contains a private key."""
     return _KEY_FILES.match(path[path.rfind(b"/") + 1 :].lower())
 
 
 def is_program_name(path: bytes) -> bool:
-    """Whether a name is that of a program or of a document, in which settings are ordinary text."""
+    """Return whether a name is a program's or a document's, in which settings are ordinary text."""
     return _ending_of(path[path.rfind(b"/") + 1 :].lower()) in _PROGRAMS
 
 
 def is_secret_directory(path: bytes) -> bool:
-    """Whether the files below a directory of this path are secret."""
+    """Return whether the files below a directory are secret."""
     return _place(path).secret
 
 
 def is_package_directory(directory: bytes) -> bool:
-    """Whether a directory stands at or below one of downloaded or derived files."""
+    """Return whether a directory is one of downloaded or derived files, or below one."""
     return _place(directory).packages
 
 
 class _Place(NamedTuple):
-    """The rules that the directory of a file adds."""
+    """The rules that a directory adds for its files."""
 
     packages: bool
     secret: bool
@@ -453,8 +459,8 @@ def _place(directory: bytes) -> _Place:
     if not lower:
         names = re.compile(_any_of(TOP_NAMES), re.DOTALL)
     elif _some_directory().search(lower) is not None:
-        here = [name for pattern, name in _directories() if pattern.search(lower) is not None]
-        names = re.compile(_any_of(here), re.DOTALL)
+        names_here = [name for pattern, name in _directories() if pattern.search(lower) is not None]
+        names = re.compile(_any_of(names_here), re.DOTALL)
     return _Place(packages, secret, names)
 
 
@@ -466,30 +472,30 @@ def _is_secret(name: bytes, place: _Place) -> bool:
     if place.packages:
         return False
     if place.secret:
-        said = _ending_of(name) not in _PROGRAMS
+        is_secret = _ending_of(name) not in _PROGRAMS
     else:
-        said = _ending_of(name) in _DATA and _words().search(name) is not None
-    return said and _example().fullmatch(name) is None and not _PUBLIC.match(name)
+        is_secret = _ending_of(name) in _DATA and _words().search(name) is not None
+    return is_secret and _example().fullmatch(name) is None and not _PUBLIC.match(name)
 
 
 def _may_be_of_secret(name: bytes, parts: list[bytes]) -> bool:
-    """Whether the original of a copy can be secret; it costs less than to find out which name that is."""
-    telling, beginnings = _of_copies()
+    """Return whether the original of a copy can be secret; cheaper than finding its name."""
+    distinctive, beginnings = _of_copies()
     return (
-        not telling.isdisjoint(parts)
+        not distinctive.isdisjoint(parts)
         or name.startswith(beginnings)
         or (b"s" in name and _words().search(name) is not None)
     )
 
 
 def _ending_of(name: bytes) -> bytes:
-    # A dot at the beginning is part of the name.
+    # A leading dot is part of the name.
     dot = name.rfind(b".")
     return name[dot + 1 :] if dot > 0 else b""
 
 
 class _NameTable:
-    """Globs of single names, compiled to be asked often."""
+    """Globs of single names, compiled for frequent matching."""
 
     def __init__(self, globs: Iterable[str]) -> None:
         globs = tuple(globs)
@@ -529,13 +535,13 @@ _PROGRAMS = frozenset(ending.encode() for ending in PROGRAM_ENDINGS)
 _SECRET_PARTS = frozenset(name.encode() for name in SECRET_DIRECTORIES)
 
 
-def _telling_parts(glob: str) -> list[bytes]:
-    """The parts of a name without which it is not this one; without those that many names have."""
+def _distinctive_parts(glob: str) -> list[bytes]:
+    """Return the parts that every match of a glob has, without those that are common in other names."""
     parts = [part for part in parts_of(glob.encode()) if part and b"*" not in part and b"?" not in part]
     return [part for part in parts if part not in _DATA and part not in _PROGRAMS] or parts
 
 
-# Compiled when they are first asked for: most captures look at no new name.
+# Compiled on demand: most captures meet no new name.
 @cache
 def _some_directory() -> re.Pattern[bytes]:
     heads = sorted({glob.rpartition("/")[0] for glob in _ALL if "/" in glob})
@@ -550,16 +556,16 @@ def _directories() -> tuple[tuple[re.Pattern[bytes], str], ...]:
 
 @cache
 def _of_copies() -> tuple[frozenset[bytes], tuple[bytes, ...]]:
-    """Parts and beginnings, one of which each secret name has."""
+    """Return parts and beginnings; each secret name has at least one of them."""
     names = (*TOP_NAMES, *(glob.rpartition("/")[2] for glob in _ALL))
-    telling = frozenset(part for name in names for part in _telling_parts(name))
-    return telling, tuple(name.partition("*")[0].encode() for name in names if name.find("*") > 3)
+    distinctive = frozenset(part for name in names for part in _distinctive_parts(name))
+    return distinctive, tuple(name.partition("*")[0].encode() for name in names if name.find("*") > 3)
 
 
 @cache
 def _example() -> re.Pattern[bytes]:
-    # `.env.example`, `.env.local.sample`, `sample.env`, `kubeconfig.example.yaml`; the public half of a key pair; the
-    # types of a bundler's variables.
+    # `.env.example`, `.env.local.sample`, `sample.env`, `kubeconfig.example.yaml`; public keys; a bundler's type
+    # declarations of variables.
     return re.compile(
         rb"(?:.*[._-])?"
         + _any_of(EXAMPLE_WORDS)
@@ -580,6 +586,5 @@ def _packages() -> re.Pattern[bytes]:
 
 @cache
 def _git_directory() -> re.Pattern[bytes]:
-    # Wherever a repository was cloned to, its configuration is no package's: it may hold the password it was cloned
-    # with.
+    # The configuration of a cloned repository may contain the password of its remote, also in a package directory.
     return re.compile(rb"(?:.*/)?\.git(?:/modules/[^/]+)*", re.DOTALL)

@@ -1,8 +1,8 @@
-"""Find values of settings that are secrets: by the name of the setting, and by how random its value is.
+"""Find secret values of settings: by the name of the setting, and by the randomness of its value.
 
-`db_password: Xk29!fqL` in a configuration file is secret, `password: changeme`, `password: ${DB_PASSWORD}` and
-`password_file: /run/x` are not. In programs and documents settings are ordinary text: there only a long random text in
-quotes counts. A manifest of Kubernetes says itself that it is a secret.
+`db_password: Xk29!fqL` in a configuration file is secret; `password: changeme`, `password: ${DB_PASSWORD}` and
+`password_file: /run/x` are not. In programs and documents settings are ordinary text: only a long random text in
+quotes counts there. A Kubernetes manifest of the kind Secret is secret as a whole.
 """
 
 from __future__ import annotations
@@ -17,32 +17,32 @@ WORDS = (
     "password", "passwd", "passphrase", "passcode", "pass", "pwd", "secret", "token", "credential", "credentials",
     "salt", "pepper", "dsn", "auth", "key_base", "key",
 )  # fmt: skip
-"""The last words of the names of secret settings. `key` is one only behind one of the next."""
+"""The last words of the names of secret settings. `key` counts only after one of the words in KEYS."""
 KEYS = (
     rb"(?:api|app|access|secret|private|auth|encryption|signing|master|service|account|license|webhook|session|cookie"
     rb"|consumer|client|shared|storage|deploy|admin|hmac|aes|jwt|encrypt|crypto)[_.-]?key\Z"
 )
 STEMS = (b"pass", b"key", b"token", b"secret", b"auth", b"credential", b"salt", b"pwd", b"pepper", b"dsn")
-"""One of these is in every such name."""
+"""Every such name contains one of these."""
 BEFORE = 16
-"""So many letters before `key` are looked at."""
+"""The number of letters before `key` that are checked."""
 
-SHORTEST_RANDOM = 12
+MIN_RANDOM = 12
 MAX_NAME = 60
 ENTROPY, ENTROPY_IN_PROGRAM = 3.0, 3.4
-"""Bits a letter: words have less than 3, of 12 random letters and digits half have more than 3.4."""
+"""Bits per letter: words have less than 3; half of all texts of 12 random letters and digits have more than 3.4."""
 
-# What is written where a secret belongs, what everybody uses there, and what is no text of its own.
+# Placeholders, common values, and values that only refer to another place.
 USUAL = (
     rb"(?i)(?:[$%{<(*\[@!&]|\\\$|[./~]|https?:|file:|env[:(.]|vault:|arn:|projects/|op://|secretsmanager|ref\+|enc\[|process\.|os\."
     rb"|(?:[\w.-]*[_.-])?(?:change[_-]?(?:me|it|this)|example|sample|dummy|placeholder|redacted|insert|replace|your|todo|fixme"
     rb"|optional|required|none|null|undefined|string|test|password|passwd|secret|token|default|disabled|enabled|xxx)"
     rb"|0x[0-9a-f]+\Z|[0-9]{1,9}\Z|[0-9.]+(?:s|m|h|d|ms|kb|mb|gb)?\Z|\d{4}-\d\d-\d\d|[\^~><=]{0,2}v?\d+\.\d+)"
 )
-# `config.db.password`, `get_password`, `DB_PASSWORD`: names, and no values.
+# `config.db.password`, `get_password`, `DB_PASSWORD`: names, not values.
 IDENTIFIER = rb"[A-Za-z_][A-Za-z_]*(?:[.:/>-]+[A-Za-z_]+)*"
 _CHOSEN = frozenset((b"password", b"passwd", b"passphrase", b"passcode", b"pass", b"pwd"))
-"""People choose these: a digit or a sign among letters is enough."""
+"""Chosen by people: a digit or a sign among letters is enough."""
 KUBERNETES = (
     rb"(?m)^[ \t-]{0,8}[\"']?kind[\"']?[ \t]{0,4}:[ \t]{0,4}[\"']?Secret[\"']?[ \t]{0,4},?[ \t]{0,4}\r?$"
 )
@@ -50,7 +50,7 @@ KUBERNETES_DATA = rb"(?m)^[ \t]{0,8}[\"']?(?:data|stringData)[\"']?[ \t]{0,4}:[ 
 
 
 def holds_secret_setting(data: bytes, *, program: bool) -> bool:
-    """Whether a text sets a secret; in a program or a document only what is long, random and quoted counts."""
+    """Return whether a text sets a secret. In a program or document only long, random, quoted values count."""
     if program:
         literals = [match for match in _long_quotes(data) if _is_random(match[1], ENTROPY_IN_PROGRAM)]
         lower = data.lower() if literals else b""
@@ -75,7 +75,7 @@ def mask_secret_literals(data: bytes, mask: bytes) -> bytes:
 
 
 def _is_secret(data: bytes, lower: bytes, word: bytes) -> bool:
-    """Whether a setting whose name ends in a word has a secret value anywhere in a text."""
+    """Return whether a setting with a name that ends in a word has a secret value anywhere in a text."""
     value = _value().match
     at = lower.find(word)
     while at >= 0:
@@ -86,7 +86,7 @@ def _is_secret(data: bytes, lower: bytes, word: bytes) -> bool:
             if not _is_usual(text) and (
                 _classes(text) >= 2
                 if word in _CHOSEN
-                else len(text) >= SHORTEST_RANDOM and _is_random(text, ENTROPY)
+                else len(text) >= MIN_RANDOM and _is_random(text, ENTROPY)
             ):
                 return True
         at = lower.find(word, end)
@@ -94,7 +94,7 @@ def _is_secret(data: bytes, lower: bytes, word: bytes) -> bool:
 
 
 def _is_secret_literal(lower: bytes, match: re.Match[bytes]) -> bool:
-    """Whether a quoted text is the random value of a setting that is named right before it."""
+    """Return whether a quoted text is the random value of a secret setting named right before it."""
     text, start = match[1], match.start()
     if _is_usual(text) or not _is_random(text, ENTROPY_IN_PROGRAM):
         return False
@@ -115,13 +115,13 @@ def _is_random(value: bytes, least: float) -> bool:
 
 
 def entropy(value: bytes) -> float:
-    """Return the bits a letter that a text has by the frequencies of its letters."""
+    """Return the entropy of a text in bits per letter, by the frequencies of its letters."""
     size = len(value)
     return -sum(count / size * math.log2(count / size) for count in Counter(value).values())
 
 
 def _classes(value: bytes) -> int:
-    """Of how many kinds the letters are: small, large, digits, others but those that names are joined with."""
+    """Count the kinds of characters: lower case, upper case, digits, others except name separators."""
     kinds = (rb"[a-z]", rb"[A-Z]", rb"[0-9]", rb"[^\w.:/ -]")
     return sum(re.search(kind, value) is not None for kind in kinds)
 
@@ -131,7 +131,7 @@ def _is_kubernetes_secret(data: bytes) -> bool:
 
 
 def _long_quotes(data: bytes) -> Iterator[re.Match[bytes]]:
-    """The quoted texts that are long enough; one expression for each quote, which the engine finds with memchr."""
+    """Yield the long quoted texts. One expression per quote, which the engine finds with memchr."""
     for quote in _quotes():
         yield from quote(data)
 
@@ -146,7 +146,7 @@ def _digit() -> Callable[[bytes], re.Match[bytes] | None]:
     return re.compile(rb"[0-9]").search
 
 
-# Compiled when they are first asked for: most captures read no file.
+# Compiled on demand: most captures read no file.
 @cache
 def _value() -> re.Pattern[bytes]:
     # name: value, name = value, "name": "value", name="value", <name>value</name>, <add key="name" value="value"/>

@@ -1,4 +1,4 @@
-"""Signatures by SSH keys, made and checked by `ssh-keygen` as git does it for commits."""
+"""Make and check SSH signatures with `ssh-keygen`, as git does for commits."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from git_envhist.errors import EnvhistError
 from git_envhist.git.process import GitResult
 from git_envhist.lazy import dataclass
 
-PATIENCE = 60.0
-"""Seconds, for who has to touch a key or type a passphrase."""
+TIMEOUT = 60.0
+"""Seconds, long enough to touch a security key or type a passphrase."""
 LITERAL = ("key::", "ssh-", "ecdsa-", "sk-")
-"""A public key instead of the name of a file: its private half is with the agent."""
+"""Prefixes of a public key given instead of a file name; the agent has its private half."""
 
 
 class CannotSign(EnvhistError):
@@ -25,28 +25,28 @@ class CannotSign(EnvhistError):
 
 @dataclass(frozen=True, slots=True)
 class SshSettings:
-    """The part of git's configuration that is about SSH signatures."""
+    """The part of git's configuration that concerns SSH signatures."""
 
     signs: bool = False
     """`envhist.sign=ssh`"""
     key: str | None = None
     allowed: str | None = None
-    """The file of those whose signatures count."""
+    """The file of allowed signers."""
     revoked: str | None = None
 
     @classmethod
     def of(cls, config: Iterable[tuple[str, str | None]]) -> SshSettings:
-        told = dict(config)
+        values = dict(config)
         return cls(
-            (told.get("envhist.sign") or "").strip().lower() == "ssh",
-            told.get("user.signingkey"),
-            told.get("gpg.ssh.allowedsignersfile"),
-            told.get("gpg.ssh.revocationfile"),
+            (values.get("envhist.sign") or "").strip().lower() == "ssh",
+            values.get("user.signingkey"),
+            values.get("gpg.ssh.allowedsignersfile"),
+            values.get("gpg.ssh.revocationfile"),
         )
 
 
 def ssh_sign(text: bytes, namespace: str, settings: SshSettings, environ: Mapping[str, str]) -> str:
-    """Return the armoured signature of a text; `CannotSign` if there is none."""
+    """Return the armored signature of a text. Raise `CannotSign` if `ssh-keygen` fails."""
     if not settings.key:
         raise CannotSign("user.signingKey is not set")
     with TemporaryDirectory(prefix="git-envhist-") as place:
@@ -65,7 +65,7 @@ def ssh_sign(text: bytes, namespace: str, settings: SshSettings, environ: Mappin
 def ssh_signer(
     text: bytes, signature: str, namespace: str, settings: SshSettings, environ: Mapping[str, str]
 ) -> str | None:
-    """Return the allowed signer that signed a text; None if it was none of them."""
+    """Return the allowed signer that signed a text, or None."""
     allowed = os.path.expanduser(settings.allowed or "")
     if not allowed or not os.path.isfile(allowed):
         return None
@@ -73,9 +73,9 @@ def ssh_signer(
         file = os.path.join(place, "head.sig")
         with open(file, "w", encoding="ascii") as written:
             written.write(signature)
-        told = _run(["-Y", "find-principals", "-f", allowed, "-s", file], environ)
+        listed = _run(["-Y", "find-principals", "-f", allowed, "-s", file], environ)
         revoked = ["-r", os.path.expanduser(settings.revoked)] if settings.revoked else []
-        for principal in os.fsdecode(told.out).splitlines() if told.status == 0 else ():
+        for principal in os.fsdecode(listed.out).splitlines() if listed.status == 0 else ():
             words = ["-Y", "verify", "-f", allowed, "-I", principal, "-n", namespace, "-s", file, *revoked]
             if _run(words, environ, text).status == 0:
                 return principal
@@ -100,7 +100,7 @@ def _run(words: list[str], environ: Mapping[str, str], stdin: bytes = b"") -> Gi
             env=dict(environ),
             input=stdin,
             capture_output=True,
-            timeout=PATIENCE,
+            timeout=TIMEOUT,
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:

@@ -1,9 +1,9 @@
-"""Find, at the cost of a few passes through the bytes, which kinds of tokens can be in a file.
+"""Find which kinds of tokens may be in a file, with a few passes over its bytes.
 
-Most files hold none, and an expression for each of 158 forms would take longer than reading them. Most prefixes end
-in `_`, `-` or `.`: one expression for each of these characters looks for the character with memchr, and then for a
-prefix in front of it. Other forms have a sign of their own. Those that have a long run of letters and digits are looked
-for only in files that have one: to find that takes two calls in C.
+Most files contain none, and matching 158 forms takes longer than reading them. Most prefixes end in `_`, `-` or `.`:
+one expression for each of these characters finds it with memchr and then checks for a prefix before it. Other forms
+have a sign of their own. Forms with a long run of letters and digits are searched only in files that have such a run,
+which two calls in C find.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Search = Callable[[bytes], "re.Match[bytes] | None"]
 Signs = dict[int, dict[bytes, tuple[str, ...]]]
 """Kinds by the length and the bytes of their signs."""
 
-# kind -> the last part of each of its prefixes, up to the character that ends it.
+# kind -> the last part of each of its prefixes, up to its final character.
 SIGNS: dict[str, str] = {
     "github": "ghp_ gho_ ghu_ ghs_ ghr_ github_pat_",
     "gitlab": "glpat- gloas- gldt- glrt- glrtr- glcbt- glptt- glft- glimt- glagent- glwt- glsoat- glffct-",
@@ -122,8 +122,8 @@ SIGNS: dict[str, str] = {
     "tailscale": "tskey-auth- tskey-api- tskey-client- tskey-scim- tskey-webhook-",
 }
 
-# kind -> an expression that finds every one of its tokens, and begins with a rare character: a lookbehind checks the
-# characters before it. Each first character costs a pass through every file, so kinds share them.
+# kind -> an expression that matches in every one of its tokens and begins with a rare character; a lookbehind checks
+# the characters before it. Each distinct first character costs a pass over every file, so kinds share them.
 ANCHORS: dict[str, bytes] = {
     "aws": rb"A[KSBC][IC]A[A-Z2-7]{16}",
     "google": rb"AIza[\w-]{28}",
@@ -167,15 +167,15 @@ MORE = (
     ("aws_secret", rb"Y(?<=EY)[\"']?[ \t]{0,4}[=:>]{1,2}[ \t]{0,4}[\"']?[A-Za-z0-9/+]{40}"),
     ("yandex", rb"YC(?:AJ|M)[\w-]{34}"),
 )
-"""Second anchors of kinds that no single literal begins."""
+"""Further anchors of kinds without a common literal."""
 ALSO = {
     "azure": ("azure_shared",),
     "jwt": ("mapbox", "onepassword"),
     "slack_webhook": ("zapier",),
 }
-"""An anchor may be that of more kinds than the one that it is named for."""
+"""Other kinds that an anchor may indicate."""
 
-# kind -> a literal that each of its tokens holds, beside a run of `RUN` letters and digits.
+# kind -> a literal in each of its tokens, in addition to a run of `RUN` letters and digits.
 LITERALS: dict[str, bytes] = {
     "airtable": b"pat",
     "azure_devops": b"AZDO",
@@ -203,19 +203,19 @@ ANYWHERE = frozenset(
         "jwt", "putty", "envhist", "slack", "sendgrid", URL_PASSWORD,
     )
 )  # fmt: skip
-"""Anchors of tokens that may lack a long run of the characters of tokens: looked for in the whole file."""
-BEHIND_SIGN = {
+"""Anchors of tokens without a long run of token characters: searched in the whole file."""
+AFTER_SIGN = {
     "lob": rb"[0-9a-f]{35}",
     "resend": rb"[A-Za-z0-9]{8}_[A-Za-z0-9]{20}",
     "elevenlabs": rb"[0-9a-f]{40}",
 }
-"""What follows the signs that are also parts of ordinary names."""
+"""Expressions that must match after signs that also occur in ordinary names."""
 DOTTED = {"planetscale": b"pscale_", "ory": b"ory_"}
 """Literals of tokens in which dots may leave no long run."""
 RUN = 20
-"""So many characters in a row make a run."""
-BEFORE, BEHIND = 64, 8
-"""No sign, anchor or literal begins further before a run, or ends further behind it."""
+"""The number of consecutive characters that make a run."""
+BEFORE, AFTER = 64, 8
+"""Maximum distance of a sign, anchor or literal from a run, before and after it."""
 _RUN = b"a" * RUN
 
 
@@ -229,11 +229,11 @@ _TOKEN_RUNS = _run_table(b"_-+/=%")
 
 
 def possible_kinds(data: bytes) -> set[str]:
-    """Return the kinds of tokens that may be in some bytes; a kind that is not among them is certainly absent."""
+    """Return the kinds of tokens that may be in some bytes; all others are certainly absent."""
     found: set[str] = set()
     _search(_anchors(anywhere=True), data, found)
     found.update(kind for kind, literal in DOTTED.items() if literal in data)
-    # About an eighth of the text of programs: the rest is not looked at again.
+    # About an eighth of the text of programs; the rest is not searched again.
     near = _near_runs(data, _TOKEN_RUNS)
     if not near:
         return found
@@ -243,7 +243,7 @@ def possible_kinds(data: bytes) -> set[str]:
             found.update(
                 kind
                 for kind in _kinds_before(near, match.end(), signs)
-                if kind not in BEHIND_SIGN or _behind_sign(kind)(near, match.end()) is not None
+                if kind not in AFTER_SIGN or _after_sign(kind)(near, match.end()) is not None
             )
     compact = _near_runs(near, _ALNUM_RUNS)
     if compact:
@@ -259,22 +259,22 @@ def _search(anchors: tuple[tuple[Search, tuple[str, ...]], ...], data: bytes, fo
 
 
 def _near_runs(data: bytes, table: bytes) -> bytes:
-    """Return the long runs of the letters that a table names, and what is around them."""
+    """Return the long runs of a table's letters, with their surroundings."""
     runs = data.translate(table)
     parts: list[bytes] = []
     done, at = 0, runs.find(_RUN)
     while at >= 0:
         end = runs.find(b" ", at)
         end = len(runs) if end < 0 else end
-        # What two runs share is one part: an anchor may lie across them.
+        # Overlapping surroundings become one part: an anchor may extend across them.
         start = at - BEFORE
         if parts and start <= done:
-            parts[-1] += data[done : end + BEHIND]
+            parts[-1] += data[done : end + AFTER]
         else:
-            parts.append(data[max(0, start) : end + BEHIND])
-        done = end + BEHIND
+            parts.append(data[max(0, start) : end + AFTER])
+        done = end + AFTER
         at = runs.find(_RUN, end)
-    # An anchor is in one of the parts, and not across two of them.
+    # An anchor lies within one part, never across two.
     return b"\n".join(parts)
 
 
@@ -291,10 +291,10 @@ def _by_sign(table: dict[str, str]) -> dict[bytes, tuple[str, ...]]:
     return {sign: tuple(kinds) for sign, kinds in found.items()}
 
 
-# Compiled when they are first asked for: most captures read no file.
+# Compiled on demand: most captures read no file.
 @cache
 def _anchors(*, anywhere: bool) -> tuple[tuple[Search, tuple[str, ...]], ...]:
-    """One expression for each first letter, and the kinds that it may be of: the engine finds that letter first."""
+    """Return one expression per first letter with the kinds it may indicate; the engine finds that letter first."""
     groups: dict[bytes, list[tuple[str, bytes]]] = {}
     for kind, anchor in (*ANCHORS.items(), *MORE):
         if (kind in ANYWHERE) != anywhere:
@@ -311,8 +311,8 @@ def _anchors(*, anywhere: bool) -> tuple[tuple[Search, tuple[str, ...]], ...]:
 
 
 @cache
-def _behind_sign(kind: str) -> Callable[[bytes, int], re.Match[bytes] | None]:
-    return re.compile(BEHIND_SIGN[kind]).match
+def _after_sign(kind: str) -> Callable[[bytes, int], re.Match[bytes] | None]:
+    return re.compile(AFTER_SIGN[kind]).match
 
 
 @cache
@@ -333,7 +333,7 @@ def _by_length(signs: dict[bytes, tuple[str, ...]]) -> Signs:
 
 
 def _ending(last: bytes, signs: list[bytes]) -> bytes:
-    """An expression for a character behind one of some signs: found by the character, told by the one before it."""
+    """Return an expression that matches a character after one of the signs, checking the character before it first."""
     before: dict[bytes, list[bytes]] = {}
     for sign in signs:
         before.setdefault(sign[-2:-1], []).append(sign)

@@ -1,10 +1,15 @@
-"""The table of token forms: one line for each vendor's form, maintained by hand from what vendors document.
+"""Find and mask tokens of known forms: the table of forms, and the search.
 
-Each form is a prefix that names its kind and stays readable, and a secret part that does not. Only unmistakable forms
-are in the table: a long word alone is no reason to seal a file. `docs/security.md` shows the same table.
+Each form is a prefix that identifies its kind and stays readable, and a secret part. The table contains only
+unmistakable forms, one line per vendor's form, maintained by hand from the vendors' documentation: a long word alone
+does not make a file secret. `docs/internals/security.md` shows the same table.
 
-A new line needs three things: the form here, a sign in `SIGNS` or an expression in `ANCHORS` (a test generates
-tokens of every form and asks for an anchor), and an example in `tests/secrets/test_tokens.py`.
+A new form needs three things: a line here, a sign in `SIGNS` or an expression in `ANCHORS` (a test generates tokens
+of every form and requires an anchor), and an example in `tests/secrets/test_tokens.py`.
+
+Most files contain no token. So `token_prefilter` first searches a file for signs, and only the forms that a sign
+allows are matched: 64 MB/s over the sources of Python and its packages, for 158 forms (files up to 64 KiB, two shared
+cores; measure with `python -m tests.secrets.measure_secrets`).
 """
 
 from __future__ import annotations
@@ -12,7 +17,7 @@ from __future__ import annotations
 import re
 from functools import cache
 
-# What stands between the marks of a key in armour, also as a string in JSON or in a program, up to the last mark.
+# The text between the armor lines of a key, also inside a string of JSON or of a program.
 ARMOUR = rb"(?:\\r|\\n|[\s\"',+>|A-Za-z0-9+/=:.()]|-(?!----))*(?:-----END [A-Z0-9 ]{0,40}-----)?"
 
 UUID = rb"[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}(?![\w-])"
@@ -234,38 +239,28 @@ GENERAL: dict[str, Form] = {
     "jwk": ("private keys as JWK", rb"\"d\"\s{0,4}:\s{0,4}\"", rb"[\w-]{40,}"),
 }  # fmt: skip
 
-# kind -> (what it is, prefix: its first letter or class must stand in the open, secret part)
+# kind -> (description, prefix with a literal first letter or class, secret part)
 TOKENS: dict[str, Form] = {**CODE, **CLOUDS, **MODELS, **SERVICES, **GENERAL}
 
 
-# The forms of tokens that nothing else looks like: found in small files, masked in what people write.
-#
-# Each form is a prefix that names its kind and stays readable, and a secret part that does not. Only forms with an
-# unmistakable prefix, or a password where a password must stand, are in the table: a file is not to be sealed because
-# a long word stands in it.
-#
-# Most files hold none. So a file is first searched for signs (`tokensigns`), and then only for the forms that a sign
-# can stand for: 64 MB/s over the sources of Python and its packages, for 158 forms (measured on files of up to 64 KiB,
-# on two shared cores; `python -m tests.secrets.measure_secrets` measures it again).
-
 SCAN_LIMIT = 64 << 10
-"""Larger files are data: nobody keeps a token in them by hand."""
+"""Larger files are not searched: they are data, not files that contain a token written by hand."""
 
 MASK = b"***"
 LETTERS = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
-# What documentation writes where a token belongs.
+# Placeholders that documentation uses instead of a token.
 REAL = rb"(?![xX*.]{4}|[Yy]our|YOUR)"
 
 URL_WHAT = "passwords in URLs (`scheme://user:password@host`)"
-# A password that is a variable, or that everybody uses where a password must stand.
+# A password that is a variable, or a common placeholder.
 URL_VARIABLE = rb"[$%{*<\[(]|[^{}]*[{}]"
 URL_USUAL = (
     rb"(?i)(?:pass|passwd|password|pwd|pw|p|secret|token|changeme|example|user|username|postgres|mysql|root|admin"
     rb"|test|guest|xx+|\.\.+|(?:my|your|the)?[_-]?(?:password|secret|token|api[_-]?key))"
 )
 
-# `PASSWORD=hunter2`, `--token=abc`, `"api_key": "abc"`: secret in a sentence that somebody wrote; in a program they
-# are ordinary code, so that no file is sealed for them.
+# `PASSWORD=hunter2`, `--token=abc`, `"api_key": "abc"`: secret in a sentence; in a program ordinary code, so that it
+# does not make a file secret.
 SETTING = (
     rb"(?i)((?:password|passwd|passphrase|pwd|secret|token|(?:api|access|secret|private|auth|encryption)[_-]?key)"
     rb"(?:=[\"']?|[\"']\s{0,4}:\s{0,4}[\"'])|authorization:\s{0,4}(?:bearer|basic|token)\s{1,4})"
@@ -274,7 +269,7 @@ SETTING = (
 
 
 def find_tokens(data: bytes) -> tuple[str, ...]:
-    """The kinds of tokens that stand in some bytes, each once, in the order of the table."""
+    """Return the kinds of tokens in some bytes, each once, in the order of the table."""
     from git_envhist.secrets.token_prefilter import (  # loaded late: most captures read no file
         URL_PASSWORD,
         possible_kinds,
@@ -284,7 +279,7 @@ def find_tokens(data: bytes) -> tuple[str, ...]:
     if not possible:
         return ()
     found = [kind for kind in _kinds() if kind in possible and _form(kind).search(data) is not None]
-    # The signs of a URL come by chance in three gigabytes of compressed bytes; a password that is text does not.
+    # The signs of a URL occur by chance once in three gigabytes of compressed bytes; a printable password does not.
     binary = b"\0" in data
     if URL_PASSWORD in possible and any(
         _is_real_password(match) and not (binary and _is_noise(match[0])) for match in _url().finditer(data)
@@ -294,24 +289,24 @@ def find_tokens(data: bytes) -> tuple[str, ...]:
 
 
 def mask_tokens(text: bytes) -> bytes:
-    """The text with `***` for the secret part of every token, of a URL's password and of a named secret's value."""
-    # To take out one token can bare another. Each round leaves fewer bytes that are no asterisk, so this ends.
+    """Return the text with `***` for the secret part of tokens, passwords in URLs and values of named secrets."""
+    # Masking one token can expose another. Each round leaves fewer bytes that are not asterisks, so this ends.
     while (masked := _mask_once(text)) != text:
         text = masked
     return text
 
 
 def has_anchor(data: bytes) -> bool:
-    """Whether a token can stand in some bytes; False is certain, True is not."""
-    from git_envhist.secrets.token_prefilter import possible_kinds  # loaded late: likewise
+    """Return whether a token may be in some bytes; False is certain, True is not."""
+    from git_envhist.secrets.token_prefilter import possible_kinds  # loaded late: most captures read no file
 
     return bool(possible_kinds(data))
 
 
 def _mask_once(text: bytes) -> bytes:
-    if _may_hold_anchor(text):
+    if _may_have_anchor(text):
         from git_envhist.secrets.token_prefilter import (
-            possible_kinds,  # loaded late: few intents can hold a token
+            possible_kinds,  # loaded late: few intents can contain a token
         )
 
         if possible := possible_kinds(text):
@@ -319,14 +314,14 @@ def _mask_once(text: bytes) -> bytes:
                 if kind in possible:
                     text = _form(kind).sub(_keep_prefix, text)
             text = _url().sub(_keep_user, text)
-    # A setting has one of the two signs.
+    # A setting contains one of the two signs.
     return re.sub(SETTING, _keep_prefix, text) if b"=" in text or b":" in text else text
 
 
-def _may_hold_anchor(text: bytes) -> bool:
-    """The same question as `has_anchor`, for the few words that people write: without a pattern, and sooner yes."""
+def _may_have_anchor(text: bytes) -> bool:
+    """A cheaper `has_anchor` for short texts, without patterns and with more false positives."""
     longest = max(map(len, text.split()), default=0)
-    return longest >= SHORTEST_ANCHOR or any(sign in text for sign in SHORT_SIGNS)
+    return longest >= MIN_ANCHOR or any(sign in text for sign in SHORT_SIGNS)
 
 
 def _keep_prefix(match: re.Match[bytes]) -> bytes:
@@ -360,15 +355,15 @@ def _kinds() -> tuple[str, ...]:
     return tuple(TOKENS)
 
 
-# Compiled when a file may hold such a token: few captures read one.
+# Compiled on demand: few captures read a file with such a sign.
 @cache
 def _form(kind: str) -> re.Pattern[bytes]:
 
     _, prefix, secret = TOKENS[kind]
     first = prefix[: _length_of_first(prefix)]
     others = prefix[len(first) :]
-    # A prefix is one only where a word begins: `task-` is not `sk-`. The test stands behind the first letter, so
-    # that the engine can look for that letter.
+    # A prefix counts only at the beginning of a word: `task-` is not `sk-`. The check comes after the first letter,
+    # so that the engine can search for that letter.
     if not first or others[:1] in (b"{", b"?"):
         return re.compile(b"((?<![A-Za-z0-9])" + prefix + b")" + REAL + secret)
     begins_word = re.search(first, LETTERS) is not None
@@ -377,7 +372,7 @@ def _form(kind: str) -> re.Pattern[bytes]:
 
 
 def _length_of_first(prefix: bytes) -> int:
-    """How long the expression for the first letter is; 0 where the prefix begins with a group."""
+    """Return the length of the expression for the first letter, or 0 if the prefix begins with a group."""
     if prefix[:1] == b"(":
         return 0
     return prefix.index(b"]") + 1 if prefix[:1] == b"[" else 2 if prefix[:1] == b"\\" else 1
@@ -388,8 +383,8 @@ def _url() -> re.Pattern[bytes]:
     return re.compile(rb"(://[^\s/:@?#\"'<>`\\]{0,256}:)([^\s/?#\"'<>`\\]{1,512})(?=@)")
 
 
-# What an anchor finds is one word of so many letters at least, or has one of these in it.
-SHORTEST_ANCHOR = 16
+# Every match of an anchor is a word of at least this length, or contains one of these signs.
+MIN_ANCHOR = 16
 SHORT_SIGNS = (
     b"envhist-key", b"eyJ", b"PRIVATE KEY", b"uthorization", b"UTHORIZATION", b"/api/webhooks/", b"://", b"AGE-", b"$",
     b"hooks.", b'"d"', b"-us",

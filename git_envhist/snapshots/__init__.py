@@ -1,4 +1,4 @@
-"""Read and write snapshots as git objects, refs and notes; docs/format.md describes the bytes.
+"""Read and write snapshots as git objects, refs and notes; docs/internals/format.md describes the bytes.
 
 `names`, `quoting`, `layout`, `manifest`, `message`, `records` and `heads` define the formats (pure). `log` reads a
 timeline with one `git log`; `reader` reads the files of a snapshot. Publishing (`staging`, `publish`):

@@ -7,9 +7,9 @@ near it.
 
 A hole in a sparse file is cut as the NULs that it reads as, without reading it.
 
-`secret_cuts` cuts sealed files; `ChunksPointer` is the small blob that replaces the file in the snapshot's tree.
-The parameters belong to the format (docs/format.md calls a chunk a piece): with other cuts nothing stored before
-would be found again.
+`cut_with_secret` cuts sealed files; `ChunksPointer` is the small blob that replaces the file in the snapshot's tree.
+The parameters belong to the format (docs/internals/format.md calls a chunk a piece): with other cuts nothing stored
+before would be found again.
 """
 
 from __future__ import annotations
@@ -221,11 +221,9 @@ def _chain(first: Block, rest: Iterator[Block]) -> Iterator[Block]:
 
 # The pointer blob that replaces a big file in the tree:
 #
-# envhist-pieces 1
-#
-# size 220200960
-#
-# tree 5f2c...
+#     envhist-pieces 1
+#     size 220200960
+#     tree 5f2c...
 #
 # The tree is stored below `.envhist/pieces`; its blobs, in the order of their names, are the file.
 
@@ -303,7 +301,9 @@ def count_chunks(reader: ChunkReader, pointer: bytes) -> Counter[bytes]:
 # of the deflated chunk to within 6 % only.
 
 
-def secret_cuts(blocks: Iterable[bytes], secret: bytes, average: int = AVERAGE) -> Iterator[RepeatedChunk]:
+def cut_with_secret(
+    blocks: Iterable[bytes], secret: bytes, average: int = AVERAGE
+) -> Iterator[RepeatedChunk]:
     """Yield the chunks of a file cut with a secret, each with its repeat count; `average`: their mean size."""
     try:
         from pyfastcdc import FastCDC  # loaded late: only a capture that meets a state of a service needs it
@@ -316,7 +316,7 @@ def secret_cuts(blocks: Iterable[bytes], secret: bytes, average: int = AVERAGE) 
     return cut_with_cutter(_SubstitutingCutter(cutter, substitution(secret)), iter(blocks))
 
 
-def padded(data: bytes) -> bytes:
+def pad(data: bytes) -> bytes:
     """Append zeros to a deflated chunk so that its length reveals only about five bits of its size."""
     size = max(256, len(data))
     exponent = size.bit_length() - 1

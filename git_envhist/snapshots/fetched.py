@@ -152,8 +152,9 @@ class FetchedStore:
                     os.unlink(path)
 
     def begin_fetch(self, remote: str) -> frozenset[str] | None:
-        """Record that a fetch from a remote has started. Return the packs known before if an earlier fetch was
-        interrupted.
+        """Record that a fetch from a remote has started.
+
+        Return the packs known before, if an earlier fetch was interrupted, else None.
         """
         path = self._under_way(remote)
         try:
@@ -215,8 +216,9 @@ class FetchedStore:
         self.update_refs([f"delete {ref}" for ref, oid in refs.items() if oid not in present])
 
     def sync(self, refs: Iterable[str]) -> None:
-        """Sync the refs and the repository itself, so that a fetch survives a power cut. The packs are synced
-        already.
+        """Sync the refs and the repository itself, so that a fetch survives a power cut.
+
+        The packs are synced already.
         """
         sync_refs(self.path, [*refs, "objects/pack", "config", "HEAD"])
         sync_directory(self._state)

@@ -122,7 +122,7 @@ class _SkippedCommits:
     """Count what cannot be read by reason, and report it once at the end."""
 
     def __init__(self, warn: Warn) -> None:
-        self._tell = warn
+        self._warn = warn
         self._counts: dict[str, int] = {}
         self._first: dict[str, str] = {}
 
@@ -133,12 +133,12 @@ class _SkippedCommits:
         self._first.setdefault(reason, commit[:10].decode("ascii", "replace"))
 
     def warn(self, sentence: str) -> None:
-        self._tell(sentence)
+        self._warn(sentence)
 
     def report(self) -> None:
         for reason, count in self._counts.items():
             more = f" and {count - 1} more" if count > 1 else ""
-            self._tell(f"'{self._first[reason]}'{more}: {reason}")
+            self._warn(f"'{self._first[reason]}'{more}: {reason}")
         self._counts.clear()
 
 
@@ -161,12 +161,12 @@ def _with_notes(log: _Log, skipped: _SkippedCommits, writers: str) -> Iterator[F
             .decode("utf-8", "surrogateescape")
             .split()
         )
-        sound = [ref for ref in refs if log.git.ask("notes", "--ref", ref, "list").status == 0]
-        if len(sound) == len(refs):
+        readable = [ref for ref in refs if log.git.ask("notes", "--ref", ref, "list").status == 0]
+        if len(readable) == len(refs):
             raise
-        damaged = ", ".join(f"'{ref}'" for ref in refs if ref not in sound)
+        damaged = ", ".join(f"'{ref}'" for ref in refs if ref not in readable)
         skipped.warn(f"notes cannot be read and are left out: {damaged}")
-        yield from log.read(sound, skip=read)
+        yield from log.read(readable, skip=read)
 
 
 def _readable_commits(log: _Log, commits: Iterator[Fields], skipped: _SkippedCommits) -> Iterator[Fields]:
@@ -222,9 +222,9 @@ def _read_snapshot(fields: Fields, skipped: _SkippedCommits) -> Snapshot:
     commit, parents, tree, at, author, body, note = fields
     message = read_message(body)
     try:
-        at_time = datetime.fromisoformat(at.decode("ascii"))
+        time = datetime.fromisoformat(at.decode("ascii"))
     except ValueError:
-        raise Damaged("the commit has no at_time that can be read") from None
+        raise Damaged("the time of the commit cannot be read") from None
     records: tuple[NoteRecord, ...] = ()
     if note:
         records, flaw = read_note(note)
@@ -234,7 +234,7 @@ def _read_snapshot(fields: Fields, skipped: _SkippedCommits) -> Snapshot:
         commit.decode("ascii"),
         parents.decode("ascii").split(),
         tree.decode("ascii"),
-        at_time,
+        time,
         message,
         records,
         (author, body),

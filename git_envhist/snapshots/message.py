@@ -269,19 +269,21 @@ def _optional_text(key: str, field: str) -> Trailer:
 
 
 def _optional_hash(key: str, field: str) -> Trailer:
-    @lru_cache(maxsize=16)  # snapshots in a row mostly have the same HEAD
     def check(value: str) -> str:
         # The value is used as an argument of git commands and as an id.
-        value = unquote(value) if "%" in value else value
         if HASH.fullmatch(value) is None:
             raise damaged_trailer(key)
         return value
+
+    @lru_cache(maxsize=16)  # snapshots in a row mostly have the same HEAD
+    def read(value: str) -> str:
+        return check(unquote(value))
 
     def write(draft: MessageFields) -> tuple[str, ...]:
         value = getattr(draft, field)
         return () if value is None else (check(value),)
 
-    return Trailer(key, field, write, check)
+    return Trailer(key, field, write, read)
 
 
 def _read_trigger(value: str) -> Trigger:
@@ -471,8 +473,9 @@ def signed(record: NoteRecord, snapshot: SnapshotId, key: SigningKey) -> NoteRec
 def signed_again(
     record: NoteRecord, changed: Mapping[str, object], snapshot: SnapshotId, find_key: FindKey
 ) -> NoteRecord:
-    """Return the record of a verdict with changed fields, signed again if its signature was valid and its key is
-    known.
+    """Return the record of a verdict with changed fields.
+
+    It is signed again if its signature was valid and its key is known.
     """
     from git_envhist.secrets.keys import constant_time_equal  # loaded late: only signed messages need it
 

@@ -94,11 +94,11 @@ def move_notes(
     identity: bytes,
     object_format: str,
 ) -> str | None:
-    """Move the notes of commits to others and return the new notes commit, without parent; None if there are no
-    notes.
+    """Move the notes of commits to other commits.
 
-    `moves`: for each commit the commits that get its note; it loses the note itself. `more`: lines to add to the
-    notes of commits; `files`: files to store by path; `without`: directories of files to remove.
+    Return the new notes commit, which has no parent, or None if there are no notes. `moves`: for each commit the
+    commits that get its note; it loses the note itself. `more`: lines to add to the notes of commits; `files`: files
+    to store by path; `without`: directories of files to remove.
     """
     tree = _NotesTree(reader, writer, 20 if object_format == "sha1" else 32)
     top = tree.open(notes_tip)
@@ -202,8 +202,9 @@ class _NotesTree:
             level.take(name)
 
     def put(self, top: NotesLevel, commit: bytes, parts: Sequence[bytes]) -> None:
-        """Add to the note of a commit the lines that it does not contain yet. There is no size limit: the lines
-        existed before.
+        """Add to the note of a commit the lines that it does not contain yet.
+
+        There is no size limit: the lines existed before.
         """
         lines: dict[bytes, None] = {}
         for part in (self.take(top, commit), *parts):
@@ -297,13 +298,13 @@ def _records_on(git: Git, own: str, ids: Collection[str]) -> dict[str, tuple[Not
     found: dict[str, tuple[NoteRecord, ...]] = {}
     for ref in listed.decode("utf-8", "surrogateescape").split():
         if ref != NOTES + own:
-            blobs = notes_in(git, ref, ids)
+            blobs = read_notes(git, ref, ids)
             for name, data in blobs.items():
                 found[name] = (*found.get(name, ()), *read_note(data).records)
     return found
 
 
-def every_note(git: Git, ref: str) -> dict[str, bytes]:
+def read_all_notes(git: Git, ref: str) -> dict[str, bytes]:
     """Return all notes of one writer by commit. Raise an error if one of them cannot be read."""
     found: dict[str, bytes] = {}
     rows = [(name, oid) for name, oid in _listed(git.run(*LIST, ref)) if HASH.fullmatch(name)]
@@ -323,7 +324,7 @@ def _listed(rows: bytes) -> Iterator[tuple[str, str]]:
         yield path.replace(b"/", b"").decode("ascii", "replace"), head.split()[2].decode("ascii")
 
 
-def notes_in(git: Git, ref: str, ids: Collection[str]) -> dict[str, bytes]:
+def read_notes(git: Git, ref: str, ids: Collection[str]) -> dict[str, bytes]:
     """Return the notes of one writer on some commits."""
     listed = _listed(git.ask(*LIST, ref).out)
     wanted = {name: oid for name, oid in listed if name in ids}
@@ -388,7 +389,7 @@ def add_local_notes(own: Git, fetched: FetchedStore, found: Sequence[Snapshot]) 
     by_commit: dict[str, tuple[NoteRecord, ...]] = {}
     listed = own.ask("for-each-ref", "--format=%(refname)", FETCHED_NOTES).out
     for ref in listed.decode("utf-8", "surrogateescape").split():
-        for name, data in notes_in(own, ref, ids).items():
+        for name, data in read_notes(own, ref, ids).items():
             by_commit[name] = (*by_commit.get(name, ()), *read_note(data).records)
     return _joined(found, by_commit)
 

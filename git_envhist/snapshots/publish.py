@@ -29,7 +29,7 @@ from git_envhist.snapshots.staging import Staging
 from git_envhist.snapshots.timelines import (
     current_commit,
     read_rewritten,
-    remember_left_behind,
+    record_restarted,
 )
 
 TRIES = 20
@@ -70,7 +70,7 @@ def publish(
     commit_draft: CommitDraft,
     own: OwnPacks,
 ) -> PublishedSnapshot:
-    """Append the snapshot to its timeline; if the tip move_warnings meanwhile, to the new tip.
+    """Append the snapshot to its timeline; if the tip moved meanwhile, to the new tip.
 
     Objects in our `own` packs are read in this process: each git child saved is a millisecond or two.
     """
@@ -78,8 +78,8 @@ def publish(
     waiting = list(packs)
     for _ in range(TRIES):
         tip = repository.resolve_ref(ref)
-        exists = tip is not None and (bytes.fromhex(tip) in own or _tip_exists(repository, tip))
-        parent = tip if exists else None
+        is_present = tip is not None and (bytes.fromhex(tip) in own or _tip_exists(repository, tip))
+        parent = tip if is_present else None
         lost = [] if parent == tip else [_abandon_tip(repository, timeline, tip)]
         draft = commit_draft.describe(parent)
         data = _commit_data(parent, draft, commit_draft)
@@ -88,7 +88,7 @@ def publish(
         )
         staging.journal_commit(commit)
         staging.publish([*waiting, *small])
-        move_warnings = _move(repository, ref, timeline, commit, tip, notes)
+        move_warnings = _move_refs(repository, ref, timeline, commit, tip, notes)
         if move_warnings is None:
             continue
         stored = sum(pack.size for pack in (*waiting, *small))
@@ -104,7 +104,7 @@ def _tip_exists(repository: Repository, tip: str) -> bool:
 
 
 def _abandon_tip(repository: Repository, timeline: str, tip: str | None) -> str:
-    remember_left_behind(repository.common_state, timeline)
+    record_restarted(repository.common_state, timeline)
     return (
         f"the history before this cannot be read: '{tip}' is missing; a new chain starts "
         "('git envlog fsck --repair' recovers the old snapshots that exist)"
@@ -186,7 +186,7 @@ def _write_notes(
 
 
 class _OwnFirst:
-    """Reads objects from our packs, and from git those that are missing or damaged exists."""
+    """Reads objects from our packs, and from git those that are missing or damaged there."""
 
     def __init__(self, own: OwnPacks, others: CatFile) -> None:
         self._own = own
@@ -200,7 +200,7 @@ class _OwnFirst:
         return GitObject(kind.decode("ascii"), data)
 
 
-def _move(
+def _move_refs(
     repository: Repository,
     ref: str,
     timeline: str,
@@ -208,7 +208,7 @@ def _move(
     parent: str | None,
     notes: tuple[str | None, str] | None,
 ) -> list[str] | None:
-    """Move the refs. Return the warnings, or None if another process move_warnings the snapshot's ref first."""
+    """Move the refs. Return the warnings, or None if another process moved the snapshot's ref first."""
     snapshot = RefUpdate(ref, commit, parent)
     warnings: list[str] = []
     if notes is not None:
@@ -221,15 +221,15 @@ def _move(
             repository.sync_refs([ref, note.ref])
             return []
     try:
-        _move_alone(repository, snapshot)
+        _move_snapshot_ref(repository, snapshot)
     except RefsMoved:
         return None
     repository.sync_refs([ref])
     return warnings
 
 
-def _move_alone(repository: Repository, snapshot: RefUpdate) -> None:
-    # git moves the refs of a transaction one after another: a git that was killed may have move_warnings ours already.
+def _move_snapshot_ref(repository: Repository, snapshot: RefUpdate) -> None:
+    # git moves the refs of a transaction one after another: a git that was killed may have moved ours already.
     if repository.resolve_ref(snapshot.ref) != snapshot.new:
         try:
             repository.move_refs([snapshot])
@@ -279,8 +279,9 @@ def object_exists(git: Git, oid: str) -> bool:
 
 
 def is_published(git: Git, commit: str) -> bool:
-    """Return whether one of our refs reaches a commit. Raise `GitFailed` if git cannot determine it: then nothing may
-    be deleted.
+    """Return whether one of our refs reaches a commit.
+
+    Raise `GitFailed` if git cannot determine it: then nothing may be deleted.
     """
     if not object_exists(git, commit):
         # A commit that a ref names and git cannot read is damaged: that is no reason to delete the rest.

@@ -39,13 +39,13 @@ from git_envhist.snapshots.quoting import quote
 from git_envhist.text import show
 
 if TYPE_CHECKING:
-    from git_envhist.objects.reader import OwnFirst
+    from git_envhist.objects.reader import PackFirstReader
 
 
 class TreeReader:
     """Look up stored paths in one tree (given by any name); each directory is read once."""
 
-    def __init__(self, reader: CatFile | OwnFirst, tree_ish: str, id_length: int) -> None:
+    def __init__(self, reader: CatFile | PackFirstReader, tree_ish: str, id_length: int) -> None:
         self._reader = reader
         self._tree_ish = tree_ish
         self._id_length = id_length
@@ -95,7 +95,7 @@ class FileReader:
         self._bulk = BulkReader(git, objects_dir)
         self._tree = tree
         self._length = len(tree) // 2
-        self._look = TreeReader(self._reader, tree, self._length)
+        self._lookup = TreeReader(self._reader, tree, self._length)
         self._open_sealed = open_sealed
 
     def read(self, path: EnvPath) -> Iterator[bytes]:
@@ -123,12 +123,12 @@ class FileReader:
             for directory, name in stored_places(path)
             for link in (False, True)
         ]
-        return next((oid for one in stored if (oid := self._look.look_up(one)) is not None), None)
+        return next((oid for one in stored if (oid := self._lookup.look_up(one)) is not None), None)
 
     def _entry(self, directory: bytes, name: bytes, path: EnvPath) -> Entry | None:
         outer, inner = shard_path(directory)
         place = b"/".join((RESERVED, MANIFEST, outer.encode(), inner.encode()))
-        oid = self._look.look_up(place)
+        oid = self._lookup.look_up(place)
         if oid is None:
             return None
         shard = read_shard(self._blob(oid.hex(), path))
@@ -136,7 +136,7 @@ class FileReader:
 
     def reserved(self, name: bytes) -> bytes | None:
         """Return the contents of a file below the reserved name, or None if it does not exist."""
-        oid = self._look.look_up(RESERVED + b"/" + name)
+        oid = self._lookup.look_up(RESERVED + b"/" + name)
         return self._blob(oid.hex(), EnvPath(name)) if oid is not None else None
 
     def close(self) -> None:
@@ -146,7 +146,7 @@ class FileReader:
     def _pieces(self, tree: bytes, path: EnvPath) -> Iterator[bytes]:
         outer, inner = chunks_path(tree)
         place = b"/".join((RESERVED, PIECES, outer.encode(), inner.encode()))
-        if self._look.look_up(place) != tree:
+        if self._lookup.look_up(place) != tree:
             raise Damaged(f"the chunks of a file are not in the snapshot: '{show(path)}'")
         for _, _, run in self._listed(tree, path):
             for piece in self._bulk.read([oid.hex() for _, _, oid in self._listed(run, path)]):
@@ -431,8 +431,9 @@ def tree_text(objects: Objects, oid: bytes) -> bytes:
 
 @lru_cache(64)
 def _directory_of(head: bytes) -> bytes:
-    """Return the stored path in a shard's first line; cached, because both sides of a comparison mostly have the
-    same.
+    """Return the stored path in a shard's first line.
+
+    Cached, because both sides of a comparison mostly have the same line.
     """
     return read_shard(head + b". d 0000 0 u=0 g=0\n").directory
 

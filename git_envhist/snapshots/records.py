@@ -32,9 +32,8 @@ from git_envhist.text import show
 
 # Facts, one per line, sorted: `.envhist/facts/<probe>`.
 #
-# envhist-facts 1 pip 1
-#
-# .venv/click 8.1.7 at=.venv/lib/python3.11/site-packages/click-8.1.7.dist-info auto
+#     envhist-facts 1 pip 1
+#     .venv/click 8.1.7 at=.venv/lib/python3.11/site-packages/click-8.1.7.dist-info auto
 #
 # The first line names the format, the probe and the probe's version; facts of two versions are not compared. A probe
 # that ran and found nothing writes only that line; without a file, nothing is known. Malformed lines are skipped.
@@ -145,9 +144,8 @@ def _fact_text(raw: bytes) -> str:
 # One line each, sorted by path; paths and details are quoted. A path of an additional root starts with the root's
 # name and `://`:
 #
-# data/big.iso budget 5.2%20GiB
-#
-# nginx://conf.d/secret.key unreadable
+#     data/big.iso budget 5.2%20GiB
+#     nginx://conf.d/secret.key unreadable
 
 ROOT_MARK = b"://"
 """Occurs in no path of a file system: no component of a path is empty."""
@@ -186,8 +184,7 @@ def read_git_changes(data: bytes) -> tuple[GitChange, ...]:
 
 
 def write_rules(ignore: Sequence[str], exclude: Sequence[str]) -> bytes:
-    """Return the patterns that excluded files from the environment, in gitignore's syntax; their order is
-    significant.
+    """Return the patterns that excluded files from the environment, in gitignore's syntax and in order.
 
     `ignore` applied to the working tree only, `exclude` to additional roots as well.
     """
@@ -446,20 +443,19 @@ def read_verdict(record: NoteRecord) -> Verdict | None:
     if status is None:
         return None
     return Verdict(
-        status,
-        _text(fields, "command") or "",
-        record.at,
-        _number(fields, "exit_code"),
-        _number(fields, "signal"),
-        _number(fields, "duration_ms"),
-        _text(fields, "output_tail") or "",
-        _text(fields, "tree_before"),
-        _text(fields, "tree_after"),
-        _text(fields, "carried_from"),
-        None,
-        _text(fields, "output") or "",
-        fields.get("timed_out") is True,
-        _text(fields, "services"),
+        status=status,
+        command=_text(fields, "command") or "",
+        at=record.at,
+        exit_code=_number(fields, "exit_code"),
+        signal=_number(fields, "signal"),
+        duration_ms=_number(fields, "duration_ms"),
+        output_tail=_text(fields, "output_tail") or "",
+        tree_before=_text(fields, "tree_before"),
+        tree_after=_text(fields, "tree_after"),
+        carried_from=_text(fields, "carried_from"),
+        sealed_output=_text(fields, "output") or "",
+        timed_out=fields.get("timed_out") is True,
+        services=_text(fields, "services"),
     )
 
 

@@ -1,8 +1,8 @@
 """Store secret content in sealed chunks, so that a longer version of it shares the chunks of the one before.
 
 Dumps of services and large attachments (transcripts of agents) are stored this way. The content is cut under the key
-(`chunks.secret_cuts`): the lengths of the chunks confirm no guess of the content. Each chunk is deflated, padded and
-sealed; equal chunks under one name and key are equal objects, which are stored once.
+(`chunks.cut_with_secret`): the lengths of the chunks confirm no guess of the content. Each chunk is deflated, padded
+and sealed; equal chunks under one name and key are equal objects, which are stored once.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from git_envhist.model import ObjectId
 from git_envhist.objects.compress import compress
 from git_envhist.objects.trees import decode_tree
 from git_envhist.secrets.seal import SealingKey, seal
-from git_envhist.snapshots.chunks import AVERAGE, MAX_SIZE, padded, secret_cuts, store_cut_chunks
+from git_envhist.snapshots.chunks import AVERAGE, MAX_SIZE, cut_with_secret, pad, store_cut_chunks
 from git_envhist.snapshots.layout import ObjectSink
 
 LEVEL = 1
@@ -32,14 +32,14 @@ def store_sealed_chunks(
     average: int = AVERAGE,
 ) -> bytes:
     """Store content in sealed chunks and return the id of their tree; `name` and `kind` are bound to each chunk."""
-    cuts = secret_cuts(blocks, key.derive(b"pieces"), average)
+    cuts = cut_with_secret(blocks, key.derive(b"pieces"), average)
     return store_cut_chunks(_SealingSink(sink, key, name, kind), cuts)[1]
 
 
 def read_sealed_chunks(
     reader: CatFile, tree: bytes, width: int, open_sealed: Callable[[bytes], bytes], subject: str
 ) -> Iterator[bytes]:
-    """Yield the content whose tree object has the bytes `tree`; `subject` names it in errors."""
+    """Yield the content of a tree object with the bytes `tree`; `subject` names it in errors."""
     for run in _ids(tree, width):
         for chunk in _ids(_read(reader, run, "tree", subject), width):
             yield _inflate(open_sealed(_read(reader, chunk, "blob", subject)), subject)
@@ -56,7 +56,7 @@ class _SealingSink:
 
     def add(self, kind: bytes, data: bytes) -> ObjectId:
         if kind == b"blob":
-            data = seal(self._key, self._name, self._kind, padded(compress(data, LEVEL)))
+            data = seal(self._key, self._name, self._kind, pad(compress(data, LEVEL)))
         return self._sink.add(kind, data)
 
 

@@ -21,7 +21,7 @@ BY_KEY, BY_SSH = "key", "ssh"
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class SeenHead:
     """A head with a verified signature."""
 
     number: int
@@ -32,7 +32,7 @@ class Seen:
     signer: str
 
     @classmethod
-    def of(cls, head: Head, how: str, signer: str) -> Seen:
+    def of(cls, head: Head, how: str, signer: str) -> SeenHead:
         return cls(head.number, digest_of(head), head.tip, how, signer)
 
 
@@ -41,9 +41,9 @@ def digest_of(head: Head) -> str:
     return hashlib.sha256(head.text.encode("ascii")).hexdigest()
 
 
-def read_seen(fetched: str) -> dict[str, Seen]:
+def read_seen_heads(fetched: str) -> dict[str, SeenHead]:
     """Return the remembered heads by the local names of the timelines. Malformed lines are skipped."""
-    found: dict[str, Seen] = {}
+    found: dict[str, SeenHead] = {}
     try:
         with open(os.path.join(fetched, FILE), "rb") as file:
             lines = file.read().split(b"\n")
@@ -57,20 +57,20 @@ def read_seen(fetched: str) -> dict[str, Seen]:
                 digest, tip, how = (word.decode("ascii") for word in words[2:5])
             except (Damaged, ValueError):
                 continue
-            found[name] = Seen(int(words[1]), digest, tip, how, signer)
+            found[name] = SeenHead(int(words[1]), digest, tip, how, signer)
     return found
 
 
-def vouched_by_ssh(fetched: FetchedStore, timeline: str) -> frozenset[str]:
+def commits_signed_by_ssh(fetched: FetchedStore, timeline: str) -> frozenset[str]:
     """Return the commits covered by a verified SSH signature: its tip and all commits before it."""
-    seen = read_seen(fetched.path).get(timeline)
+    seen = read_seen_heads(fetched.path).get(timeline)
     if seen is None or seen.how != BY_SSH:
         return frozenset()
     listed = fetched.git.ask("rev-list", "--first-parent", "--end-of-options", seen.tip)
     return frozenset(listed.out.decode("ascii").split()) if listed.status == 0 else frozenset()
 
 
-def write_seen(fetched: str, seen: dict[str, Seen]) -> None:
+def write_seen_heads(fetched: str, seen: dict[str, SeenHead]) -> None:
     """Write the remembered heads."""
     lines = [
         b"%b %d %b %b %b %b\n"

@@ -39,7 +39,7 @@ from typing import NamedTuple, Self
 
 from git_envhist.disk import (
     BESIDE_STATE,
-    LIMIT,
+    LOCK_TIMEOUT,
     cannot_write,
     lock_file,
     lock_within,
@@ -58,18 +58,18 @@ from git_envhist.objects.own_packs import (
     _readable_as,
     drop_broken_index,
     drop_caches_naming,
-    forget_second_names,
     is_pack_name,
     link_spare_index,
+    remove_spare_links,
     restore_lost_indexes,
     restore_undecided,
-    spare_beside,
+    spare_directory_for,
     was_used_since,
     write_keep,
 )
 from git_envhist.objects.pack_writer import StagedPack
 from git_envhist.objects.permissions import bits_of, directory_mode, file_mode, tighten, tighten_directory
-from git_envhist.platform import NOFOLLOW, open_cloexec_guarded
+from git_envhist.platform import NOFOLLOW, guarded_open
 
 # Stagings are next to our other state, or, if that is on another file system than the packs, next to the packs: a
 # pack is published by rename, which cannot cross file systems.
@@ -131,11 +131,11 @@ def _can_rename(source: str, target: str) -> bool:
 
 def take_turn(place: str) -> int:
     """Lock creating and sweeping stagings here until the descriptor is closed; wait if another process does it."""
-    turn = open_cloexec_guarded(os.path.join(place, TURN), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    turn = guarded_open(os.path.join(place, TURN), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         if os.fstat(turn).st_uid == os.geteuid():
             os.fchmod(turn, stat.S_IMODE(os.stat(place).st_mode) & 0o666)
-        lock_within(turn, fcntl.LOCK_EX, os.path.join(place, TURN), LIMIT)
+        lock_within(turn, fcntl.LOCK_EX, os.path.join(place, TURN), LOCK_TIMEOUT)
     except BaseException:
         os.close(turn)
         raise
@@ -170,7 +170,7 @@ def make_staging(place: str, pack_dir: str, configured: int) -> tuple[str, int, 
 
 
 def _make_file(path: str, bits: int) -> int:
-    descriptor = open_cloexec_guarded(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    descriptor = guarded_open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     os.fchmod(descriptor, 0o600 | bits & 0o060)
     return descriptor
 
@@ -187,9 +187,7 @@ def stagings(place: str) -> list[str]:
 def lock_if_dead(path: str) -> int | None:
     """Lock a staging if its owner is dead and return the lock, else None. The caller called `take_turn`."""
     # A missing lock was never created, or its owner died while it removed the staging.
-    lock = open_cloexec_guarded(
-        os.path.join(path, "lock"), os.O_RDWR | os.O_CREAT | NOFOLLOW | os.O_CLOEXEC, 0o600
-    )
+    lock = guarded_open(os.path.join(path, "lock"), os.O_RDWR | os.O_CREAT | NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         known = lock_file(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         # A local lock does not show captures on other machines: there only the age decides.
@@ -323,8 +321,9 @@ class Staging:
 
     @classmethod
     def create(cls, common_state: str, pack_dir: str, shared: int = 0) -> Self:
-        """Create a staging on the file system of the repository's packs; `shared`: the mode of
-        `core.sharedRepository`.
+        """Create a staging on the file system of the repository's packs.
+
+        `shared`: the mode of `core.sharedRepository`.
         """
         common_state, pack_dir = os.path.abspath(common_state), os.path.abspath(pack_dir)
         try:
@@ -409,7 +408,7 @@ class Staging:
             for staged, suffix in ((pack.pack_path, ".pack"), (pack.index_path, ".idx")):
                 share(staged, target, file_mode(bits))
                 if suffix == ".idx":
-                    link_spare_index(staged, spare_beside(os.path.dirname(self.path)), pack.name)
+                    link_spare_index(staged, spare_directory_for(os.path.dirname(self.path)), pack.name)
                 os.rename(staged, base + suffix)
         tighten(self._target, self._shared)
         sync_directory(self._target)
@@ -530,7 +529,7 @@ def _remove_packs(common_state: str, pack_dir: str, names: Iterable[str], commit
     ours = [name for name in names if made_by_us(os.path.join(pack_dir, name + ".keep"))]
     if not ours:
         return
-    forget_second_names(common_state, pack_dir, ours)
+    remove_spare_links(common_state, pack_dir, ours)
     in_use = {name for name in ours if was_used_since(os.path.join(pack_dir, name))}
     for name in in_use:
         # git removes it once it is unreachable; this program no longer treats it as its own.

@@ -22,14 +22,14 @@ from git_envhist.platform import open_file_only
 # Timelines that were restarted because their tip could not be read. Older snapshots may still exist; no ref leads to
 # them, so for git they are garbage. Until a repair has recovered them nothing of them is deleted.
 
-LEFT_BEHIND_FILE = "left-behind"
+RESTARTED_FILE = "left-behind"
 
 
-def read_left_behind(common_state: str) -> list[str]:
+def read_restarted(common_state: str) -> list[str]:
     """Return the names of these timelines."""
     try:
         with open(
-            os.path.join(common_state, LEFT_BEHIND_FILE),
+            os.path.join(common_state, RESTARTED_FILE),
             encoding="utf-8",
             errors="replace",
             opener=open_file_only,
@@ -39,19 +39,19 @@ def read_left_behind(common_state: str) -> list[str]:
         return []
 
 
-def remember_left_behind(common_state: str, timeline: str) -> None:
+def record_restarted(common_state: str, timeline: str) -> None:
     """Add a timeline, durably, before its ref moves."""
-    path = os.path.join(state_directory(common_state), LEFT_BEHIND_FILE)
+    path = os.path.join(state_directory(common_state), RESTARTED_FILE)
     try:
         append_line(path, os.fsencode(timeline), durability=Durability.FULL)
     except OSError as error:
         raise cannot_write(error, path) from error
 
 
-def forget_left_behind(common_state: str) -> None:
+def clear_restarted(common_state: str) -> None:
     """Delete the list: nothing is missing from any timeline."""
     with suppress(FileNotFoundError):
-        os.unlink(os.path.join(common_state, LEFT_BEHIND_FILE))
+        os.unlink(os.path.join(common_state, RESTARTED_FILE))
 
 
 # Commits that a rewrite replaced: for processes that started before the rewrite, such as a check that records its
@@ -86,7 +86,7 @@ def current_commit(rewritten: Mapping[str, str], commit: str) -> str:
     return commit
 
 
-def remember_rewritten(common_state: str, now: Mapping[str, str]) -> None:
+def record_rewritten(common_state: str, now: Mapping[str, str]) -> None:
     """Add pairs to the list; the older half of a long list is dropped."""
     pairs = {**read_rewritten(common_state), **{old: new for old, new in now.items() if old != new}}
     lines = [f"{old} {new}\n" for old, new in pairs.items()]

@@ -15,7 +15,8 @@ from git_envhist.git.cat_file import CatFile
 from git_envhist.git.process import Git
 from git_envhist.git.repository import NOTES_REFS, Repository
 from git_envhist.lazy import pattern
-from git_envhist.secrets.keys import Key, OpeningKey, read_opening_key
+from git_envhist.secrets.key_text import read_opening_key
+from git_envhist.secrets.keys import Key, OpeningKey
 from git_envhist.snapshots.fetched import FetchedStore, without_fetched_objects
 
 DIRECTORY = b"keys"
@@ -92,7 +93,7 @@ class WrappedKeys:
 
 def _in_notes(git: Git, key_id: str) -> Iterator[bytes]:
     refs = git.ask("for-each-ref", "--format=%(refname)", NOTES_REFS).out.splitlines()
-    with CatFile(git, largest=MAX_SIZE) as reader:
+    with CatFile(git, max_size=MAX_SIZE) as reader:
         for ref in refs:
             try:
                 found = reader.read(ref + b":" + path_of(key_id))

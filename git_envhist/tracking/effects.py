@@ -115,8 +115,10 @@ class Effects:
         return Effect(new_mark(), text, self._history.now, irreversible, command, None, snapshot.id)
 
     def _record(self, effect: Effect) -> None:
-        assert effect.stands_on is not None
-        self._history.add_records(self._history.resolve(effect.stands_on), effect_record(effect, new_mark()))
+        assert effect.snapshot_id is not None
+        self._history.add_records(
+            self._history.resolve(effect.snapshot_id), effect_record(effect, new_mark())
+        )
 
 
 def _refuse_uncallable(act: object, approve: object) -> None:
@@ -157,7 +159,7 @@ MAX_COUNT = 10_000
 
 
 class ListedCheckpoint(NamedTuple):
-    """One checkpoint as the platform lists it."""
+    """A checkpoint as the platform lists it."""
 
     external_id: str
     taken_at: datetime
@@ -192,13 +194,13 @@ class Observations:
         fresh = list({one.external_id: one for one in listed if one.external_id not in known}.values())
         if not fresh:
             return ()
-        stands_on = line[0] if line else self._capture("before: checkpoints of the platform")
+        snapshot_id = line[0] if line else self._capture("before: checkpoints of the platform")
         now = self._history.now
         found = [
             ObservedCheckpoint(one.external_id, one.taken_at, now, mask_text(one.comment), source)
             for one in fresh
         ]
-        self._history.add_records(stands_on, *(observed_record(one, new_mark()) for one in found))
+        self._history.add_records(snapshot_id, *(observed_record(one, new_mark()) for one in found))
         kept = {one.external_id: one for one in self.all()}
         return tuple(kept[one.external_id] for one in found)
 

@@ -1,4 +1,4 @@
-"""Tasks of a timeline: steps of a piece of work, whose states are records in notes.
+"""Tasks of a timeline: steps of a piece of work, recorded in notes.
 
 A new process, e.g. the next version of an agent, resumes at the first task that is not done: from the snapshot where it
 began, with the conversation attached there. The fingerprint of an agent's definition (prompts, tools, settings) tells

@@ -1,4 +1,8 @@
-"""Manifest words of an entry beyond mode and time: owner, extended attributes, hard links."""
+"""Manifest words of an entry beyond mode and time: owner, extended attributes, hard links.
+
+The words are empty for the plain case: the owner of the directory, one link, stored unsealed. Attributes that
+cannot be read are reported, and the entry is read again by the next capture.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +17,9 @@ from git_envhist.platform import SYSTEM
 
 SKIPPED_XATTRS = (b"security.selinux", b"security.ima", b"security.evm", b"system.nfs4_acl")
 """Attributes of the machine's security policy, not of the environment."""
-NONE_THERE = frozenset((errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.ENODATA, errno.ENOENT))
+ABSENT_ERRNOS = frozenset((errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.ENODATA, errno.ENOENT))
 """Errors that mean "no such attribute": unsupported, or removed since it was listed."""
-SPREAD = 0x9E3779B97F4A7C15
+HASH_MULTIPLIER = 0x9E3779B97F4A7C15
 """An odd number without a pattern: its multiples are far apart."""
 
 
@@ -47,12 +51,12 @@ def link_group(seen: os.stat_result, home_device: int) -> int:
     if seen.st_dev == home_device:
         return seen.st_ino
     # On another file system (an additional root) the same inode is another file.
-    return (seen.st_ino + (seen.st_dev + 1) * SPREAD) % (1 << 64)
+    return (seen.st_ino + (seen.st_dev + 1) * HASH_MULTIPLIER) % (1 << 64)
 
 
 def leaf_extras(
     extras: ExtrasFormat,
-    own: os.stat_result,
+    own_stat: os.stat_result,
     seen: os.stat_result,
     home_device: int,
     xattrs: list[tuple[bytes, bytes]],
@@ -66,13 +70,13 @@ def leaf_extras(
         and stored is StoredAs.PLAIN
         and seen.st_nlink == 1
         and not is_device
-        and seen.st_uid == own.st_uid
-        and seen.st_gid == own.st_gid
+        and seen.st_uid == own_stat.st_uid
+        and seen.st_gid == own_stat.st_gid
     ):
         return b""
     return extras(
-        uid=seen.st_uid if seen.st_uid != own.st_uid else None,
-        gid=seen.st_gid if seen.st_gid != own.st_gid else None,
+        uid=seen.st_uid if seen.st_uid != own_stat.st_uid else None,
+        gid=seen.st_gid if seen.st_gid != own_stat.st_gid else None,
         link_group=link_group(seen, home_device) if seen.st_nlink > 1 else None,
         device=seen.st_rdev if is_device else None,
         stored=stored,
@@ -105,4 +109,4 @@ def read_xattrs(target: int | bytes) -> Attributes:
 
 
 def _reason(error: OSError) -> str:
-    return "" if error.errno in NONE_THERE else os.strerror(error.errno or 0).lower()
+    return "" if error.errno in ABSENT_ERRNOS else os.strerror(error.errno or 0).lower()

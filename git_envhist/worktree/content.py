@@ -147,7 +147,7 @@ class BlobStore(Protocol):
         ...
 
 
-KIND_TRIES = 3
+TYPE_CHANGE_TRIES = 3
 MAX_SEALED = 1 << 30
 """A file is sealed in memory as one piece."""
 
@@ -171,32 +171,32 @@ class FileSaver:
         self._scans: tuple[bytes, bool] = (b"", False)
         self.twins = Twins(b"")
 
-    def take(self, visit: ScannedDirectory, leaf: ScannedEntry) -> bool:
+    def store(self, visit: ScannedDirectory, leaf: ScannedEntry) -> bool:
         """Fill in the id and extras of an entry; return False if the path is gone or cannot be read."""
-        for _ in range(KIND_TRIES):
+        for _ in range(TYPE_CHANGE_TRIES):
             try:
                 self._store_entry(visit, leaf)
-                leaf.waits = False
+                leaf.is_pending = False
                 return True
             except FileVanished:
                 return False
             except Unreadable as reason:
-                visit.miss(leaf.name, reason.why, reason.detail)
+                visit.report_missing(leaf.name, reason.why, reason.detail)
                 return False
             except KindChanged:
                 if not _refresh(visit, leaf):
                     return False
-        visit.miss(leaf.name, MissingReason.UNSTABLE, "its type kept changing")
+        visit.report_missing(leaf.name, MissingReason.UNSTABLE, "its type kept changing")
         return False
 
-    def take_unit(
+    def store_database(
         self, visit: ScannedDirectory, database: ScannedEntry, sidecars: list[ScannedEntry], descriptor: int
     ) -> list[ScannedEntry]:
         """Store an open database and its sidecars in one consistent state; return the entries that cannot be
         stored."""
-        return DatabaseFiles(self, visit, database, sidecars, descriptor).take()
+        return DatabaseFiles(self, visit, database, sidecars, descriptor).store()
 
-    def take_open(self, visit: ScannedDirectory, leaf: ScannedEntry, descriptor: int) -> None:
+    def store_open_file(self, visit: ScannedDirectory, leaf: ScannedEntry, descriptor: int) -> None:
         """Store an open file."""
         self._store_open(visit, leaf, join(visit.path, leaf.name), descriptor)
 
@@ -207,15 +207,15 @@ class FileSaver:
     def _store_entry(self, visit: ScannedDirectory, leaf: ScannedEntry) -> None:
         kind = stat.S_IFMT(leaf.row[MODE])
         if kind == stat.S_IFREG:
-            self._take_file(visit, leaf)
+            self._store_file(visit, leaf)
         elif kind == stat.S_IFLNK:
-            self._take_link(visit, leaf)
+            self._store_link(visit, leaf)
         elif kind == stat.S_IFDIR:
             raise Unreadable(MissingReason.UNSTABLE, "it became a directory while it was read")
         else:
-            self._take_node(visit, leaf)
+            self._store_node(visit, leaf)
 
-    def _take_node(self, visit: ScannedDirectory, leaf: ScannedEntry) -> None:
+    def _store_node(self, visit: ScannedDirectory, leaf: ScannedEntry) -> None:
         seen = lstat_of(leaf.name)
         # Compare only the type: the time stamps of a pipe change with every write.
         if stat.S_IFMT(seen.st_mode) != stat.S_IFMT(leaf.row[MODE]):
@@ -223,7 +223,7 @@ class FileSaver:
         leaf.row = COLUMNS(seen)
         leaf.extras = self._describe(visit, leaf, seen, read_xattrs(leaf.name))
 
-    def _take_link(self, visit: ScannedDirectory, leaf: ScannedEntry) -> None:
+    def _store_link(self, visit: ScannedDirectory, leaf: ScannedEntry) -> None:
         try:
             target = os.readlink(leaf.name)
             seen = os.lstat(leaf.name)
@@ -238,12 +238,12 @@ class FileSaver:
         leaf.oid = self._store.add_blob(target)
         leaf.extras = self._describe(visit, leaf, seen, read_xattrs(leaf.name))
 
-    def _take_file(self, visit: ScannedDirectory, leaf: ScannedEntry) -> None:
+    def _store_file(self, visit: ScannedDirectory, leaf: ScannedEntry) -> None:
         descriptor, seen = open_with_stat(leaf.name)
         try:
             size = leaf.row[SIZE]
             if self._is_lockable_database(descriptor, size):
-                self._take_lone_database(visit, leaf, descriptor)
+                self._store_lone_database(visit, leaf, descriptor)
                 return
             self._store_open(visit, leaf, join(visit.path, leaf.name), descriptor, seen)
             if leaf.row[SIZE] != size and self._is_lockable_database(descriptor, leaf.row[SIZE]):
@@ -254,8 +254,8 @@ class FileSaver:
     def _is_lockable_database(self, descriptor: int, size: int) -> bool:
         return self._policy.holds_databases and is_database(descriptor, size)
 
-    def _take_lone_database(self, visit: ScannedDirectory, leaf: ScannedEntry, descriptor: int) -> None:
-        gone = self.take_unit(visit, leaf, [], descriptor)
+    def _store_lone_database(self, visit: ScannedDirectory, leaf: ScannedEntry, descriptor: int) -> None:
+        gone = self.store_database(visit, leaf, [], descriptor)
         if gone:
             visit.leaves = [other for other in visit.leaves if other is leaf or other not in gone]
         if leaf in gone:
@@ -273,17 +273,17 @@ class FileSaver:
         if policy.fingerprinted is not None and policy.fingerprinted(path):
             self._fingerprint(visit, leaf, descriptor)
         elif self._is_secret(visit, leaf, path):
-            self._take_secret(visit, leaf, path, descriptor)
+            self._store_secret(visit, leaf, path, descriptor)
         else:
             try:
-                read = read_file(descriptor, seen, grows=leaf.grows, limit=policy.big_file)
+                read = read_file(descriptor, seen, is_append_only=leaf.is_append_only, limit=policy.big_file)
             except GrewTooLarge:
-                if not self._take_big_twin(visit, leaf, path, descriptor):
-                    self._take_big(visit, leaf, descriptor)
+                if not self._store_big_copy(visit, leaf, path, descriptor):
+                    self._store_big(visit, leaf, descriptor)
             else:
-                self._take_small(visit, leaf, path, descriptor, read)
+                self._store_small(visit, leaf, path, descriptor, read)
 
-    def _take_small(
+    def _store_small(
         self, visit: ScannedDirectory, leaf: ScannedEntry, path: bytes, descriptor: int, read: FileRead
     ) -> None:
         if self._contains_secret(visit.path, path, read.data) or self._is_copy(path, read.data):
@@ -294,28 +294,30 @@ class FileSaver:
     def _is_secret(self, visit: ScannedDirectory, leaf: ScannedEntry, path: bytes) -> bool:
         """Return whether the name of a file, or another hard link of it, is secret."""
         secret = self._policy.secret_name(path) if leaf.secret is None else leaf.secret
-        if secret or (visit.own.st_dev, leaf.row[INODE]) not in self.twins.files:
+        if secret or (visit.own_stat.st_dev, leaf.row[INODE]) not in self.twins.files:
             return secret
         return not self._policy.excluded(path)
 
     def _is_copy(self, path: bytes, data: bytes) -> bool:
         return self.twins.has_content(data) and not self._policy.excluded(path)
 
-    def _take_big_twin(
+    def _store_big_copy(
         self, visit: ScannedDirectory, leaf: ScannedEntry, path: bytes, descriptor: int
     ) -> bool:
         """Store a big file sealed if it is a copy of a sealed one; return False if not."""
         if leaf.row[SIZE] not in self.twins.sizes:
             return False
-        read = read_file(descriptor, grows=leaf.grows, limit=MAX_SEALED)
+        read = read_file(descriptor, is_append_only=leaf.is_append_only, limit=MAX_SEALED)
         if not self._is_copy(path, read.data):
             return False
         self._put(visit, leaf, descriptor, read, self._sealed(path, read.data), StoredAs.SEALED)
         return True
 
-    def _take_secret(self, visit: ScannedDirectory, leaf: ScannedEntry, path: bytes, descriptor: int) -> None:
+    def _store_secret(
+        self, visit: ScannedDirectory, leaf: ScannedEntry, path: bytes, descriptor: int
+    ) -> None:
         try:
-            read = read_file(descriptor, grows=leaf.grows, limit=MAX_SEALED)
+            read = read_file(descriptor, is_append_only=leaf.is_append_only, limit=MAX_SEALED)
         except GrewTooLarge:
             raise Unreadable(MissingReason.BUDGET, "it is secret and too large to seal") from None
         self._put(visit, leaf, descriptor, read, self._sealed(path, read.data), StoredAs.SEALED)
@@ -345,7 +347,7 @@ class FileSaver:
             raise BudgetExceeded from full
         self._settle(visit, leaf, read.stat, descriptor, stored, read.stable)
 
-    def _take_big(self, visit: ScannedDirectory, leaf: ScannedEntry, descriptor: int) -> None:
+    def _store_big(self, visit: ScannedDirectory, leaf: ScannedEntry, descriptor: int) -> None:
         mark = self._store.mark()
         result: list[tuple[int, bytes, bytes]] = []
 
@@ -355,7 +357,7 @@ class FileSaver:
             self._check_budget()
 
         try:
-            seen, stable = read_streamed(descriptor, consume, grows=leaf.grows)
+            seen, stable = read_streamed(descriptor, consume, is_append_only=leaf.is_append_only)
         except Unreadable:
             self._store.forget(mark)
             raise
@@ -400,7 +402,7 @@ class FileSaver:
         leaf.row = COLUMNS(seen) if stable else (0, *COLUMNS(seen)[1:])
         leaf.extras = self._describe(visit, leaf, seen, read_xattrs(descriptor), stored, digest)
         if not stable:
-            visit.miss(leaf.name, MissingReason.UNSTABLE, "it changed during every read")
+            visit.report_missing(leaf.name, MissingReason.UNSTABLE, "it changed during every read")
 
     def _contains_secret(self, directory: bytes, path: bytes, data: bytes) -> bool:
         policy = self._policy
@@ -423,14 +425,14 @@ class FileSaver:
         if unread:
             # A change time of zero never matches: the next capture reads the attributes again.
             leaf.row = (0, *leaf.row[1:])
-            visit.miss(leaf.name, MissingReason.ATTRIBUTES, unread)
-        return leaf_extras(self._extras, visit.own, seen, self._home_device, xattrs, stored, digest)
+            visit.report_missing(leaf.name, MissingReason.ATTRIBUTES, unread)
+        return leaf_extras(self._extras, visit.own_stat, seen, self._home_device, xattrs, stored, digest)
 
 
 def _refresh(visit: ScannedDirectory, leaf: ScannedEntry) -> bool:
     try:
         leaf.row = COLUMNS(os.lstat(leaf.name))
     except OSError as error:
-        visit.miss_for(error, leaf.name)
+        visit.report_error(error, leaf.name)
         return False
     return True

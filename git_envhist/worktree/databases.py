@@ -35,7 +35,7 @@ from typing import Any, Protocol
 from git_envhist.lazy import dataclass
 from git_envhist.model import SQLITE_HEADER, SQLITE_SIDECARS, MissingReason
 from git_envhist.model.entries import database_of_sidecar
-from git_envhist.platform import open_itself
+from git_envhist.platform import open_nofollow
 from git_envhist.worktree.read_file import FileVanished, KindChanged, Unreadable, open_file, stat_of
 from git_envhist.worktree.scan import ScannedDirectory, ScannedEntry
 from git_envhist.worktree.stat_cache import COLUMNS, MODE, SIZE
@@ -185,7 +185,7 @@ def _lock_log(shared_memory: int) -> None:
 
 def _open_memory(name: bytes) -> int:
     try:
-        return open_itself(name + SHARED_MEMORY, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        return open_nofollow(name + SHARED_MEMORY, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
         return -1
     except OSError as error:
@@ -230,7 +230,7 @@ def is_locked(descriptor: int, byte: int, length: int = 1) -> bool:
 
 # Store a database with its sidecars in one consistent state.
 
-HOLD_TRIES = 3
+LOCK_TRIES = 3
 
 
 class EntrySaver(Protocol):
@@ -241,11 +241,11 @@ class EntrySaver(Protocol):
         """Remaining time to wait for locks."""
         ...
 
-    def take(self, visit: ScannedDirectory, leaf: ScannedEntry) -> bool:
+    def store(self, visit: ScannedDirectory, leaf: ScannedEntry) -> bool:
         """Store the entry; False if it cannot be stored."""
         ...
 
-    def take_open(self, visit: ScannedDirectory, leaf: ScannedEntry, descriptor: int) -> None:
+    def store_open_file(self, visit: ScannedDirectory, leaf: ScannedEntry, descriptor: int) -> None:
         """Store an open file."""
         ...
 
@@ -275,22 +275,22 @@ class DatabaseFiles:
         self._descriptor = descriptor
         self._late: list[ScannedEntry] = []
 
-    def take(self) -> list[ScannedEntry]:
+    def store(self) -> list[ScannedEntry]:
         """Store all files; return the entries that cannot be stored."""
         try:
-            return self._take()
+            return self._store()
         except Unreadable as reason:
-            self._visit.miss(self._database.name, reason.why, reason.detail)
+            self._visit.report_missing(self._database.name, reason.why, reason.detail)
             return [self._database, *self._sidecars]
         except Exception:
             self._visit.leaves = [leaf for leaf in self._visit.leaves if leaf not in self._late]
             raise
 
-    def _take(self) -> list[ScannedEntry]:
+    def _store(self) -> list[ScannedEntry]:
         missing_count, undo = len(self._visit.missing), self._saver.forget()
         change: str | None = None
         gone: list[ScannedEntry] = []
-        for attempt in range(HOLD_TRIES):
+        for attempt in range(LOCK_TRIES):
             if attempt:
                 del self._visit.missing[missing_count:]
                 undo()
@@ -304,14 +304,14 @@ class DatabaseFiles:
                 break
             if change is None and not self._has_unlisted_sidecar(gone):
                 return gone
-        self._tell(change or "another program opened it while it was read")
+        self._report_in_use(change or "another program opened it while it was read")
         return [leaf for leaf in gone if leaf in self._visit.leaves]
 
     def _store_locked(self, lock: DatabaseLock | None) -> list[ScannedEntry]:
         if lock is not None:
             self._add_late_sidecars(lock)
-        self._take_database()
-        return [leaf for leaf in self._sidecars if not self._take_sidecar(leaf, lock)]
+        self._store_database()
+        return [leaf for leaf in self._sidecars if not self._store_sidecar(leaf, lock)]
 
     def _add_late_sidecars(self, lock: DatabaseLock) -> None:
         """Add sidecars that appeared after the directory was listed."""
@@ -332,34 +332,36 @@ class DatabaseFiles:
                 insort(visit.leaves, leaf, key=lambda other: other.name)
         elif leaf in visit.unread:
             visit.unread.remove(leaf)
-        leaf.grows = name.endswith(LOG)
+        leaf.is_append_only = name.endswith(LOG)
         return leaf
 
     def _has_unlisted_sidecar(self, gone: list[ScannedEntry]) -> bool:
         return self._database not in self._visit.leaves and any(leaf not in gone for leaf in self._late)
 
-    def _take_database(self) -> None:
+    def _store_database(self) -> None:
         leaf = self._database
-        if not leaf.waits:
+        if not leaf.is_pending:
             seen = stat_of(self._descriptor)
             if COLUMNS(seen) == leaf.row:
                 return  # unchanged since the last capture
-            leaf.waits, leaf.row = True, COLUMNS(seen)
-        self._saver.take_open(self._visit, leaf, self._descriptor)
+            leaf.is_pending, leaf.row = True, COLUMNS(seen)
+        self._saver.store_open_file(self._visit, leaf, self._descriptor)
 
-    def _take_sidecar(self, leaf: ScannedEntry, lock: DatabaseLock | None) -> bool:
+    def _store_sidecar(self, leaf: ScannedEntry, lock: DatabaseLock | None) -> bool:
         if lock is not None and not lock.is_hot and leaf.name.endswith(JOURNAL):
             return False
         try:
             leaf.row = COLUMNS(os.lstat(leaf.name))
         except OSError as error:
-            self._visit.miss_for(error, leaf.name)
+            self._visit.report_error(error, leaf.name)
             return False
-        leaf.waits = True
-        return self._saver.take(self._visit, leaf)
+        leaf.is_pending = True
+        return self._saver.store(self._visit, leaf)
 
-    def _tell(self, what: str) -> None:
-        self._visit.miss(self._database.name, MissingReason.UNSTABLE, f"its database is in use: {what}")
+    def _report_in_use(self, what: str) -> None:
+        self._visit.report_missing(
+            self._database.name, MissingReason.UNSTABLE, f"its database is in use: {what}"
+        )
         for leaf in (self._database, *self._sidecars):
             # The copy is inconsistent, so the next capture must read it again.
             leaf.row = (0, *leaf.row[1:])
@@ -389,56 +391,58 @@ class LockFileRule:
     lock: bytes
 
 
-LOCKED = (
+LOCK_FILE_RULES = (
     LockFileRule("MySQL", b"ibdata1", b"ibdata1"),
     LockFileRule("MongoDB", b"WiredTiger", b"WiredTiger.lock"),
     LockFileRule("LMDB", b"data.mdb", b"lock.mdb"),
     LockFileRule("LevelDB", b"CURRENT", b"LOCK"),
 )
-MARKS = {kind.mark for kind in LOCKED} | {CLUSTER_MARK} | REDIS_MARKS
+MARKER_FILES = {kind.mark for kind in LOCK_FILE_RULES} | {CLUSTER_MARK} | REDIS_MARKS
 
 
 def may_have_servers(names: set[bytes]) -> bool:
     """Return whether a directory with these names may be used by a server."""
     joined = b"\0".join(names) + b"\0"
-    return not MARKS.isdisjoint(names) or any(tail + b"\0" in joined for tail in (LMDB_LOCK, REDIS_LOG_MARK))
+    return not MARKER_FILES.isdisjoint(names) or any(
+        tail + b"\0" in joined for tail in (LMDB_LOCK, REDIS_LOG_MARK)
+    )
 
 
 def report_servers(visit: ScannedDirectory) -> None:
     """Report servers that use the directory, which must be the current directory."""
     names = {*visit.names, *visit.subdirectories}
-    if not MARKS.isdisjoint(names):
+    if not MARKER_FILES.isdisjoint(names):
         _report_directory(visit, names)
     for name in names:
         if name.endswith(LMDB_LOCK):
             _report_lmdb_file(visit, name.removesuffix(LMDB_LOCK))
         elif name.endswith(REDIS_LOG_MARK):
-            _tell(visit, "Redis", _process_in(b"..", REDIS))
+            _report_in_use(visit, "Redis", _process_in(b"..", REDIS))
 
 
 def _report_directory(visit: ScannedDirectory, names: set[bytes]) -> None:
-    for kind in LOCKED:
+    for kind in LOCK_FILE_RULES:
         if kind.mark in names and _has_locks(kind.lock):
-            _tell(visit, kind.server, 0)
+            _report_in_use(visit, kind.server, 0)
     if CLUSTER_MARK in names:
-        _tell(visit, "PostgreSQL", _postgres())
+        _report_in_use(visit, "PostgreSQL", _postgres())
     if not REDIS_MARKS.isdisjoint(names):
-        _tell(visit, "Redis", _process_in(b".", REDIS))
+        _report_in_use(visit, "Redis", _process_in(b".", REDIS))
 
 
 def _report_lmdb_file(visit: ScannedDirectory, name: bytes) -> None:
     if _read_bytes(name, LMDB_MAGIC_AT, len(LMDB_MAGIC)) == LMDB_MAGIC and _has_locks(name + LMDB_LOCK):
-        visit.miss(
+        visit.report_missing(
             name,
             MissingReason.UNSTABLE,
             "another program has this LMDB file open: the copy may be torn",
         )
 
 
-def _tell(visit: ScannedDirectory, server: str, process: int | None) -> None:
+def _report_in_use(visit: ScannedDirectory, server: str, process: int | None) -> None:
     if process is not None:
         process_text = f" (process {process})" if process else ""
-        visit.miss(
+        visit.report_missing(
             b"",
             MissingReason.UNSTABLE,
             f"{server} is using it{process_text}: take a dump",
@@ -536,7 +540,7 @@ def find_database_files(visit: ScannedDirectory) -> None:
         return
     sidecars = [leaf for leaf in visit.leaves if database_of_sidecar(leaf.name) is not None]
     by_name = {leaf.name: leaf for leaf in visit.leaves}
-    units: dict[bytes, list[ScannedEntry]] = {}
+    databases: dict[bytes, list[ScannedEntry]] = {}
     bases = _databases(by_name, sidecars)
     for leaf in sidecars:
         base = by_name.get(database_of_sidecar(leaf.name) or b"")
@@ -547,19 +551,19 @@ def find_database_files(visit: ScannedDirectory) -> None:
             if leaf in visit.unread:
                 visit.unread.remove(leaf)
         else:
-            leaf.grows = leaf.name.endswith(LOG)
-            units.setdefault(base.name, []).append(leaf)
-    for name, unit_sidecars in units.items():
+            leaf.is_append_only = leaf.name.endswith(LOG)
+            databases.setdefault(base.name, []).append(leaf)
+    for name, unit_sidecars in databases.items():
         _add_unit(visit, by_name[name], unit_sidecars)
 
 
 def _add_unit(visit: ScannedDirectory, database: ScannedEntry, sidecars: list[ScannedEntry]) -> None:
     members = [database, *sidecars]
     # All files of a unit are read together if any of them changed.
-    if not any(leaf.waits for leaf in members):
+    if not any(leaf.is_pending for leaf in members):
         return
     visit.unread = [leaf for leaf in visit.unread if leaf not in members]
-    visit.units.append((database, sidecars))
+    visit.databases.append((database, sidecars))
 
 
 def _databases(by_name: dict[bytes, ScannedEntry], sidecars: list[ScannedEntry]) -> set[bytes]:

@@ -20,7 +20,7 @@ from git_envhist.model import MissingReason
 from git_envhist.platform import NOFOLLOW, SYSTEM, open_compared
 from git_envhist.worktree.stat_cache import COLUMNS
 
-TRIES = 10
+READ_TRIES = 10
 CLOCK_GRANULARITY_NS = 20_000_000
 """More than a kernel tick (at most 10 ms), within which two changes can have the same time stamp."""
 SECOND_NS = 1_000_000_000
@@ -121,22 +121,26 @@ def _open(name: bytes) -> int:
 
 
 def read_file(
-    descriptor: int, seen: os.stat_result | None = None, *, grows: bool = False, limit: int | None = None
+    descriptor: int,
+    seen: os.stat_result | None = None,
+    *,
+    is_append_only: bool = False,
+    limit: int | None = None,
 ) -> FileRead:
     """Return a consistent copy of an open file, marked unstable if none could be read.
 
-    `seen` is its current stat. `grows` means that the file is only appended to, so the bytes up to its first
+    `seen` is its current stat. `is_append_only` means that the file is only appended to, so the bytes up to its first
     size are consistent. Raise `GrewTooLarge` if it has `limit` bytes or more.
     """
     data = b""
     before = stat_of(descriptor) if seen is None else seen
-    for attempt in range(TRIES):
+    for attempt in range(READ_TRIES):
         before, settled = _wait_until_settled(descriptor, before)
         if limit is not None and before.st_size >= limit:
             raise GrewTooLarge
         data = _read_to_end(descriptor, before.st_size)
         after = stat_of(descriptor)
-        if grows and len(data) >= before.st_size:
+        if is_append_only and len(data) >= before.st_size:
             return FileRead(data[: before.st_size], before, stable=True)
         if settled and COLUMNS(before) == COLUMNS(after) and len(data) == after.st_size:
             return FileRead(data, after, stable=True)
@@ -146,19 +150,21 @@ def read_file(
 
 
 def read_streamed(
-    descriptor: int, consume: Callable[[Iterator[Block]], None], *, grows: bool = False
+    descriptor: int, consume: Callable[[Iterator[Block]], None], *, is_append_only: bool = False
 ) -> tuple[os.stat_result, bool]:
     """Pass a large file in blocks to `consume`; return its stat and whether it was stable.
 
     `consume` is called again from the start while the file changes, and must drop what it got before.
     """
     before = stat_of(descriptor)
-    for attempt in range(TRIES):
+    for attempt in range(READ_TRIES):
         before, settled = _wait_until_settled(descriptor, before)
-        counted = _CountingIterator(_blocks(descriptor, before.st_size if grows else before.st_size + 1))
+        counted = _CountingIterator(
+            _blocks(descriptor, before.st_size if is_append_only else before.st_size + 1)
+        )
         consume(counted)
         after = stat_of(descriptor)
-        if grows and counted.size == before.st_size:
+        if is_append_only and counted.size == before.st_size:
             return before, True
         if settled and COLUMNS(before) == COLUMNS(after) and counted.size == after.st_size:
             return after, True

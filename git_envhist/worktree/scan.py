@@ -59,7 +59,7 @@ class PathDirectoryCursor(DirectoryCursor):
         try:
             if root_name_of(path) != self._root or not self._is_at_expected() or not self._climb(wanted):
                 self._start(root_name_of(path))
-            for name in wanted[len(self._way) :]:
+            for name in wanted[len(self._names) :]:
                 self._go_down(name)
         except OSError:
             # The current directory is unknown now; start from the top next time.
@@ -68,7 +68,7 @@ class PathDirectoryCursor(DirectoryCursor):
         return os.stat(b".")
 
     def close(self) -> None:
-        self._way, self._seen, self._root = [], [], None
+        self._names, self._seen, self._root = [], [], None
 
     def _start(self, root: bytes) -> None:
         self.close()
@@ -81,9 +81,9 @@ class PathDirectoryCursor(DirectoryCursor):
         return identity_of(os.stat(b".")) == self._seen[-1]
 
     def _climb(self, wanted: list[bytes]) -> bool:
-        while self._way != wanted[: len(self._way)]:
+        while self._names != wanted[: len(self._names)]:
             os.chdir(b"..")
-            self._way.pop()
+            self._names.pop()
             self._seen.pop()
             # A directory that was moved has another parent.
             if not self._is_at_expected():
@@ -97,7 +97,7 @@ class PathDirectoryCursor(DirectoryCursor):
         os.chdir(name)
         if identity_of(os.stat(b".")) != identity_of(before):
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
-        self._way.append(name)
+        self._names.append(name)
         self._seen.append(identity_of(before))
 
 
@@ -118,7 +118,7 @@ class ScannedEntry:
 
     name: bytes
     row: tuple[int, ...]
-    waits: bool = False
+    is_pending: bool = False
     """True while its content still has to be read. (A whole stat result would take 580 bytes per entry.)"""
     oid: bytes = b""
     extras: bytes = b""
@@ -126,7 +126,7 @@ class ScannedEntry:
     """The chunk tree of a big file."""
     secret: bool | None = None
     """True if the name is secret; None if not determined."""
-    grows: bool = False
+    is_append_only: bool = False
     """True if the file is only appended to: the bytes at the start of the read are a consistent state."""
 
 
@@ -136,53 +136,54 @@ class ScannedDirectory:
     __slots__ = (
         "_leaves",
         "boundaries",
-        "fresh",
-        "like",
+        "changed_entries",
+        "databases",
+        "is_young",
         "missing",
-        "own",
+        "old_record",
+        "own_stat",
         "path",
         "subdirectories",
-        "units",
         "unread",
-        "young",
     )
 
-    def __init__(self, path: bytes, own: os.stat_result, *, young: bool = False) -> None:
+    def __init__(self, path: bytes, own_stat: os.stat_result, *, is_young: bool = False) -> None:
         self.path = path
-        self.own = own
-        self.young = young
+        self.own_stat = own_stat
+        self.is_young = is_young
         """It changed within the clock granularity, so its time stamps cannot be trusted in the next capture."""
         self.unread: list[ScannedEntry] = []
         self.subdirectories: list[bytes] = []
         self.boundaries: list[bytes] = []
-        self.units: list[tuple[ScannedEntry, list[ScannedEntry]]] = []
+        self.databases: list[tuple[ScannedEntry, list[ScannedEntry]]] = []
         """Databases with their sidecars, to be read together under locks."""
         self.missing: list[tuple[bytes, str, str]] = []
         """(name, reason, detail)."""
-        self.like: DirectoryRecord | None = None
-        """The old record, valid except for the entries in `fresh`."""
-        self.fresh: dict[int, ScannedEntry] = {}
+        self.old_record: DirectoryRecord | None = None
+        """The old record, valid except for the entries in `changed_entries`."""
+        self.changed_entries: dict[int, ScannedEntry] = {}
         self._leaves: list[ScannedEntry] = []
 
     @property
     def leaves(self) -> list[ScannedEntry]:
         """Return all entries that are not directories."""
-        if self.like is not None:
+        if self.old_record is not None:
             self._leaves = [
-                self.fresh.get(number) or leaf for number, leaf in enumerate(_entries_of(self.like))
+                self.changed_entries.get(number) or leaf
+                for number, leaf in enumerate(_entries_of(self.old_record))
             ]
-            self.like = None
+            self.old_record = None
         return self._leaves
 
     @leaves.setter
     def leaves(self, leaves: list[ScannedEntry]) -> None:
-        self.like = None
+        self.old_record = None
         self._leaves = leaves
 
     @property
     def names(self) -> list[bytes]:
         """Return the names of all entries that are not directories."""
-        return self.like.names if self.like is not None else [leaf.name for leaf in self._leaves]
+        return self.old_record.names if self.old_record is not None else [leaf.name for leaf in self._leaves]
 
     def names_end_with(self, tails: Iterable[bytes]) -> bool:
         """Return whether the name of any entry ends with one of these."""
@@ -213,17 +214,17 @@ class ScannedDirectory:
     @property
     def pending(self) -> list[ScannedEntry]:
         """Return all entries that still have to be read."""
-        members = [leaf for database, sidecars in self.units for leaf in (database, *sidecars)]
-        return [*self.unread, *(leaf for leaf in members if leaf.waits)]
+        members = [leaf for database, sidecars in self.databases for leaf in (database, *sidecars)]
+        return [*self.unread, *(leaf for leaf in members if leaf.is_pending)]
 
-    def miss(self, name: bytes, why: MissingReason, detail: str) -> None:
+    def report_missing(self, name: bytes, why: MissingReason, detail: str) -> None:
         self.missing.append((name, why.value, detail))
 
-    def miss_for(self, error: OSError, name: bytes) -> None:
+    def report_error(self, error: OSError, name: bytes) -> None:
         """Report a path that cannot be read because of an error; nothing if it is gone."""
         if not is_gone(error):
             reason = unreadable(error)
-            self.miss(name, reason.why, reason.detail)
+            self.report_missing(name, reason.why, reason.detail)
 
 
 def leaf_of(record: DirectoryRecord, number: int) -> ScannedEntry:
@@ -246,29 +247,31 @@ def _entries_of(record: DirectoryRecord) -> Iterable[ScannedEntry]:
     return (leaf_of(record, number) for number in range(len(record.names)))
 
 
-def build_record(visit: ScannedDirectory, started_ns: int, width: int, own_extras: bytes) -> DirectoryRecord:
+def build_record(
+    visit: ScannedDirectory, started_ns: int, width: int, extras_of_directory: bytes
+) -> DirectoryRecord:
     """Return the record of a scanned directory after all entries were read."""
-    own = visit.own
+    own_stat = visit.own_stat
     record = (
         _from_leaves(visit, started_ns, width)
-        if visit.like is None
-        else _carried_over(visit.like, visit.fresh, started_ns, width)
+        if visit.old_record is None
+        else _carried_over(visit.old_record, visit.changed_entries, started_ns, width)
     )
-    record.ctime_ns = 0 if visit.young else own.st_ctime_ns
-    record.mtime_ns, record.inode, record.device = own.st_mtime_ns, own.st_ino, own.st_dev
-    record.mode, record.uid, record.gid = own.st_mode, own.st_uid, own.st_gid
+    record.ctime_ns = 0 if visit.is_young else own_stat.st_ctime_ns
+    record.mtime_ns, record.inode, record.device = own_stat.st_mtime_ns, own_stat.st_ino, own_stat.st_dev
+    record.mode, record.uid, record.gid = own_stat.st_mode, own_stat.st_uid, own_stat.st_gid
     record.flags = INCOMPLETE if visit.missing else 0
     record.subdirectories, record.boundaries = visit.subdirectories, visit.boundaries
     record.extras.pop(-1, None)
-    if own_extras:
-        record.extras[-1] = own_extras
+    if extras_of_directory:
+        record.extras[-1] = extras_of_directory
     return record
 
 
 def _from_leaves(visit: ScannedDirectory, started_ns: int, width: int) -> DirectoryRecord:
     leaves = visit.leaves
     record = DirectoryRecord(visit.path, names=[leaf.name for leaf in leaves])
-    record.columns, record.times = pack_rows([_settled(leaf.row, started_ns) for leaf in leaves])
+    record.columns, record.times = pack_rows([_with_trusted_times(leaf.row, started_ns) for leaf in leaves])
     record.ids = b"".join(leaf.oid or NO_ID[:width] for leaf in leaves)
     record.extras = {index: leaf.extras for index, leaf in enumerate(leaves) if leaf.extras}
     record.pieces = {index: leaf.pieces for index, leaf in enumerate(leaves) if leaf.pieces}
@@ -276,12 +279,14 @@ def _from_leaves(visit: ScannedDirectory, started_ns: int, width: int) -> Direct
 
 
 def _carried_over(
-    like: DirectoryRecord, fresh: dict[int, ScannedEntry], started_ns: int, width: int
+    old_record: DirectoryRecord, changed_entries: dict[int, ScannedEntry], started_ns: int, width: int
 ) -> DirectoryRecord:
-    columns, ids = bytearray(like.columns), bytearray(like.ids)
-    extras, pieces, times = dict(like.extras), dict(like.pieces), dict(like.times)
-    for index, leaf in fresh.items():
-        columns[index * ROW : (index + 1) * ROW], wide = pack_rows([_settled(leaf.row, started_ns)])
+    columns, ids = bytearray(old_record.columns), bytearray(old_record.ids)
+    extras, pieces, times = dict(old_record.extras), dict(old_record.pieces), dict(old_record.times)
+    for index, leaf in changed_entries.items():
+        columns[index * ROW : (index + 1) * ROW], wide = pack_rows(
+            [_with_trusted_times(leaf.row, started_ns)]
+        )
         ids[index * width : (index + 1) * width] = leaf.oid or NO_ID[:width]
         for kept, value in ((extras, leaf.extras), (pieces, leaf.pieces)):
             kept.pop(index, None)
@@ -291,7 +296,13 @@ def _carried_over(
         if wide:
             times[index] = wide[0]
     return replace(
-        like, columns=bytes(columns), ids=bytes(ids), extras=extras, pieces=pieces, times=times, below=b""
+        old_record,
+        columns=bytes(columns),
+        ids=bytes(ids),
+        extras=extras,
+        pieces=pieces,
+        times=times,
+        below=b"",
     )
 
 
@@ -303,7 +314,7 @@ def is_settled(ctime_ns: int, mtime_ns: int, started_ns: int) -> bool:
     )
 
 
-def _settled(row: tuple[int, ...], started_ns: int) -> tuple[int, ...]:
+def _with_trusted_times(row: tuple[int, ...], started_ns: int) -> tuple[int, ...]:
     # An entry as young as the capture can change without changing its time stamps. A change time of zero
     # never matches, so the next capture reads it.
     return row if is_settled(row[CTIME], row[MTIME], started_ns) else (0, *row[1:])
@@ -385,18 +396,23 @@ class Scanner:
         With `changed`, only these names of a large directory are examined if its set of names is the same.
         Raise OSError if the directory cannot be entered or listed.
         """
-        own = self._descent.enter(path)
+        own_stat = self._descent.enter(path)
         if not is_root_top(path) and (
-            (own.st_dev, own.st_ino) in self._limits.known or self._is_other_device(path, own.st_dev)
+            (own_stat.st_dev, own_stat.st_ino) in self._limits.known
+            or self._is_other_device(path, own_stat.st_dev)
         ):
             raise ExcludedPath
         names = os.listdir(b".")
-        visit = ScannedDirectory(path, own)
-        visit.young = not is_settled(own.st_ctime_ns, own.st_mtime_ns, self._started_ns)
+        visit = ScannedDirectory(path, own_stat)
+        visit.is_young = not is_settled(own_stat.st_ctime_ns, own_stat.st_mtime_ns, self._started_ns)
         # Extras record owners relative to the directory's owner, so a new owner makes them useless.
-        if old is not None and (old.uid, old.gid) != (own.st_uid, own.st_gid):
+        if old is not None and (old.uid, old.gid) != (own_stat.st_uid, own_stat.st_gid):
             old = None
-        if old is not None and len(names) >= LARGE and self._is_like(visit, old, names, changed):
+        if (
+            old is not None
+            and len(names) >= LARGE
+            and self._keep_record_if_similar(visit, old, names, changed)
+        ):
             return visit
         known = _KnownEntries(old)
         pruned = self._limits.pruned if path in self._parents else {}
@@ -404,7 +420,7 @@ class Scanner:
             self._scan_entry(visit, name, known, pruned)
         return visit
 
-    def _is_like(
+    def _keep_record_if_similar(
         self,
         visit: ScannedDirectory,
         old: DirectoryRecord,
@@ -419,20 +435,23 @@ class Scanner:
             return False
         try:
             below = list(map(os.lstat, old.subdirectories))
-            fresh = {number: os.lstat(old.names[number]) for number in _differing(old, changed)}
+            changed_entries = {number: os.lstat(old.names[number]) for number in _differing(old, changed)}
         except OSError:
             return False
         if any(not stat.S_ISDIR(seen.st_mode) or self._is_mount(visit, seen) for seen in below):
             return False
         if any((seen.st_dev, seen.st_ino) in self._limits.known for seen in below):
             return False
-        if any(stat.S_ISDIR(seen.st_mode) or self._is_mount(visit, seen) for seen in fresh.values()):
+        if any(
+            stat.S_ISDIR(seen.st_mode) or self._is_mount(visit, seen) for seen in changed_entries.values()
+        ):
             return False
-        visit.subdirectories, visit.like = old.subdirectories, old
-        visit.fresh = {
-            number: ScannedEntry(old.names[number], COLUMNS(seen), True) for number, seen in fresh.items()
+        visit.subdirectories, visit.old_record = old.subdirectories, old
+        visit.changed_entries = {
+            number: ScannedEntry(old.names[number], COLUMNS(seen), True)
+            for number, seen in changed_entries.items()
         }
-        visit.unread = list(visit.fresh.values())
+        visit.unread = list(visit.changed_entries.values())
         return True
 
     def _scan_entry(
@@ -450,7 +469,7 @@ class Scanner:
             return
         except OSError as error:
             reason = unreadable(error)
-            visit.miss(name, reason.why, reason.detail)
+            visit.report_missing(name, reason.why, reason.detail)
             return
         is_directory = stat.S_ISDIR(seen.st_mode)
         if self._ignored is not None and self._ignored(visit.path, name, is_directory):
@@ -462,13 +481,13 @@ class Scanner:
 
     def _is_mount(self, visit: ScannedDirectory, seen: os.stat_result) -> bool:
         limits = self._limits
-        return not limits.mounts_known and not limits.cross_mounts and seen.st_dev != visit.own.st_dev
+        return not limits.mounts_known and not limits.cross_mounts and seen.st_dev != visit.own_stat.st_dev
 
     def _note_not_entered(self, visit: ScannedDirectory, name: bytes, why: str | None) -> None:
         if self._ignored is not None and self._ignored(visit.path, name, True):
             return
         if why == MissingReason.MOUNT.value:
-            visit.miss(name, MissingReason.MOUNT, "another file system is mounted here")
+            visit.report_missing(name, MissingReason.MOUNT, "another file system is mounted here")
         elif why is not None:
             visit.boundaries.append(name)
 
@@ -478,7 +497,7 @@ class Scanner:
         elif self._is_mount(visit, seen):
             self._note_not_entered(visit, name, MissingReason.MOUNT.value)
         elif visit.path.count(b"/") >= MAX_DEPTH:
-            visit.miss(name, MissingReason.TOO_DEEP, f"more than {MAX_DEPTH} directories deep")
+            visit.report_missing(name, MissingReason.TOO_DEEP, f"more than {MAX_DEPTH} directories deep")
         else:
             visit.subdirectories.append(name)
 
@@ -564,7 +583,7 @@ def _directories(
 ) -> list[bytes]:
     found = []
     try:
-        own = descent.enter(path)
+        own_stat = descent.enter(path)
         with os.scandir(b".") as listing:
             for item in listing:
                 name, below = item.name, join(path, item.name)
@@ -577,7 +596,11 @@ def _directories(
                     continue
                 if path.count(b"/") >= MAX_DEPTH:
                     continue
-                if not limits.mounts_known and not limits.cross_mounts and item.stat().st_dev != own.st_dev:
+                if (
+                    not limits.mounts_known
+                    and not limits.cross_mounts
+                    and item.stat().st_dev != own_stat.st_dev
+                ):
                     continue
                 found.append(below)
     except OSError as error:

@@ -137,11 +137,12 @@ def decode(data: bytes) -> DirectoryRecord:
         at += length
     path, names, columns, ids, subdirectories, boundaries, extras, pieces, below = sections
     times: dict[int, int] = {}
-    # Hardly any record has times that its cells cannot hold, and this is called for each directory.
+    # Few records have times that do not fit in cells, and this is called for each directory.
     if b"\0" in extras:
         extras, _, wide = extras.partition(b"\0")
         times = {number: int(time) for number, time in _decode_extras(wide).items()}
         mtime = times.pop(-1, mtime)
+    # Positional arguments in the order of the fields, because this is called for each directory.
     return DirectoryRecord(
         path, ctime, mtime, inode, device, mode, uid, gid, flags,
         names.split(b"\0") if names else [], columns, ids,
@@ -403,16 +404,16 @@ class StatCache:
             if fields["version"] != VERSION:
                 return None
             return CacheHeader(
-                fields["naming"],
-                fields["keeping"],
-                fields["base"],
-                tuple(
+                naming=fields["naming"],
+                keeping=fields["keeping"],
+                base=fields["base"],
+                shards=tuple(
                     CacheShard(bytes.fromhex(first), name, int(crc)) for first, name, crc in fields["shards"]
                 ),
-                {_raw(path): list(map(_raw, oids)) for path, oids in fields["pieces"].items()},
-                {_raw(path): _raw(below) for path, below in fields["elsewhere"].items()},
-                int(fields["files"]),
-                {
+                pieces={_raw(path): list(map(_raw, oids)) for path, oids in fields["pieces"].items()},
+                elsewhere={_raw(path): _raw(below) for path, below in fields["elsewhere"].items()},
+                files=int(fields["files"]),
+                facts={
                     name: CachedFacts(int(version), stamp, oid)
                     for name, (version, stamp, oid) in fields.get("facts", {}).items()
                 },

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-LEFT = ("journal", "way")
+RESTORE_FILES = ("journal", "way")
 """Files that exist while a restore is unfinished."""
 
 
@@ -16,4 +16,4 @@ def restore_directory(state: str) -> str:
 def has_unfinished_restore(state: str) -> bool:
     """Return whether a restore is unfinished: the working tree is then a mix of two snapshots."""
     place = restore_directory(state)
-    return any(os.path.lexists(os.path.join(place, name)) for name in LEFT)
+    return any(os.path.lexists(os.path.join(place, name)) for name in RESTORE_FILES)

@@ -1,1 +1,1 @@
-"""Environments that are at work while they are captured: what is kept of them is true, or said not to be."""
+"""Environments in use while they are captured: stored content is correct or reported as unstable."""

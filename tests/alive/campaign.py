@@ -1,7 +1,7 @@
-"""Captures of what does not stand still: `python -m tests.alive.campaign [--scale F] [kind…]` prints a table.
+"""Captures of changing files: `python -m tests.alive.campaign [--scale F] [kind…]` prints a table.
 
-Every file and every database of every snapshot is read back through plain git and judged by what it says of itself, or
-by SQLite. What is wrong is printed, and ends the program with status 1.
+Every file and database of every snapshot is read back through plain git and checked by its own content or by
+SQLite. Errors are printed and make the exit status 1.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Row:
     name: str
     captures: int = 0
     met: Counter[str] = field(default_factory=Counter)
-    """What happened during the captures."""
+    """Events during the captures."""
     judged: int = 0
     flagged: int = 0
     longest: float = 0.0
@@ -104,7 +104,7 @@ def files(repo: Repo, scale: float, pause: float = 0.004) -> Row:
 
 
 def busy_files(repo: Repo, scale: float) -> Row:
-    """The same without a pause: nearly nothing stands still for as long as a look takes."""
+    """The same without pauses: almost no file is stable during a read."""
     row = files(repo, scale, 0.0)
     row.name = "files that change without a pause"
     return row
@@ -122,13 +122,13 @@ def judge_files(row: Row, repo: Repo, taken: CaptureResult) -> None:
 
 
 class Words:
-    """What several programs say."""
+    """The output of several programs."""
 
     def __init__(self, children: list[subprocess.Popen[bytes]]) -> None:
         self._talks = [Talk(child) for child in children]
 
     def drain(self) -> Counter[str]:
-        """How often each word was said since the last time."""
+        """Return how often each word was printed since the last call."""
         return Counter(line.decode() for talk in self._talks for line in talk.lines())
 
 
@@ -210,7 +210,7 @@ while True:
 
 
 def swaps(repo: Repo, scale: float) -> Row:
-    """Directories are swapped for links to another, outside, where everything has the same names."""
+    """Replace directories by links to others outside that contain the same names."""
     row = Row("directories swapped for links out of the root")
     outside = repo.path.parent / "outside"
     for number in range(6 * 3 * 8):
@@ -223,7 +223,7 @@ def swaps(repo: Repo, scale: float) -> Row:
     top = inside.parents[2]
     with programs(["-c", SWAPPER, str(top), str(outside)]) as words:
         while row.met.total() < 500 * scale:
-            # Everything is to be looked at and read each time.
+            # Everything must be scanned and read each time.
             shutil.rmtree(repo.path / ".git/envhist/cache", ignore_errors=True)
             words.drain()
             taken = row.capture(repo)
@@ -280,7 +280,7 @@ def judge_database(row: Row, repo: Repo, taken: CaptureResult, name: str, commit
 
 @contextmanager
 def given_back(repo: Repo, taken: CaptureResult) -> Iterator[Path]:
-    """The directory of a database as plain git gives it back."""
+    """Return the directory of a database as read by plain git."""
     assert taken.snapshot is not None
     with tempfile.TemporaryDirectory(prefix="back-") as place:
         for path, data in contents(repo, taken.snapshot.commit).items():
@@ -344,7 +344,7 @@ def judge_crashed(
 
 
 def is_wrong_alone(database: Path, kept: set[int]) -> bool:
-    """Whether the database without what stands beside it is another one."""
+    """Return whether the database without its sidecars has other content."""
     with tempfile.TemporaryDirectory(prefix="alone-") as place:
         try:
             return rows_of(Path(shutil.copy(database, place))) != kept

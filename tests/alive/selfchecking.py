@@ -1,7 +1,8 @@
-"""Files whose every version can be told from their bytes alone, and a program that keeps changing them.
+"""Files with versions that can be recognised from their bytes, and a program that keeps changing them.
 
-A version is whole, or cut to its half, or nothing at all: these are the states that one call of the system leaves, and
-all that may ever be found. `python -m tests.alive.selfchecking DIRECTORY SEED PAUSE` says a word for each change.
+A version is complete, cut in half, or empty: these are the states that one system call leaves, and the only
+ones that may ever be found. `python -m tests.alive.selfchecking DIRECTORY SEED PAUSE` prints a word for each
+change.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ def content(name: str, version: int, size: int) -> bytes:
 
 
 def is_whole(name: str, data: bytes) -> bool:
-    """Whether some bytes are one state of one version of a file."""
+    """Return whether `data` is one state of one version of a file."""
     if not data:
         return True
     try:
@@ -67,7 +68,7 @@ class Changer:
         while True:
             path = self._chance.choice(list(self._sizes))
             kind = self._chance.choices(list(kinds), (6, 3, 1, 3, 1))[0]
-            # Now and then without a pause, so that the file is young at every look.
+            # Sometimes without a pause, so that the file is young at every stat.
             burst = kind == "write" and self._chance.random() < 0.05
             for _ in range(BURST if burst else 1):
                 kinds[kind](path)
@@ -107,8 +108,8 @@ class Changer:
 
 def main(directory: str, seed: str, share: str, pause: str) -> None:
     mine, of = map(int, share.split("/"))
-    # Each file has one writer: two that write at once leave what neither has written.
-    # Another program may be at work already, with a new file beside the one that it replaces.
+    # Each file has one writer, because two concurrent writers leave content that neither has written. Another
+    # program may be writing a new file next to the one that it replaces.
     found = [path for path in sorted(Path(directory).rglob("f*")) if not path.name.endswith(FRESH)]
     paths = [path for path in found if int(path.name[1:]) % of == mine]
     for kind in Changer(paths, int(seed)).changes():

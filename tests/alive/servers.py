@@ -19,14 +19,14 @@ PATIENCE_SECONDS = 60
 
 
 def as_nobody() -> tuple[str, ...]:
-    """What to put before a server, that none of them is run by root."""
+    """Return the command prefix that runs a server without root privileges."""
     if os.geteuid() != 0:
         return ()
     return ("setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", "--")
 
 
 def give_away(directory: Path) -> Path:
-    """Make a directory that belongs to who runs the servers."""
+    """Make a directory that belongs to the user of the servers."""
     directory.mkdir(mode=0o700)
     if os.geteuid() == 0:
         os.chown(directory, NOBODY, NOBODY)
@@ -34,7 +34,7 @@ def give_away(directory: Path) -> Path:
 
 
 def program(name: str, *elsewhere: str) -> str:
-    """Where a program is; skips the test where it is not installed."""
+    """Return the path of a program; skip the test if it is not installed."""
     found = shutil.which(name) or next(
         (path for place in elsewhere for path in sorted(glob.glob(place))), None
     )
@@ -48,14 +48,14 @@ def postgres_program(name: str) -> str:
 
 
 def make_cluster(data: Path) -> None:
-    """A new and empty cluster in a directory of its user's."""
+    """Make a new, empty cluster in a directory of its user."""
     words = (postgres_program("initdb"), "--no-locale", "-E", "UTF8", "-A", "trust", "-N", "-U", "test", "-D")
     run([*as_nobody(), *words, str(data)])
 
 
 @contextmanager
 def postgres(data: Path, sockets: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """A server on a cluster; the fast way down at the end."""
+    """Run a server on a cluster and stop it with a fast shutdown."""
     words = [postgres_program("postgres"), "-D", str(data), "-k", str(sockets), "-c", "listen_addresses="]
     asking = [postgres_program("pg_isready"), "-q", "-h", str(sockets)]
     with serving(words, lambda: subprocess.run(asking, check=False).returncode == 0, signal.SIGINT) as server:
@@ -68,7 +68,7 @@ def psql(sockets: Path, statement: str) -> None:
 
 @contextmanager
 def redis(data: Path, socket: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """A server that writes each change into its log."""
+    """Run a server that writes each change to its log."""
     words = [program("redis-server"), "--port", "0", "--unixsocket", str(socket), "--dir", str(data)]
     words += ["--appendonly", "yes", "--appendfsync", "no", "--unixsocketperm", "777"]
     asking = [program("redis-cli"), "-s", str(socket), "ping"]

@@ -1,4 +1,4 @@
-"""SQLite databases at work and after crashes, and what SQLite says of a copy."""
+"""SQLite databases in use and after crashes, checked by SQLite."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tests.support.talk import Talk, end
 
-# Each transaction puts its number into two tables and a counter: it is whole where all three agree.
+# Each transaction writes its number to two tables and a counter: it is complete if all three agree.
 WRITER = """
     import sqlite3, sys, time
     connection = sqlite3.connect(sys.argv[1], isolation_level=None, timeout=120)
@@ -92,14 +92,14 @@ def writing(database: Path, mode: str, writers: int = 1, synchronous: str = "off
 
 
 class Progress:
-    """What writers have said to be committed."""
+    """Commits reported by writers."""
 
     def __init__(self, children: list[subprocess.Popen[bytes]]) -> None:
         self._talks = [Talk(child) for child in children]
         self._newest = 0
 
     def committed(self) -> int:
-        """The newest number known to be committed by now."""
+        """Return the newest number known to be committed."""
         for talk in self._talks:
             self._newest = max([self._newest, *map(int, talk.lines())])
         return self._newest
@@ -116,7 +116,7 @@ def _start(code: str, *words: str | Path) -> subprocess.Popen[bytes]:
 
 
 def whole_rows(copy: Path) -> set[int]:
-    """The rows of a copy whose transactions are all whole, as SQLite recovers it."""
+    """Return the rows of a copy after recovery, checking that all transactions are complete."""
     connection = sqlite3.connect(copy)
     try:
         assert connection.execute("pragma integrity_check").fetchall() == [("ok",)]
@@ -130,7 +130,7 @@ def whole_rows(copy: Path) -> set[int]:
 
 
 def rows_of(copy: Path) -> set[int]:
-    """The rows of a copy, as SQLite recovers it."""
+    """Return the rows of a copy after recovery."""
     connection = sqlite3.connect(copy)
     try:
         assert connection.execute("pragma integrity_check").fetchall() == [("ok",)]
@@ -140,7 +140,7 @@ def rows_of(copy: Path) -> set[int]:
 
 
 def crash_with_a_log(database: Path, least: int, checkpoint: int = 0) -> set[int]:
-    """Kill a program while it writes; the rows that it had said to be committed, or more."""
+    """Kill a program while it writes; return the rows it reported as committed, or more."""
     last = _kill_after(_start(LOG_CRASH, database, str(checkpoint)), least)
     return set(range(1, last + 1))
 

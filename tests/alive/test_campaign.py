@@ -12,14 +12,14 @@ SCALE = 0.02
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_does_not_stand_still_is_taken_whole_or_told(repo: Repo, kind: str) -> None:
+def test_changing_files_are_captured_whole_or_reported(repo: Repo, kind: str) -> None:
     repo.git("config", "envhist.workers", "2")
     row = KINDS[kind](repo, SCALE)
     assert row.wrong == []
     assert row.judged or row.flagged
 
 
-def test_a_mixture_of_two_versions_is_none() -> None:
+def test_mixture_of_two_versions_is_not_a_state() -> None:
     old, new = content("f1", 1, 5000), content("f1", 2, 5000)
     for whole in (old, new, old[:2500], b""):
         assert is_whole("f1", whole)

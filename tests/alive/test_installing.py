@@ -1,4 +1,5 @@
-"""Package managers at work while captures are taken: each file is as the manager left it at some moment, or told."""
+"""Captures while package managers install: each file is in a state the manager wrote, or reported as
+unstable."""
 
 from __future__ import annotations
 
@@ -18,12 +19,13 @@ from tests.support.snapshot import contents
 
 pytestmark = pytest.mark.full  # packages come from an index
 
-# Where packages come from is the machine's business: as it was set up before the tests were sealed off from it.
+# The machine's settings determine the package sources; the environment is from before the tests were
+# isolated.
 MACHINE = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
 
 
 def install(repo: Repo, place: bytes, words: list[str], tmp_path: Path) -> None:
-    """Capture for as long as an installation lasts, and judge every snapshot by what stands there in the end."""
+    """Capture during an installation, and compare every snapshot with the final files."""
     cache = {"PIP_CACHE_DIR": str(tmp_path / "cache"), "npm_config_cache": str(tmp_path / "cache")}
     history = EnvHistory.open(str(repo.path), workers="fork", one_command=True)
     taken = []
@@ -49,7 +51,7 @@ def install(repo: Repo, place: bytes, words: list[str], tmp_path: Path) -> None:
 
 
 def is_remade(path: bytes) -> bool:
-    """Lists that a manager writes anew, and scripts that it changes once they are there."""
+    """Return whether a manager rewrites the file: lists, and scripts changed after they were written."""
     return os.path.basename(path) in (b"package.json", b"package-lock.json", b".package-lock.json", b"RECORD")
 
 

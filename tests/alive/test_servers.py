@@ -1,4 +1,4 @@
-"""Data directories of database servers: told where one is at work, exact where none is."""
+"""Data directories of database servers: reported while a server uses them, exact otherwise."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ SYSTEM_PYTHON = "/usr/bin/python3"
 
 @pytest.fixture
 def open_repo() -> Iterator[Repo]:
-    """A repository where servers that are not ours to be may have their directories."""
+    """Make a repository that unprivileged servers may use."""
     place = Path(tempfile.mkdtemp(prefix="alive-"))
     try:
         place.chmod(0o755)
@@ -50,8 +50,8 @@ def captured(repo: Repo) -> CaptureResult:
 
 
 def told(taken: CaptureResult) -> list[tuple[bytes, str, str]]:
-    """What of a snapshot is said to be no state: (path, why, the server)."""
-    return [(one.path, one.why.value, one.detail.partition(" is at work")[0]) for one in taken.missing]
+    """Return the paths reported as inconsistent: (path, reason, server)."""
+    return [(one.path, one.why.value, one.detail.partition(" is using")[0]) for one in taken.missing]
 
 
 def is_exact(repo: Repo) -> bool:
@@ -62,7 +62,7 @@ def is_exact(repo: Repo) -> bool:
     return True
 
 
-def test_a_postgresql_cluster_is_told_while_its_server_runs_and_exact_when_it_does_not(
+def test_postgresql_cluster_is_reported_while_its_server_runs_and_exact_otherwise(
     open_repo: Repo,
 ) -> None:
     data, sockets = give_away(open_repo.path / "pg"), give_away(open_repo.path.parent / "sockets")
@@ -70,7 +70,7 @@ def test_a_postgresql_cluster_is_told_while_its_server_runs_and_exact_when_it_do
     with postgres(data, sockets) as server:
         psql(sockets, "create table t as select generate_series(1, 1000) as n")
         assert (b"pg", "unstable", "PostgreSQL") in told(captured(open_repo))
-        # Its number may be another's by the time that we look, or none's: in a container it knows itself by another.
+        # Its process id may be reused by then, or differ inside a container.
         (data / "postmaster.pid").write_bytes(b"%d\n" % os.getpid())
         assert (b"pg", "unstable", "PostgreSQL") in told(captured(open_repo))
         (data / "postmaster.pid").write_bytes(b"%d\n" % server.pid)
@@ -80,13 +80,13 @@ def test_a_postgresql_cluster_is_told_while_its_server_runs_and_exact_when_it_do
     assert is_exact(open_repo)
 
 
-def test_a_pipe_in_the_place_of_a_lock_file_holds_nobody_up(repo: Repo) -> None:
+def test_pipe_in_place_of_a_lock_file_does_not_block(repo: Repo) -> None:
     repo.write("pg/PG_VERSION", b"15\n")
     os.mkfifo(repo.path / "pg/postmaster.pid")
     assert is_exact(repo)
 
 
-def test_the_files_of_redis_are_told_while_it_runs_and_exact_when_it_does_not(open_repo: Repo) -> None:
+def test_redis_files_are_reported_while_it_runs_and_exact_otherwise(open_repo: Repo) -> None:
     data, socket = give_away(open_repo.path / "redis"), give_away(open_repo.path.parent / "s") / "socket"
     with redis(data, socket):
         redis_cli(socket, "set", "key", "value")
@@ -107,7 +107,7 @@ HOLDERS = {
 
 @contextmanager
 def held(repo: Repo, python: str, holder: str) -> Iterator[None]:
-    """A program that has a database open for as long as the context lasts."""
+    """Run a program that keeps a database open while the context lasts."""
     words = [python, "-c", f"{textwrap.dedent(holder)}\nprint(flush=True)\ninput()"]
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=repo.path) as child:
         assert child.stdout is not None
@@ -117,7 +117,7 @@ def held(repo: Repo, python: str, holder: str) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("kind", HOLDERS)
-def test_an_embedded_database_is_told_while_a_program_has_it_open(repo: Repo, kind: str) -> None:
+def test_embedded_database_is_reported_while_open(repo: Repo, kind: str) -> None:
     module = HOLDERS[kind].split()[1].rstrip(";")
     if subprocess.run([SYSTEM_PYTHON, "-c", f"import {module}"], capture_output=True, check=False).returncode:
         skip_without(f"python3-{module}")
@@ -126,7 +126,7 @@ def test_an_embedded_database_is_told_while_a_program_has_it_open(repo: Repo, ki
     assert is_exact(repo)
 
 
-def test_a_lone_lmdb_file_is_told_while_a_program_has_it_open(repo: Repo) -> None:
+def test_single_lmdb_file_is_reported_while_open(repo: Repo) -> None:
     if subprocess.run([SYSTEM_PYTHON, "-c", "import lmdb"], capture_output=True, check=False).returncode:
         skip_without("python3-lmdb")
     with held(repo, SYSTEM_PYTHON, "import lmdb; held = lmdb.open('lone', subdir=False)"):
@@ -138,7 +138,7 @@ def test_a_lone_lmdb_file_is_told_while_a_program_has_it_open(repo: Repo) -> Non
     ("server", "mark", "lock"),
     [("MySQL", "ibdata1", "ibdata1"), ("MongoDB", "WiredTiger", "WiredTiger.lock")],
 )
-def test_the_lock_of_a_server_tells_of_it_and_the_file_alone_does_not(
+def test_server_is_detected_by_its_lock_and_not_by_its_file(
     repo: Repo, server: str, mark: str, lock: str
 ) -> None:
     repo.write(f"data/{mark}", b"1")
@@ -151,7 +151,7 @@ def test_the_lock_of_a_server_tells_of_it_and_the_file_alone_does_not(
     assert is_exact(repo)
 
 
-def test_a_server_that_is_killed_is_told_no_more(open_repo: Repo) -> None:
+def test_killed_server_is_not_reported(open_repo: Repo) -> None:
     data, socket = give_away(open_repo.path / "redis"), give_away(open_repo.path.parent / "s") / "socket"
     with redis(data, socket) as server:
         redis_cli(socket, "set", "key", "value")

@@ -1,4 +1,4 @@
-"""SQLite databases under programs that come, go and crash while they are captured; judged by SQLite itself."""
+"""SQLite databases under programs that start, end and crash during captures, checked by SQLite."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def captured(repo: Repo) -> CaptureResult:
 
 
 def given_back(repo: Repo, taken: CaptureResult, target: Path, directory: bytes = b"data/") -> Path:
-    """The databases of a directory as plain git gives them back."""
+    """Return the databases of a directory as read by plain git."""
     assert taken.snapshot is not None
     target.mkdir()
     for path, data in contents(repo, taken.snapshot.commit).items():
@@ -57,7 +57,7 @@ def make_database(path: Path, mode: str = "wal", size: int = 0) -> None:
 
 @contextmanager
 def program(code: str, *words: str | Path) -> Iterator[subprocess.Popen[bytes]]:
-    """A program that has said that it is so far, and goes on to its end when the context ends."""
+    """Run a program that reports its progress and continues when the context ends."""
     with subprocess.Popen(
         [sys.executable, "-c", textwrap.dedent(code), *map(str, words)],
         stdin=subprocess.PIPE,
@@ -69,9 +69,7 @@ def program(code: str, *words: str | Path) -> Iterator[subprocess.Popen[bytes]]:
         child.communicate(b"\n")
 
 
-def test_nothing_of_the_users_is_touched_whatever_a_crash_has_left(
-    repo: Repo, data: Path, tmp_path: Path
-) -> None:
+def test_capture_after_a_crash_changes_no_file_of_the_user(repo: Repo, data: Path, tmp_path: Path) -> None:
     logged = crash_with_a_log(data / "logged.any", 50)
     kept = crash_in_a_transaction(data / "hot.sqlite", 50)
     make_database(data / "at rest.d", "wal")
@@ -99,7 +97,7 @@ def test_nothing_of_the_users_is_touched_whatever_a_crash_has_left(
     assert rows_of(copy / "hot.sqlite") == kept
 
 
-def test_programs_go_on_reading_and_writing_while_a_log_is_held(data: Path) -> None:
+def test_programs_read_and_write_while_the_log_is_locked(data: Path) -> None:
     make_database(data / "app.db")
     connection = sqlite3.connect(data / "app.db", isolation_level=None, timeout=5)
     # With a log that has just been made, no reader has left a mark in it yet that another could share.
@@ -130,16 +128,16 @@ OPENER = """
 
 
 @pytest.mark.parametrize("size", [0, LARGE], ids=["small", "large"])
-def test_a_database_that_is_opened_while_it_is_read_is_taken_with_its_log_or_told(
+def test_database_opened_during_the_read_is_captured_with_its_log_or_reported(
     repo: Repo, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int
 ) -> None:
     repo.git("config", "envhist.workers", "2")
     make_database(data / "app.db", size=size)
     mark = tmp_path / "opened"
     openers: list[subprocess.Popen[bytes]] = []
-    real = content.FileSaver.take_open
+    real = content.FileSaver.store_open_file
 
-    def take_open(self: content.FileSaver, visit: object, leaf: object, descriptor: int) -> None:
+    def store_open_file(self: content.FileSaver, visit: object, leaf: object, descriptor: int) -> None:
         if not mark.exists():
             mark.touch()
             words = [sys.executable, "-c", textwrap.dedent(OPENER), str(data / "app.db")]
@@ -150,11 +148,11 @@ def test_a_database_that_is_opened_while_it_is_read_is_taken_with_its_log_or_tol
 
     stdin, ending = os.pipe()
     with monkeypatch.context() as patch:
-        patch.setattr(content.FileSaver, "take_open", take_open)
+        patch.setattr(content.FileSaver, "store_open_file", store_open_file)
         taken = captured(repo)
     assert mark.exists()
     if size:
-        # It was taken by itself, and its log has no place beside it.
+        # It was captured alone, without an entry for its log.
         assert [(one.path, one.why.value) for one in taken.missing] == [(b"data/app.db", "unstable")]
         taken = captured(repo)
     assert taken.missing == ()
@@ -165,7 +163,7 @@ def test_a_database_that_is_opened_while_it_is_read_is_taken_with_its_log_or_tol
     os.close(stdin)
 
 
-def test_what_became_a_database_after_it_was_looked_at_is_held_like_one(
+def test_file_that_became_a_database_after_the_scan_is_locked(
     repo: Repo, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = data / "app.db"
@@ -196,7 +194,7 @@ def test_what_became_a_database_after_it_was_looked_at_is_held_like_one(
     assert [(one.path, one.why.value) for one in taken.missing] == [(b"data/app.db", "unstable")]
 
 
-def test_a_database_that_is_kept_from_us_is_told_every_time_and_read_when_it_is_let_go(
+def test_locked_database_is_reported_each_time_and_read_after_release(
     repo: Repo, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(databases, "DATABASE_LOCK_TIMEOUT", 0.1)
@@ -219,9 +217,7 @@ def test_a_database_that_is_kept_from_us_is_told_every_time_and_read_when_it_is_
     assert rows_of(given_back(repo, taken, tmp_path / "copy") / "app.db") == {1}
 
 
-def test_many_databases_that_are_kept_from_us_cost_no_more_time_than_two(
-    data: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_many_locked_databases_cost_the_timeout_of_two(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(databases, "DATABASE_LOCK_TIMEOUT", 0.2)
     monkeypatch.chdir(data)
     names = [f"app{number}.db" for number in range(9)]
@@ -249,18 +245,18 @@ def test_many_databases_that_are_kept_from_us_cost_no_more_time_than_two(
             ):
                 pass
             os.close(descriptor)
-    # The last of them were looked at, and not waited for.
+    # The last ones were tried without waiting.
     assert granted[0] == 0.2
     assert max(granted[3:]) < 0.2
 
 
-def test_an_encrypted_database_is_known_by_its_log(
+def test_encrypted_database_is_recognised_by_its_log(
     repo: Repo, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make_database(data / "app.db")
     crash_with_a_log(data / "other.db", 5)
     os.replace(data / "other.db-wal", data / "app.db-wal")
-    # A salt is the first that stands in an encrypted one.
+    # An encrypted database starts with a salt.
     (data / "app.db").write_bytes(bytes(range(1, 17)) + (data / "app.db").read_bytes()[16:])
     for path in data.glob("other*"):
         path.unlink()
@@ -280,20 +276,20 @@ def test_an_encrypted_database_is_known_by_its_log(
     assert_holds(repo, taken.snapshot.commit)
 
 
-def test_a_database_that_another_replaces_is_one_or_the_other(
+def test_replaced_database_is_captured_as_one_or_the_other(
     repo: Repo, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make_database(data / "app.db", "delete")
     make_database(tmp_path / "next.db", "delete", size=5000)
-    real = content.FileSaver.take_open
+    real = content.FileSaver.store_open_file
 
-    def take_open(self: content.FileSaver, visit: object, leaf: object, descriptor: int) -> None:
+    def store_open_file(self: content.FileSaver, visit: object, leaf: object, descriptor: int) -> None:
         real(self, visit, leaf, descriptor)  # type: ignore[arg-type]
         if (tmp_path / "next.db").exists():
             os.replace(tmp_path / "next.db", data / "app.db")
 
     with monkeypatch.context() as patch:
-        patch.setattr(content.FileSaver, "take_open", take_open)
+        patch.setattr(content.FileSaver, "store_open_file", store_open_file)
         taken = captured(repo)
     assert [(one.path, one.why.value) for one in taken.missing] == [(b"data/app.db", "unstable")]
     assert captured(repo).missing == ()

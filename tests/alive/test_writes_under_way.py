@@ -1,4 +1,4 @@
-"""A write that lasts: it shows in a file's time stamps when it begins, and is not over for long."""
+"""A long write changes the time stamps of a file when it begins, and not when it ends."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from git_envhist.worktree.read_file import open_file, read_streamed
 LARGE = 128 << 20
 
 
-def test_a_long_write_that_is_under_way_is_not_kept_by_halves(tmp_path: Path) -> None:
+def test_long_write_is_not_captured_by_halves(tmp_path: Path) -> None:
     ones = b"\1" * LARGE
     for number in range(3):
         path = tmp_path / f"file{number}"
@@ -30,13 +30,13 @@ def test_a_long_write_that_is_under_way_is_not_kept_by_halves(tmp_path: Path) ->
 
 
 def _values(path: Path) -> tuple[set[int], bool]:
-    """Which bytes a file was read to consist of, and whether it is said to have stood still."""
+    """Return the bytes that a file was read to consist of, and whether it was stable."""
     found: set[int] = set()
 
     def consume(blocks: Iterator[bytes | int]) -> None:
         found.clear()
         for block in blocks:
-            # A number: so many NULs, which no disk holds.
+            # An integer is the length of a hole.
             found.update((0,) if isinstance(block, int) else (block[0], block[-1]))
 
     descriptor = open_file(os.fsencode(path))

@@ -2,8 +2,9 @@
 
 `python -m tests.benchmarks.all_refs --out docs/pictures`
 
-Makes a repository by real commits and real captures, takes the pictures of docs/all-refs.md (Xvfb, xterm, tmux,
-ImageMagick, gitk, tig, lazygit; one that is not installed is left out and named), and prints the table of that page.
+Makes a repository by real commits and real captures, takes the pictures of docs/internals/all-refs.md (Xvfb, xterm,
+tmux, ImageMagick, gitk, tig, lazygit; one that is not installed is left out and named), and prints the table of
+that page.
 """
 
 from __future__ import annotations

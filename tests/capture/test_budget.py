@@ -1,4 +1,5 @@
-"""Budgets: the largest files are left out and told, the smaller ones kept, and what is known already is free."""
+"""The byte budget: the largest files are skipped and reported, smaller ones are stored, stored content is
+free."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from git_envhist.model import CaptureResult, MissingReason
-from tests.capture.taking import HOWS, forget_cache, snapshot, take
+from tests.capture.helpers import HOWS, forget_cache, snapshot, take
 from tests.end_to_end.captures import assert_holds
 from tests.support.oracle import git_fsck
 from tests.support.repository import Repo
@@ -30,7 +31,7 @@ def held(repo: Repo, taken: CaptureResult) -> set[str]:
 
 @pytest.mark.parametrize("workers", [1, 2])
 @pytest.mark.parametrize("how", HOWS)
-def test_the_largest_files_are_left_out(repo: Repo, how: str, workers: int) -> None:
+def test_largest_files_are_skipped_over_the_budget(repo: Repo, how: str, workers: int) -> None:
     repo.git("config", "envhist.budget", "4m")
     repo.git("config", "envhist.workers", str(workers))
     fill(repo, tiny=10, small=MIB // 2, middle=2 * MIB, large=3 * MIB, huge=12 * MIB)
@@ -46,23 +47,23 @@ def test_the_largest_files_are_left_out(repo: Repo, how: str, workers: int) -> N
     assert git_fsck(repo.path) == ""
 
 
-def test_what_was_left_out_is_taken_once_there_is_room(repo: Repo) -> None:
+def test_skipped_file_is_captured_when_the_budget_grows(repo: Repo) -> None:
     repo.git("config", "envhist.budget", "3m")
     fill(repo, a=2 * MIB, b=2 * MIB + 1)
     assert [one.path for one in take(repo).missing] == [b"dir/b"]
-    # The first is known by now: the whole budget is the second's.
+    # The first file is stored, so the whole budget is left for the second.
     assert take(repo).missing == ()
     assert_holds(repo, snapshot(repo).commit)
 
 
 @pytest.mark.parametrize("how", HOWS)
-def test_what_is_stored_already_is_free(repo: Repo, how: str) -> None:
+def test_stored_content_does_not_count_against_the_budget(repo: Repo, how: str) -> None:
     repo.git("config", "envhist.workers", "2")
     fill(repo, a=2 * MIB, b=9 * MIB, c=12 * MIB, d=13 * MIB)
     take(repo)
     repo.git("config", "envhist.budget", "1m")
     forget_cache(repo)
-    # Between what is stored already, so that both workers have something in hand at the same time.
+    # Mixed with stored content, so that both workers have something to read at the same time.
     new = {"n1": 3 * MIB, "n2": 10 * MIB, "n3": 11 * MIB, "n4": 12 * MIB + 1}
     fill(repo, **new)
     taken = take(repo, how)
@@ -70,7 +71,7 @@ def test_what_is_stored_already_is_free(repo: Repo, how: str) -> None:
     assert held(repo, taken) == {"a", "b", "c", "d"}
 
 
-def test_a_file_that_compresses_counts_as_what_it_takes(repo: Repo) -> None:
+def test_budget_counts_compressed_bytes(repo: Repo) -> None:
     repo.git("config", "envhist.budget", "1m")
     repo.write("dir/zeros", bytes(30 * MIB))
     repo.write("dir/text", b"the same line\n" * 200_000)
@@ -79,8 +80,8 @@ def test_a_file_that_compresses_counts_as_what_it_takes(repo: Repo) -> None:
     assert_holds(repo, snapshot(repo).commit)
 
 
-def test_the_last_pieces_of_a_file_count_too(repo: Repo) -> None:
-    """Pieces are cut from some megabytes at a time: all of a file of that size come at its end."""
+def test_budget_counts_the_last_chunks_of_a_file(repo: Repo) -> None:
+    """Chunks are cut from several megabytes at a time, so all chunks of such a file come at its end."""
     repo.git("config", "envhist.bigFile", "1m")
     repo.git("config", "envhist.budget", "4m")
     fill(repo, small=MIB, large=5 * MIB)
@@ -91,19 +92,19 @@ def test_the_last_pieces_of_a_file_count_too(repo: Repo) -> None:
 
 
 @pytest.mark.parametrize("how", HOWS)
-def test_what_was_staged_has_all_the_room_that_files_leave(repo: Repo, how: str) -> None:
+def test_staged_contents_use_the_rest_of_the_budget(repo: Repo, how: str) -> None:
     repo.git("config", "envhist.budget", "1m")
     repo.write("staged", os.urandom(MIB // 3))
     repo.git("add", "staged")
     repo.write("staged", b"another content")
-    # So little that the workers make no pack of it.
+    # So small that the workers write no pack.
     fill(repo, **{f"small{number}": MIB // 20 for number in range(10)})
     taken = take(repo, how)
     assert (taken.missing, taken.warnings) == ((), ())
     assert taken.stored_bytes < MIB
 
 
-def test_what_is_left_out_is_not_told_as_gone(repo: Repo) -> None:
+def test_skipped_file_is_not_reported_as_removed(repo: Repo) -> None:
     fill(repo, grows=100)
     take(repo)
     repo.git("config", "envhist.budget", "1m")
@@ -115,7 +116,7 @@ def test_what_is_left_out_is_not_told_as_gone(repo: Repo) -> None:
     )
 
 
-def test_a_dry_run_tells_without_a_trace(repo: Repo) -> None:
+def test_dry_run_reports_and_writes_nothing(repo: Repo) -> None:
     fill(repo, a=100, b=200)
     repo.write("other/c", b"1")
     before = sorted(path for path in (repo.path / ".git").rglob("*") if path.is_file())

@@ -1,4 +1,4 @@
-"""Workers that die, fail or stand in a hostile place: a clear error, the old snapshot, nothing left behind."""
+"""Failing workers and hostile places: a clear error, the old snapshot, and nothing left behind."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from git_envhist.workers import (
     receive,
     send,
 )
-from tests.capture.taking import HOWS, snapshot, take
+from tests.capture.helpers import HOWS, snapshot, take
 from tests.end_to_end.captures import assert_holds, history, tip
 from tests.support.oracle import git_fsck
 from tests.support.repository import Repo
@@ -46,7 +46,7 @@ def leftovers(repo: Repo) -> list[str]:
 
 
 class Echo:
-    """A worker that does as it is told."""
+    """A worker that runs the given function."""
 
     def __init__(self, number: int = 0) -> None:
         self.number = number
@@ -79,7 +79,7 @@ def pool_of(workers: int, *, here: bool = False) -> Pool:
 
 
 @pytest.mark.parametrize("here", [True, False])
-def test_every_frame_of_every_worker_arrives_in_its_order(here: bool) -> None:
+def test_frames_of_all_workers_arrive_in_order(here: bool) -> None:
     pool = pool_of(3, here=here)
     try:
         frames = list(pool.ask_each("count", 500))
@@ -90,7 +90,7 @@ def test_every_frame_of_every_worker_arrives_in_its_order(here: bool) -> None:
 
 
 @pytest.mark.parametrize("size", [0, 1, 65_535, 65_536, 5_000_000])
-def test_frames_of_any_size_cross(size: int) -> None:
+def test_frames_of_any_size_are_received(size: int) -> None:
     pool = pool_of(2)
     try:
         words = (b"x" * size, ["é", None, -(2**62)], {b"k": (1, 2)})
@@ -99,7 +99,7 @@ def test_frames_of_any_size_cross(size: int) -> None:
         pool.close()
 
 
-def test_small_frames_travel_together_and_in_their_order() -> None:
+def test_small_frames_are_batched_in_order() -> None:
     reading, writing = os.pipe()
     outbox = Outbox(writing)
     for number in range(1000):
@@ -111,7 +111,7 @@ def test_small_frames_travel_together_and_in_their_order() -> None:
         pieces.append(block)
     os.close(reading)
     assert len(pieces) < 5
-    # Cut elsewhere than they were sent: in the middle of a length, and of a frame.
+    # Split at other places than sent: inside a length and inside a frame.
     stream = b"".join(pieces)
     reading, writing = os.pipe()
     inbox, frames = Inbox(reading), []
@@ -125,7 +125,7 @@ def test_small_frames_travel_together_and_in_their_order() -> None:
     os.close(reading)
 
 
-def test_frames_are_read_whole_however_they_come() -> None:
+def test_frame_is_read_whole_when_it_arrives_in_parts() -> None:
     reading, writing = os.pipe()
     frame = ("slowly", b"x" * 300_000)
     writer = threading.Thread(target=send, args=(writing, frame))
@@ -147,7 +147,7 @@ def test_frames_are_read_whole_however_they_come() -> None:
         ("odd", WorkerFailed, "ValueError"),
     ],
 )
-def test_what_befalls_a_worker_is_an_error_of_ours(method: str, kind: type[EnvhistError], text: str) -> None:
+def test_failure_of_a_worker_raises_our_error(method: str, kind: type[EnvhistError], text: str) -> None:
     pool = pool_of(2)
     try:
         with pytest.raises(kind, match=text):
@@ -191,7 +191,7 @@ def test_capture_reports_the_directory_as_gone_when_it_is_removed_before_a_worke
     assert history.log() == []
 
 
-def test_what_to_type_next_comes_along_with_what_befell_a_worker() -> None:
+def test_error_of_a_worker_keeps_its_hint() -> None:
     pool = pool_of(2)
     try:
         with pytest.raises(StorageFull) as told:
@@ -201,7 +201,7 @@ def test_what_to_type_next_comes_along_with_what_befell_a_worker() -> None:
     assert told.value.hint == "make room"
 
 
-def test_a_question_to_a_dead_worker_is_an_error_of_ours() -> None:
+def test_request_to_a_dead_worker_raises_our_error() -> None:
     pool = pool_of(1)
     try:
         with pytest.raises(WorkerFailed):
@@ -212,7 +212,7 @@ def test_a_question_to_a_dead_worker_is_an_error_of_ours() -> None:
         pool.close()
 
 
-def test_each_ticket_is_drawn_once() -> None:
+def test_each_ticket_is_taken_once() -> None:
     shared = SharedCounters(1)
     shared.offer(MAX_TICKETS)
     drawn = []
@@ -223,10 +223,8 @@ def test_each_ticket_is_drawn_once() -> None:
     shared.close()
 
 
-def test_no_directory_is_left_out_where_the_kernel_gives_small_pipes(
-    repo: Repo, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("git_envhist.capture.collect.DIRECTORIES_A_CHUNK", 1)
+def test_no_directory_is_missed_with_small_pipes(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("git_envhist.capture.collect.DIRECTORIES_PER_CHUNK", 1)
     for number in range(1500):
         repo.write(f"d{number}/file", "x")
     pipe, pipe2 = os.pipe, os.pipe2
@@ -239,12 +237,12 @@ def test_no_directory_is_left_out_where_the_kernel_gives_small_pipes(
 
 
 def small(ends: tuple[int, int]) -> tuple[int, int]:
-    """A pipe as a user gets it who has thousands of them."""
+    """Make a pipe as small as for a user with thousands of them."""
     fcntl.fcntl(ends[0], fcntl.F_SETPIPE_SZ, 4096)
     return ends
 
 
-def test_workers_at_the_same_moment_draw_different_tickets() -> None:
+def test_concurrent_workers_take_different_tickets() -> None:
     shared = SharedCounters(3)
     pool = Pool(shared, [])
     for _ in range(3):
@@ -259,7 +257,7 @@ def test_workers_at_the_same_moment_draw_different_tickets() -> None:
 
 
 class Drawer(Echo):
-    """A worker that takes as many tickets as it gets."""
+    """A worker that takes all tickets it can get."""
 
     def __init__(self, shared: SharedCounters) -> None:
         self.shared = shared
@@ -268,7 +266,7 @@ class Drawer(Echo):
         yield (list(iter(self.shared.take, None)),)
 
 
-def test_more_descriptors_than_select_can_take_are_no_obstacle(repo: Repo) -> None:
+def test_capture_works_with_more_descriptors_than_select_supports(repo: Repo) -> None:
     import resource
 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -286,7 +284,7 @@ def test_more_descriptors_than_select_can_take_are_no_obstacle(repo: Repo) -> No
 
 
 @pytest.mark.parametrize("method", ["do_scan", "do_read", "do_pack"])
-def test_a_worker_killed_in_a_capture_leaves_the_old_snapshot(
+def test_killed_worker_leaves_the_old_snapshot(
     repo: Repo, monkeypatch: pytest.MonkeyPatch, method: str
 ) -> None:
     repo.git("config", "envhist.workers", "2")
@@ -320,13 +318,13 @@ def test_a_worker_killed_in_a_capture_leaves_the_old_snapshot(
 
 
 @pytest.mark.parametrize("how", HOWS)
-def test_a_damaged_cache_costs_time_and_no_more(repo: Repo, how: str) -> None:
+def test_damaged_stat_cache_changes_no_result(repo: Repo, how: str) -> None:
     build({b"d%d/f" % n: File(b"%d" % n) for n in range(20)}, repo.path)
     take(repo)
     cache = repo.path / ".git/envhist/cache"
     for part in ("head", "shard-*"):
         for damage in (lambda _: b"", lambda _: bytes(100), lambda data: data[:-1], lambda data: data + b"x"):
-            # Each capture may name its shards anew.
+            # Each capture may rename its shards.
             for path in cache.glob(part):
                 path.write_bytes(damage(path.read_bytes()))
             assert_holds(repo, snapshot(repo, how).commit)
@@ -334,9 +332,7 @@ def test_a_damaged_cache_costs_time_and_no_more(repo: Repo, how: str) -> None:
 
 
 @pytest.mark.parametrize("how", HOWS)
-def test_a_capture_leaves_the_process_as_it_was(
-    repo: Repo, how: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_capture_leaves_the_process_unchanged(repo: Repo, how: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(repo.path.parent)
     take(repo, how)
     assert Path.cwd() == repo.path.parent
@@ -347,7 +343,7 @@ def test_a_capture_leaves_the_process_as_it_was(
     assert (os.getcwd(), len(os.listdir("/proc/self/fd")), signal.getsignal(signal.SIGINT)) == before
 
 
-def test_no_module_of_the_current_directory_is_run(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_module_of_the_current_directory_is_imported(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
     trap = "open('RAN', 'w')\nraise SystemExit(3)\n"
     for module in ("struct", "marshal", "hashlib", "array", "stat", "zlib", "git_envhist", "sitecustomize2"):
         repo.write(f"{module}.py", trap)

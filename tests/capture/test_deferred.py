@@ -1,4 +1,4 @@
-"""A large file that is left to whoever is free, and cannot be looked at then, is listed and not taken for gone."""
+"""A deferred large file that cannot be read is listed as missing and does not count as removed."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import pytest
 from git_envhist.model import MissingReason
 from git_envhist.worktree import content
 from git_envhist.worktree.read_file import FileVanished, open_with_stat
-from tests.capture.taking import HOWS, take
+from tests.capture.helpers import HOWS, take
 from tests.end_to_end.captures import assert_holds
 from tests.support.repository import Repo
 
 
-def test_a_large_file_that_fails_when_its_turn_comes_is_listed(
+def test_deferred_file_is_listed_as_missing_when_its_read_fails(
     repo: Repo, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     repo.git("config", "envhist.workers", "2")
@@ -39,7 +39,7 @@ def test_a_large_file_that_fails_when_its_turn_comes_is_listed(
 
 
 @pytest.mark.parametrize("large", [False, True], ids=["small", "large"])
-def test_of_many_files_in_one_directory_those_that_vanish_are_no_entries(
+def test_deferred_files_that_vanish_have_no_entry(
     repo: Repo, monkeypatch: pytest.MonkeyPatch, large: bool
 ) -> None:
     repo.git("config", "envhist.workers", "2")
@@ -66,7 +66,7 @@ def test_of_many_files_in_one_directory_those_that_vanish_are_no_entries(
 
 
 @pytest.mark.parametrize("how", ["here", "fork"])
-def test_more_large_files_than_can_be_shared_out_at_a_time_are_all_taken(
+def test_all_large_files_are_captured_when_there_are_more_than_tickets(
     repo: Repo, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
     monkeypatch.setattr("git_envhist.capture.collect.LARGE", 100)
@@ -84,9 +84,7 @@ def test_more_large_files_than_can_be_shared_out_at_a_time_are_all_taken(
 
 
 @pytest.mark.parametrize("how", HOWS)
-def test_a_large_file_with_several_names_is_stored_once_however_many_workers_there_are(
-    repo: Repo, how: str
-) -> None:
+def test_large_file_with_hard_links_is_stored_once_by_any_number_of_workers(repo: Repo, how: str) -> None:
     repo.git("config", "envhist.workers", "4")
     size = 3 << 20
     for number in range(4):

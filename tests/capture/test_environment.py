@@ -1,5 +1,5 @@
-"""Any series of edits gives the snapshots that a plain slow capture gives: by workers of any kind and number, with what
-the cache remembers and what is patched instead of made."""
+"""Any series of edits gives the snapshots of a plain slow capture, with any kind and number of workers, with
+the stat cache and with patched trees."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from git_envhist.diff.summary import count
 from git_envhist.model import ChangeCount, Snapshot
 from git_envhist.snapshots.log import read_chain
 from git_envhist.worktree.stat_cache import SHARD_SIZE
-from tests.capture.taking import HOWS, forget_cache, fresh_repo, settle, snapshot, take
+from tests.capture.helpers import HOWS, forget_cache, fresh_repo, settle, snapshot, take
 from tests.end_to_end.captures import assert_holds
 from tests.support.depth import examples
 from tests.support.oracle import git_fsck
@@ -45,7 +45,7 @@ from tests.support.trees import (
 
 
 def assert_is_plain(repo: Repo, taken: Snapshot) -> None:
-    """A snapshot holds what the slow capture sees, by its own listing and by the manifest."""
+    """Compare a snapshot with the slow capture, by its listing and by its manifest."""
     sealed = {path for path, how in assert_holds(repo, taken.commit).stored.items() if how == "sealed"}
     kept, seen = stored_entries(repo, taken.commit), plain_entries(repo.path)
     assert {path: kept[path] for path in kept.keys() - sealed} == {
@@ -55,7 +55,7 @@ def assert_is_plain(repo: Repo, taken: Snapshot) -> None:
 
 @pytest.mark.parametrize("workers", [1, 2, 3])
 @pytest.mark.parametrize("how", HOWS)
-def test_any_series_of_edits_gives_what_a_plain_capture_gives(how: str, workers: int) -> None:
+def test_any_series_of_edits_gives_the_snapshots_of_a_plain_capture(how: str, workers: int) -> None:
     @settings(max_examples=examples(2, 4) if how == "here" else examples(1, 2))
     @given(st.data())
     def series(data: st.DataObject) -> None:
@@ -101,7 +101,7 @@ FEW: dict[str, tuple[Edit, ...]] = {
 
 
 @pytest.mark.parametrize("name", FEW)
-def test_a_large_directory_of_which_little_changed_is_as_any_other(repo: Repo, name: str) -> None:
+def test_patched_tree_of_a_large_directory_equals_a_rebuilt_one(repo: Repo, name: str) -> None:
     build(LARGE, repo.path)
     settle(repo)
     before = snapshot(repo)
@@ -111,7 +111,7 @@ def test_a_large_directory_of_which_little_changed_is_as_any_other(repo: Repo, n
     assert after.changed == compared(repo, before, after)
     forget_cache(repo)
     assert snapshot(repo).tree == after.tree
-    # What was remembered of it serves the next one as well.
+    # The records also serve the next capture.
     apply(FEW["bytes"], repo.path)
     assert_is_plain(repo, snapshot(repo))
     assert git_fsck(repo.path) == ""
@@ -125,7 +125,7 @@ def compared(repo: Repo, before: Snapshot, after: Snapshot) -> ChangeCount:
 
 @settings(max_examples=examples(3, 8))
 @given(st.data())
-def test_what_is_counted_from_records_is_what_a_comparison_counts(data: st.DataObject) -> None:
+def test_counts_from_records_agree_with_a_comparison(data: st.DataObject) -> None:
     tree = data.draw(trees(max_entries=12))
     with fresh_repo() as repo:
         build(tree, repo.path)
@@ -137,7 +137,9 @@ def test_what_is_counted_from_records_is_what_a_comparison_counts(data: st.DataO
             before = after
 
 
-def test_plain_changes_are_counted_without_a_comparison(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_content_changes_are_counted_without_a_comparison(
+    repo: Repo, monkeypatch: pytest.MonkeyPatch
+) -> None:
     build(LARGE, repo.path)
     settle(repo)
 
@@ -150,12 +152,12 @@ def test_plain_changes_are_counted_without_a_comparison(repo: Repo, monkeypatch:
         assert snapshot(repo).changed == ChangeCount(modified=modified), name
 
 
-def test_what_came_or_went_is_not_counted_from_records() -> None:
+def test_added_and_removed_paths_are_not_counted_from_records() -> None:
     assert RecordChanges(gone={b"dir"}).count() is None
     assert RecordChanges().count() == ChangeCount()
 
 
-def test_the_snapshot_that_is_told_is_the_one_that_is_read(repo: Repo) -> None:
+def test_returned_snapshot_equals_the_stored_one(repo: Repo) -> None:
     for _ in range(2):
         told = snapshot(repo, meta=(("key", "a%b\nc"),), name="a-name", external_id="42")
         git = EnvHistory.open(str(repo.path), one_command=True).repository.git
@@ -163,7 +165,7 @@ def test_the_snapshot_that_is_told_is_the_one_that_is_read(repo: Repo) -> None:
         repo.write("more", b"1")
 
 
-def test_only_the_shards_in_which_something_changed_are_written(repo: Repo) -> None:
+def test_only_changed_shards_of_the_stat_cache_are_written(repo: Repo) -> None:
     build({b"d%03d/%s%03d" % (n, b"x" * 90, m): File(b"") for n in range(60) for m in range(40)}, repo.path)
     settle(repo)
     cache = repo.path / ".git/envhist/cache"
@@ -175,7 +177,7 @@ def test_only_the_shards_in_which_something_changed_are_written(repo: Repo) -> N
     repo.write("d030/new", b"1")
     take(repo)
     after = {path.name for path in cache.glob("shard-*")}
-    # The directory's own, and that of the top.
+    # Its own shard and that of the top.
     assert 0 < len(after - before) <= 2
     assert len(after) <= len(before) + 1
 
@@ -193,7 +195,7 @@ Damage = Callable[[bytes], bytes]
         pytest.param(lambda data: data[::-1], id="backwards"),
     ],
 )
-def test_a_cache_that_lies_with_a_right_checksum_ends_in_a_look_at_everything(
+def test_wrong_stat_cache_with_valid_checksum_makes_capture_read_everything(
     repo: Repo, damage: Damage
 ) -> None:
     import json
@@ -215,8 +217,8 @@ def test_a_cache_that_lies_with_a_right_checksum_ends_in_a_look_at_everything(
     assert git_fsck(repo.path) == ""
 
 
-def test_a_directory_swapped_for_a_link_to_itself_is_seen(repo: Repo, tmp_path: Path) -> None:
-    # Its files have the same numbers and times by either way.
+def test_directory_replaced_by_a_link_to_itself_is_detected(repo: Repo, tmp_path: Path) -> None:
+    # Its files have the same inodes and times by both paths.
     build({b"dir/sub/f": File(b"1"), b"other": Directory()}, repo.path)
     settle(repo)
     os.rename(repo.path / "dir", tmp_path / "outside")

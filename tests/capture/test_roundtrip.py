@@ -1,4 +1,4 @@
-"""A snapshot, read by plain git and a second reader, is what find and sha256sum see, whatever stands there."""
+"""A snapshot, read by plain git and a second reader, equals what find and sha256sum show."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.capture.taking import HOWS, forget_cache, fresh_repo, snapshot, take, tree_of
+from tests.capture.helpers import HOWS, forget_cache, fresh_repo, snapshot, take, tree_of
 from tests.end_to_end.captures import assert_holds, everything_of_git
 from tests.support.depth import examples
 from tests.support.oracle import git_fsck, listing
@@ -20,7 +20,7 @@ from tests.support.trees import Directory, File, HardLink, Link, Node, build, in
 
 @settings(max_examples=examples(8, 40))
 @given(trees(max_entries=40), st.sampled_from(("sha1", "sha256")))
-def test_an_arbitrary_tree_is_held(tree: dict[bytes, Node], object_format: str) -> None:
+def test_arbitrary_tree_is_captured_exactly(tree: dict[bytes, Node], object_format: str) -> None:
     with fresh_repo(object_format) as repo:
         build(tree, repo.path)
         before = listing(repo.path, top=True)
@@ -43,7 +43,7 @@ MIXED: dict[bytes, Node] = {
 
 @pytest.mark.parametrize("workers", [1, 2, 3])
 @pytest.mark.parametrize("how", HOWS)
-def test_any_number_of_workers_of_any_kind_makes_the_same_tree(repo: Repo, how: str, workers: int) -> None:
+def test_all_kinds_and_numbers_of_workers_make_the_same_tree(repo: Repo, how: str, workers: int) -> None:
     build(MIXED, repo.path)
     alone = tree_of(repo, "here")
     repo.git("config", "envhist.workers", str(workers))
@@ -54,7 +54,7 @@ def test_any_number_of_workers_of_any_kind_makes_the_same_tree(repo: Repo, how: 
     assert git_fsck(repo.path) == ""
 
 
-def test_nested_repositories_at_work_are_held(repo: Repo) -> None:
+def test_nested_repositories_in_use_are_captured(repo: Repo) -> None:
     inner = make_repo(repo.path / "vendor/lib")
     inner.write("change", b"1")
     inner.git("stash", "-q", "-u")
@@ -71,7 +71,7 @@ def test_nested_repositories_at_work_are_held(repo: Repo) -> None:
     assert_holds(repo, snapshot(repo).commit)
 
 
-def test_devices_are_held_by_their_numbers(repo: Repo) -> None:
+def test_devices_are_captured_with_their_numbers(repo: Repo) -> None:
     if os.geteuid() != 0:
         pytest.skip("only root makes devices")
     try:
@@ -95,7 +95,7 @@ def top_shard() -> str:
     return f"{digest[:2]}/{digest[2:40]}"
 
 
-def test_owners_are_held(repo: Repo) -> None:
+def test_owners_are_captured(repo: Repo) -> None:
     if os.geteuid() != 0:
         pytest.skip("only root gives files away")
     build(
@@ -108,13 +108,13 @@ def test_owners_are_held(repo: Repo) -> None:
     assert_holds(repo, snapshot(repo).commit)
 
 
-def test_hard_links_out_of_the_environment_are_held_as_files(repo: Repo, tmp_path: Path) -> None:
+def test_hard_link_to_a_file_outside_is_captured_as_a_file(repo: Repo, tmp_path: Path) -> None:
     repo.write("inside", b"1")
     os.link(repo.path / "inside", tmp_path / "outside")
     assert_holds(repo, snapshot(repo).commit)
 
 
-def test_names_as_long_as_they_may_be_are_held(repo: Repo) -> None:
+def test_longest_possible_names_are_captured(repo: Repo) -> None:
     long: dict[bytes, Node] = {}
     for tail in (b"", b"%2e", b".git", "é".encode()):
         long[b"a" * (255 - len(tail)) + tail] = File(b"1")
@@ -127,7 +127,7 @@ def test_names_as_long_as_they_may_be_are_held(repo: Repo) -> None:
     assert git_fsck(repo.path) == ""
 
 
-def test_a_thousand_equal_files_are_stored_once(repo: Repo) -> None:
+def test_thousand_equal_files_are_stored_once(repo: Repo) -> None:
     build({b"d%d/f%d" % (n % 10, n): File(b"x" * 50_000) for n in range(1000)}, repo.path)
     taken = take(repo)
     assert taken.stored_bytes < 300_000
@@ -135,7 +135,7 @@ def test_a_thousand_equal_files_are_stored_once(repo: Repo) -> None:
     assert_holds(repo, taken.snapshot.commit)
 
 
-def test_a_capture_writes_nowhere_but_in_its_own_places(repo: Repo) -> None:
+def test_capture_writes_only_to_its_own_directories(repo: Repo) -> None:
     repo.write("staged", b"1")
     repo.git("add", "staged")
     repo.write("staged", b"2")
@@ -150,7 +150,7 @@ def test_a_capture_writes_nowhere_but_in_its_own_places(repo: Repo) -> None:
 
 
 def access_times(repo: Repo) -> list[str]:
-    # A file that was read since it was written keeps its old access time where we may say so (its owner, root).
+    # The old access time is kept where O_NOATIME is permitted (owner, root).
     return sorted(
         repo.git("ls-files", "-z")
         and repo.execute(

@@ -1,4 +1,4 @@
-"""Large contents that only the index has: kept in pieces, within the budget, and never held in memory."""
+"""Large contents that only the index refers to: stored in chunks, within the budget, never whole in memory."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from git_envhist.capture import captured_tree
 from git_envhist.model import CaptureResult
-from tests.capture.taking import take
+from tests.capture.helpers import take
 from tests.support.oracle import git_fsck
 from tests.support.repository import Repo
 
@@ -18,7 +18,7 @@ MIB = 1 << 20
 
 
 def stage(repo: Repo, name: str, data: bytes) -> str:
-    """Have content in the index alone; its id."""
+    """Store content only in the index; return its id."""
     repo.write(name, data)
     repo.git("add", "-f", name)
     repo.write(name, "something else")
@@ -26,14 +26,14 @@ def stage(repo: Repo, name: str, data: bytes) -> str:
 
 
 def places(repo: Repo, taken: CaptureResult) -> dict[str, str]:
-    """What is kept of the staged contents: (mode of git's) by name."""
+    """Return the stored staged contents: git's mode by name."""
     assert taken.snapshot is not None
     rows = repo.git("ls-tree", f"{taken.snapshot.commit}:.envhist/staged/content").splitlines()
     return {row.split("\t")[1]: row.split()[2] for row in rows}
 
 
 @pytest.mark.parametrize("packed", [False, True], ids=["loose", "packed"])
-def test_a_large_one_is_put_together_by_plain_git(repo: Repo, packed: bool) -> None:
+def test_large_staged_content_is_reassembled_by_plain_git(repo: Repo, packed: bool) -> None:
     repo.git("config", "envhist.bigFile", "1m")
     data = random.Random(1).randbytes(5 * MIB) + bytes(MIB)
     large, small = stage(repo, "large", data), stage(repo, "small", b"just a few bytes")
@@ -53,7 +53,7 @@ def test_a_large_one_is_put_together_by_plain_git(repo: Repo, packed: bool) -> N
     assert max(map(int, sizes)) <= 256 << 10
 
 
-def test_what_is_too_much_is_left_out_and_told(repo: Repo) -> None:
+def test_staged_content_over_the_budget_is_skipped_with_a_warning(repo: Repo) -> None:
     repo.git("config", "envhist.bigFile", "1m")
     repo.git("config", "envhist.budget", "2m")
     stage(repo, "large", random.Random(2).randbytes(3 * MIB))
@@ -73,7 +73,9 @@ def test_what_is_too_much_is_left_out_and_told(repo: Repo) -> None:
     assert git_fsck(repo.path) == ""
 
 
-def test_a_secret_one_that_no_memory_holds_is_left_out(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_secret_staged_content_is_skipped_when_too_large_to_seal(
+    repo: Repo, monkeypatch: pytest.MonkeyPatch
+) -> None:
     repo.git("config", "envhist.bigFile", "1m")
     monkeypatch.setattr(captured_tree, "MAX_SEALED", 2 * MIB)
     fits = b"PASSWORD=correct-horse\n" * 60_000

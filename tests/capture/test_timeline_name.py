@@ -1,4 +1,4 @@
-"""The file with the name of a working tree's timeline may be damaged or lost: the history goes on under its name."""
+"""A damaged or lost file with the timeline's name: the history continues under its name."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Tests of checks and verdicts: with real commands, run by the real programs."""
+"""Tests of checks and verdicts, with real commands run by the real programs."""

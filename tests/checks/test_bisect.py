@@ -1,4 +1,4 @@
-"""The first bad moment is found in the fewest tries, and it is told what that step changed."""
+"""Bisect finds the first bad snapshot in the fewest tries, and prints its changes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.support.repository import Repo
 
 
 @given(st.integers(2, 300), st.data())
-def test_no_search_takes_more_tries_than_halving_does(count: int, data: st.DataObject) -> None:
+def test_search_needs_no_more_tries_than_halving(count: int, data: st.DataObject) -> None:
     first_bad = data.draw(st.integers(1, count - 1))
     good, bad, tries = 0, count - 1, 0
     most = tries_left(good, bad)
@@ -32,7 +32,7 @@ def test_no_search_takes_more_tries_than_halving_does(count: int, data: st.DataO
 
 
 @given(st.integers(2, 60), st.data())
-def test_what_cannot_be_judged_is_passed_over_and_never_blamed_alone(count: int, data: st.DataObject) -> None:
+def test_inconclusive_snapshot_is_skipped_and_never_blamed_alone(count: int, data: st.DataObject) -> None:
     first_bad = data.draw(st.integers(1, count - 1))
     silent = data.draw(st.sets(st.integers(1, count - 2))) if count > 2 else set()
     good, bad, skipped = 0, count - 1, set[int]()
@@ -48,7 +48,7 @@ def test_what_cannot_be_judged_is_passed_over_and_never_blamed_alone(count: int,
 
 
 def forge_timeline(repo: Repo, count: int, change: dict[int, object]) -> None:
-    """Capture `count` snapshots; `change` has what to call before some of them."""
+    """Capture `count` snapshots; `change` has functions to call before some of them."""
     history = EnvHistory.open(str(repo.path), workers="here", one_command=True)
     for number in range(count):
         repo.write("number", f"{number}\n")
@@ -69,7 +69,7 @@ def id_of(repo: Repo, intent: str) -> object:
     return json.loads(repo.run("envlog", "show", "--json", f":/{intent}").out)["id"]
 
 
-def test_a_package_is_found_among_sixty_moments_in_seven_tries(repo: Repo) -> None:
+def test_package_is_found_among_sixty_snapshots_in_seven_tries(repo: Repo) -> None:
     repo.write(".gitignore", "node_modules/\nnumber\n")
     repo.commit("ignores")
     package = "node_modules/left-pad/package.json"
@@ -80,12 +80,12 @@ def test_a_package_is_found_among_sixty_moments_in_seven_tries(repo: Repo) -> No
     assert "node_modules" in done.out.partition("what that step changed:")[2]
     tried = [line for line in done.err.splitlines() if line.startswith("  ")]
     assert 0 < len(tried) <= 7
-    # What is known by the same check is not tried again.
+    # Known results of the same check are not tried again.
     again = found(repo, "--good", "@~59", "--", f"grep -q 1.0.0 {package}")
     assert (again["bad"], again["suspects"], again["tried"]) == (id_of(repo, "m41"), [id_of(repo, "m41")], [])
 
 
-def test_a_row_in_a_database_is_found_with_the_check_that_good_passed(repo: Repo) -> None:
+def test_database_row_is_found_with_the_check_that_good_passed(repo: Repo) -> None:
     def add(name: str) -> None:
         with closing(sqlite3.connect(repo.path / "app.db")) as database, database:
             database.execute("create table if not exists users (name text not null)")
@@ -106,7 +106,7 @@ def test_a_row_in_a_database_is_found_with_the_check_that_good_passed(repo: Repo
     assert "app.db" in done.out.partition("what that step changed:")[2]
 
 
-def test_125_skips_and_what_cannot_be_told_apart_is_told(repo: Repo) -> None:
+def test_exit_status_125_skips_and_all_candidates_are_printed(repo: Repo) -> None:
     forge_timeline(repo, 6, {})
     check = 'n=$(cat number); case $n in 2|3) exit 125;; esac; test "$n" -lt 3'
     done = repo.run("envlog", "bisect", "--good", "@~5", "--", check)
@@ -121,12 +121,12 @@ def test_125_skips_and_what_cannot_be_told_apart_is_told(repo: Repo) -> None:
         (("--", "true"), 4, "no snapshot matches 'good'"),
         (("--good", "@~2", "--", "true"), 1, "the check passes at.*git envlog bisect --bad <rev>"),
         (("--good", "@", "--", "true"), 129, "git envlog bisect --bad <rev>"),
-        (("--good", "@~2", "--", "exit 127"), 125, "the check cannot tell at"),
+        (("--good", "@~2", "--", "exit 127"), 125, "the check is inconclusive at"),
         (("--good", "@", "--bad", "@~1", "--", "false"), 129, "is not older than"),
-        (("--good", "@~2"), 129, "which check is to be run"),
+        (("--good", "@~2"), 129, "no check given"),
     ],
 )
-def test_where_there_is_nothing_to_find_it_is_said_why(
+def test_bisect_without_a_result_prints_the_reason(
     repo: Repo, words: tuple[str, ...], status: int, said: str
 ) -> None:
     forge_timeline(repo, 3, {})

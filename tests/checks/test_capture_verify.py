@@ -1,4 +1,4 @@
-"""A snapshot is published first; then its check runs, and what it came to is noted on it."""
+"""A snapshot is published before its check runs, and the verdict is stored in its notes."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def notes_ref(repo: Repo) -> str:
     return ref.replace("refs/envhist/heads", "refs/notes/envhist")
 
 
-def test_a_check_that_fails_costs_a_warning_and_no_snapshot(repo: Repo) -> None:
+def test_failed_check_prints_a_warning_and_keeps_the_snapshot(repo: Repo) -> None:
     done = repo.run("envlog", "capture", "x", "--verify", "echo boom; exit 3")
     told, hint = done.err.split("hint: ")
     assert (done.status, told) == (0, "boom\nwarning: the check failed: echo boom; exit 3\n")
@@ -61,14 +61,14 @@ def test_a_check_that_fails_costs_a_warning_and_no_snapshot(repo: Repo) -> None:
     assert "npm" not in repo.run("envlog").out
 
 
-def test_the_snapshot_is_there_while_its_check_runs(repo: Repo) -> None:
+def test_snapshot_exists_while_its_check_runs(repo: Repo) -> None:
     check = "git envlog --format=%s && git envlog capture inside --porcelain >/dev/null && git envlog -n1 --format=%s"
     done = repo.run("envlog", "capture", "outside", "--verify", check, check=True)
     assert done.err.splitlines()[:2] == ["outside", "inside"]
     assert latest(repo, ":/outside")["status"] == "pass"
 
 
-def test_a_check_runs_at_the_top_and_sees_nothing_of_the_git_that_runs_us(repo: Repo) -> None:
+def test_check_runs_at_the_top_without_variables_of_git(repo: Repo) -> None:
     repo.write("below/here", "x")
     check = 'test -f app.py && test "$PWD" = "$(pwd)" && test -z "$GIT_DIR$GIT_INDEX_FILE"'
     env = {"GIT_DIR": str(repo.path / ".git"), "GIT_WORK_TREE": str(repo.path), "GIT_INDEX_FILE": "/nowhere"}
@@ -79,17 +79,17 @@ def test_a_check_runs_at_the_top_and_sees_nothing_of_the_git_that_runs_us(repo: 
 @pytest.mark.parametrize(
     ("check", "status"), [("true", 0), ("exit 7", 7), ("no-such-program", 127), ("kill -9 $$", 137)]
 )
-def test_with_exit_code_it_ends_as_the_check_does(repo: Repo, check: str, status: int) -> None:
+def test_exit_code_option_returns_the_status_of_the_check(repo: Repo, check: str, status: int) -> None:
     assert repo.run("envlog", "capture", "--verify", check, "--exit-code").status == status
 
 
-def test_exit_code_wants_a_check(repo: Repo) -> None:
+def test_exit_code_option_needs_a_check(repo: Repo) -> None:
     done = repo.run("envlog", "capture", "--exit-code")
     assert done.status == 129
     assert "there was no check" in done.err
 
 
-def test_porcelain_and_json_keep_to_their_form(repo: Repo) -> None:
+def test_porcelain_and_json_keep_their_form(repo: Repo) -> None:
     done = repo.run("envlog", "capture", "--porcelain", "--verify", "echo noise; exit 1")
     assert (done.status, done.out.strip()) == (
         0,
@@ -102,7 +102,7 @@ def test_porcelain_and_json_keep_to_their_form(repo: Repo) -> None:
     assert done.err.startswith("noise\n")
 
 
-def test_a_check_that_changed_the_environment_says_so(repo: Repo) -> None:
+def test_check_that_changed_the_environment_is_reported(repo: Repo) -> None:
     done = repo.run("envlog", "capture", "--verify", "touch left-behind", check=True)
     assert "it changed the environment" in done.out
     found = latest(repo)
@@ -111,7 +111,7 @@ def test_a_check_that_changed_the_environment_says_so(repo: Repo) -> None:
     assert "the check changed the environment" in repo.run("envlog", "show").out
 
 
-def test_the_configured_check_runs_for_the_triggers_that_are_named(repo: Repo) -> None:
+def test_configured_check_runs_for_the_named_triggers(repo: Repo) -> None:
     repo.git("config", "envhist.verify", "echo configured")
     repo.run("envlog", "capture", "one", check=True)
     assert latest(repo)["command"] == "echo configured"
@@ -129,7 +129,7 @@ def test_the_configured_check_runs_for_the_triggers_that_are_named(repo: Repo) -
     assert given.status is VerdictStatus.FAIL
 
 
-def test_a_check_may_take_so_long(repo: Repo) -> None:
+def test_check_is_ended_at_its_timeout(repo: Repo) -> None:
     repo.git("config", "envhist.verifyTimeout", "1s")
     done = repo.run("envlog", "capture", "--verify", "echo begun; sleep 1000", "--exit-code")
     assert "the check could not tell: echo begun; sleep 1000 took too long" in done.err
@@ -137,7 +137,7 @@ def test_a_check_may_take_so_long(repo: Repo) -> None:
     assert (found["status"], found["timed_out"], found["output_tail"]) == ("error", True, "begun\n")
 
 
-def test_what_is_kept_of_the_output_is_sealed_and_tokens_are_masked(repo: Repo) -> None:
+def test_stored_output_is_sealed_and_tokens_are_masked(repo: Repo) -> None:
     repo.run("envlog", "capture", "--verify", f"echo canary-word {TOKEN}; true --token={TOKEN}", check=True)
     note = repo.git(
         "notes",
@@ -153,23 +153,23 @@ def test_what_is_kept_of_the_output_is_sealed_and_tokens_are_masked(repo: Repo) 
     assert latest(repo)["output_tail"] == "canary-word ghp_***\n"
     shutil.rmtree(repo.path / ".git/envhist/keys")
     shutil.rmtree(os.environ["XDG_CONFIG_HOME"])
-    assert latest(repo)["output_tail"] == "(sealed with a key that is not here)"
+    assert latest(repo)["output_tail"] == "(sealed with a key that you do not have)"
 
 
-def test_notes_that_cannot_be_written_cost_a_warning(repo: Repo) -> None:
+def test_unwritable_notes_print_a_warning(repo: Repo) -> None:
     repo.run("envlog", "capture", "first", check=True)
-    # To nothing that is there: neither read nor written.
+    # Neither readable nor writable.
     check = f"echo {'1' * 40} > '{repo.path}/.git/{notes_ref(repo)}'"
     done = repo.run("envlog", "capture", "second", "--verify", check)
     assert done.status == 0
-    assert "the verdict could not be noted, the snapshot is whole" in done.err
+    assert "the verdict could not be stored; the snapshot is not affected" in done.err
     assert repo.run("envlog", "-n1", "--format=%s").out == "second\n"
 
 
-def test_a_check_inside_a_check_is_left_out_and_waits_for_nobody(repo: Repo) -> None:
+def test_check_inside_a_check_is_skipped_without_waiting(repo: Repo) -> None:
     repo.git("config", "envhist.verify", "git envlog capture inside")
     done = repo.run("envlog", "capture", "outside", check=True)
-    assert "nothing is checked inside it" in done.err
+    assert "already inside a check" in done.err
     assert latest(repo, ":/outside")["status"] == "pass"
     assert shown(repo, ":/inside")["verify"] is None
 
@@ -185,7 +185,7 @@ def test_checks_of_one_working_tree_run_one_after_the_other(repo: Repo) -> None:
     assert [one.returncode for one in running] == [0, 0, 0], told
 
 
-def test_after_ctrl_c_the_snapshot_stands_and_the_check_is_gone(repo: Repo) -> None:
+def test_ctrl_c_keeps_the_snapshot_and_ends_the_check(repo: Repo) -> None:
     check = "echo $$ > ../pid; echo begun; sleep 1000"
     words = ["git-envlog", "capture", "stands", "--verify", check]
     with subprocess.Popen(words, cwd=repo.path, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
@@ -199,16 +199,16 @@ def test_after_ctrl_c_the_snapshot_stands_and_the_check_is_gone(repo: Repo) -> N
     assert shown(repo)["verify"] is None
     with pytest.raises(ProcessLookupError):
         os.kill(int((repo.path.parent / "pid").read_text()), 0)
-    # Nothing is held.
+    # No lock is left.
     repo.run("envlog", "capture", "--verify", "true", "--exit-code", check=True)
 
 
-def test_an_ordinary_user_checks_too(repo: Repo) -> None:
+def test_ordinary_user_can_check(repo: Repo) -> None:
     done = repo.run("envlog", "capture", "--verify", "true", "--exit-code", prefix=as_ordinary_user())
     assert done.status == 0, done.err
 
 
-def test_the_log_tells_what_failed_as_the_manual_has_it(repo: Repo) -> None:
+def test_log_prints_failures_as_documented(repo: Repo) -> None:
     for at, words, check in (("10:02", "clean clone", "true"), ("10:18", "after package install", "exit 1")):
         repo.write("app.py", f"print('{words}')\n")
         env = {"GIT_COMMITTER_DATE": f"2026-11-18T{at}:00+00:00"}
@@ -232,7 +232,7 @@ def test_the_log_tells_what_failed_as_the_manual_has_it(repo: Repo) -> None:
     )
 
 
-def test_the_real_npm_test_is_run(repo: Repo, tmp_path: Path) -> None:
+def test_real_npm_test_is_run(repo: Repo, tmp_path: Path) -> None:
     npm = require("npm", MACHINE.get("PATH"))
     package = {"name": "app", "version": "1.0.0", "scripts": {"test": "node test.js"}}
     repo.write("package.json", json.dumps(package))

@@ -1,4 +1,4 @@
-"""After a restore the recorded check is run; where it fails, undo is offered."""
+"""The recorded check runs after a restore; if it fails, undo is offered."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from tests.support.repository import Repo
 
 @pytest.fixture
 def checked(repo: Repo) -> Repo:
-    """`old` passed its check then; what is here is another environment."""
+    """Return a repository in which `old` passed its check, and the environment now differs."""
     repo.write("state", "old")
     repo.run("envlog", "capture", "old", "--verify", "test ! -e ../broken", "--exit-code", check=True)
     repo.write("state", "new")
     return repo
 
 
-def test_the_recorded_check_runs_on_what_was_restored(checked: Repo) -> None:
+def test_recorded_check_runs_on_the_restored_environment(checked: Repo) -> None:
     done = checked.run("envrestore", "good", "--verify")
     assert (done.status, done.err) == (0, "")
     assert done.out.splitlines()[-1].startswith("✓ test ! -e ../broken (")
@@ -32,7 +32,7 @@ def test_the_recorded_check_runs_on_what_was_restored(checked: Repo) -> None:
     assert [verdict["carried_from"] is None for verdict in found["verdicts"]] == [False, True]  # type: ignore[attr-defined]
 
 
-def test_where_it_fails_the_way_back_is_told(checked: Repo) -> None:
+def test_failed_check_prints_the_undo_command(checked: Repo) -> None:
     (checked.path.parent / "broken").touch()
     done = checked.run("envrestore", ":/old", "--verify")
     assert done.status == 1
@@ -48,7 +48,7 @@ def test_where_it_fails_the_way_back_is_told(checked: Repo) -> None:
 
 
 @pytest.mark.parametrize(("answer", "state"), [("y", b"new"), ("n", b"old"), ("", b"old")])
-def test_on_a_terminal_one_is_asked(checked: Repo, answer: str, state: bytes) -> None:
+def test_failed_check_asks_on_a_terminal(checked: Repo, answer: str, state: bytes) -> None:
     (checked.path.parent / "broken").touch()
     master, terminal = pty.openpty()
     os.write(master, f"{answer}\n".encode())
@@ -64,7 +64,7 @@ def test_on_a_terminal_one_is_asked(checked: Repo, answer: str, state: bytes) ->
     assert checked.read("state") == state
 
 
-def test_without_a_check_nothing_is_restored(repo: Repo) -> None:
+def test_nothing_is_restored_without_a_check(repo: Repo) -> None:
     repo.write("state", "old")
     repo.run("envlog", "capture", "old", check=True)
     repo.write("state", "new")
@@ -76,7 +76,7 @@ def test_without_a_check_nothing_is_restored(repo: Repo) -> None:
     assert repo.read("state") == b"old"
 
 
-def test_a_dry_run_checks_nothing(checked: Repo) -> None:
+def test_dry_run_checks_nothing(checked: Repo) -> None:
     (checked.path.parent / "broken").touch()
     assert checked.run("envrestore", "@", "--verify", "-n").status == 0
     assert checked.read("state") == b"new"

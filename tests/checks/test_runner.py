@@ -1,4 +1,4 @@
-"""A command is run to its end, told by its status alone, and nothing of it is left."""
+"""A command is run to its end, judged by its exit status alone, and leaves no process."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from git_envhist.checks.runner import GRACE, KEPT, RunOptions, environment_of, run
+from git_envhist.checks.runner import MAX_TAIL, TERMINATION_SECONDS, RunOptions, environment_of, run
 from git_envhist.checks.verdicts import CommandExit, exit_status, signal_of, status_of
 from git_envhist.model import VerdictStatus
 from tests.support.needs import require
@@ -36,7 +36,7 @@ def manner(place: Path, **more: object) -> RunOptions:
         ("sh -c 'kill -KILL $$'; exit $?", VerdictStatus.ERROR, 137, signal.SIGKILL),
     ],
 )
-def test_the_status_alone_decides(
+def test_verdict_depends_on_the_exit_status_alone(
     tmp_path: Path, command: str, status: VerdictStatus, exit_code: int | None, number: int | None
 ) -> None:
     (tmp_path / "not-executable").write_text("")
@@ -44,14 +44,14 @@ def test_the_status_alone_decides(
     assert (status_of(ended), ended.exit_code, signal_of(ended)) == (status, exit_code, number)
 
 
-def test_a_directory_that_is_gone_is_an_error_and_no_failure(tmp_path: Path) -> None:
+def test_missing_directory_is_an_error_and_no_failure(tmp_path: Path) -> None:
     ended = run("true", manner(tmp_path / "gone"))
     assert status_of(ended) is VerdictStatus.ERROR
     assert ended.duration_ms is None
     assert b"could not be started" in ended.tail
 
 
-def test_output_goes_on_as_it_comes_and_its_end_is_kept(tmp_path: Path) -> None:
+def test_output_is_passed_on_and_its_end_is_kept(tmp_path: Path) -> None:
     came: list[bytes] = []
 
     def take(chunk: bytes) -> None:
@@ -63,29 +63,29 @@ def test_output_goes_on_as_it_comes_and_its_end_is_kept(tmp_path: Path) -> None:
     ended = run(f"{waits}; seq {count}", manner(tmp_path, through=take))
     whole = b"".join(came)
     assert whole == b"out\nerr\n" + b"".join(b"%d\n" % number for number in range(1, count + 1))
-    assert len(ended.tail) <= KEPT
+    assert len(ended.tail) <= MAX_TAIL
     assert whole.endswith(b"\n" + ended.tail)
-    assert len(ended.tail) > KEPT - 10
+    assert len(ended.tail) > MAX_TAIL - 10
 
 
-def test_one_endless_line_is_bounded_too(tmp_path: Path) -> None:
+def test_endless_line_is_truncated(tmp_path: Path) -> None:
     ended = run("head -c 300000 /dev/zero | tr '\\0' x", manner(tmp_path))
-    assert ended.tail == b"x" * KEPT
+    assert ended.tail == b"x" * MAX_TAIL
 
 
-def test_what_takes_too_long_is_ended_with_all_it_started(tmp_path: Path) -> None:
+def test_timeout_kills_all_processes(tmp_path: Path) -> None:
     started = time.monotonic()
     ended = run("sleep 1000 & echo $! > pid; wait", manner(tmp_path, limit=0.3))
-    assert (ended.too_long, status_of(ended)) == (True, VerdictStatus.ERROR)
+    assert (ended.timed_out, status_of(ended)) == (True, VerdictStatus.ERROR)
     assert time.monotonic() - started < 500
     assert is_gone(int((tmp_path / "pid").read_text()))
 
 
-def test_a_check_that_passed_too_late_is_no_pass() -> None:
-    assert status_of(CommandExit(0, None, 9, too_long=True)) is VerdictStatus.ERROR
+def test_check_that_passed_after_its_timeout_is_no_pass() -> None:
+    assert status_of(CommandExit(0, None, 9, timed_out=True)) is VerdictStatus.ERROR
 
 
-def test_what_is_left_in_the_background_neither_holds_us_nor_stays(tmp_path: Path) -> None:
+def test_background_process_is_killed_without_waiting(tmp_path: Path) -> None:
     ended = run("sleep 1000 & echo $! > pid; echo done", manner(tmp_path))
     assert (ended.exit_code, ended.tail) == (0, b"done\n")
     assert is_gone(int((tmp_path / "pid").read_text()))
@@ -95,36 +95,36 @@ UNTAKEN = """
 import ctypes, os, sys
 from git_envhist.checks import runner
 ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)
-runner.GRACE = 60.0
+runner.TERMINATION_SECONDS = 60.0
 ended = runner.run("sleep 1000 & true", runner.RunOptions(sys.argv[1], dict(os.environ)))
 sys.exit(0 if ended.duration_ms < 60_000 else 1)
 """
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="nobody else takes in the orphans of others")
-def test_the_dead_that_nobody_takes_notice_of_are_not_waited_for(tmp_path: Path) -> None:
-    # Orphans come to us, who never ask for them, as to the first process of many a container.
+def test_unreaped_zombies_are_not_waited_for(tmp_path: Path) -> None:
+    # Orphans become children of this process, which never reaps them, as in many containers.
     assert subprocess.run([sys.executable, "-c", UNTAKEN, tmp_path], check=False).returncode == 0
 
 
-def test_what_will_not_end_is_made_to(tmp_path: Path) -> None:
+def test_process_that_ignores_sigterm_is_killed(tmp_path: Path) -> None:
     command = (
         "trap '' TERM; (trap '' TERM; while :; do sleep 1; done) & echo $! > pid; while :; do sleep 1; done"
     )
     ended = run(command, manner(tmp_path, limit=0.2))
-    assert ended.too_long
+    assert ended.timed_out
     assert is_gone(int((tmp_path / "pid").read_text()))
-    assert GRACE < 10
+    assert TERMINATION_SECONDS < 10
 
 
-def test_it_has_no_terminal_and_nothing_to_read(tmp_path: Path) -> None:
+def test_command_has_no_terminal_and_no_input(tmp_path: Path) -> None:
     ended = run(
         "cat; test -t 0 || echo none; (: < /dev/tty) 2>/dev/null || echo no tty; pwd", manner(tmp_path)
     )
     assert ended.tail.decode() == f"none\nno tty\n{tmp_path}\n"
 
 
-def test_what_git_set_for_one_command_leads_no_other_astray(tmp_path: Path) -> None:
+def test_variables_of_one_git_command_are_not_passed_on(tmp_path: Path) -> None:
     set_by_git = {
         "GIT_DIR": "/x",
         "GIT_INDEX_FILE": "/y",
@@ -137,7 +137,7 @@ def test_what_git_set_for_one_command_leads_no_other_astray(tmp_path: Path) -> N
     assert given["PWD"] == str(tmp_path)
 
 
-def test_no_descriptor_of_ours_goes_along(tmp_path: Path) -> None:
+def test_no_descriptor_is_inherited(tmp_path: Path) -> None:
     with open(tmp_path / "lock", "w") as held:
         os.set_inheritable(held.fileno(), False)
         ended = run(
@@ -147,7 +147,7 @@ def test_no_descriptor_of_ours_goes_along(tmp_path: Path) -> None:
     assert ended.tail == b"0\n"
 
 
-def test_its_status_is_told_as_a_shell_would() -> None:
+def test_exit_status_is_reported_as_by_a_shell() -> None:
     from git_envhist.checks.verdicts import NOT_RUN
     from tests.cli.moments import verdict
 
@@ -157,7 +157,7 @@ def test_its_status_is_told_as_a_shell_would() -> None:
 
 
 def is_gone(process: int) -> bool:
-    """Whether a process ended; one that nobody has waited for yet has ended too, one that was killed is about to."""
+    """Return whether a process has ended; a zombie has ended, a killed one is about to."""
     require("ps")
     for _ in range(100):
         told = subprocess.run(

@@ -1,4 +1,4 @@
-"""Which of several verdicts a snapshot has: one that could not be judged hides none."""
+"""Which of several verdicts a snapshot has: an error replaces none."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from git_envhist.lazy import replace
 from git_envhist.model import Snapshot, SnapshotId, Verdict, VerdictStatus
 from git_envhist.model.snapshots import latest_judged
 from git_envhist.restore.relocate import Relocation
-from tests.history.moments import snapshot as made
+from tests.history.snapshots import snapshot as made
 
 PASS, FAIL, ERROR = (
     Verdict(status, "npm test", datetime(2026, 11, 18, tzinfo=UTC)) for status in VerdictStatus
@@ -35,7 +35,7 @@ def snapshot(*verdicts: Verdict) -> Snapshot:
         ((), None),
     ],
 )
-def test_error_leaves_an_earlier_verdict_in_its_place(
+def test_error_does_not_replace_an_earlier_verdict(
     verdicts: tuple[Verdict, ...], wanted: Verdict | None
 ) -> None:
     assert latest_judged(verdicts) == wanted

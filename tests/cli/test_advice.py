@@ -128,7 +128,7 @@ def test_each_step_is_told_with_its_time(repo: Repo, tmp_path: Path) -> None:
     place = tmp_path / "trace"
     done = repo.run("envrestore", "@", env={"GIT_ENVHIST_TRACE": str(place)}, check=True)
     assert done.err == ""
-    for words in ("the plan is made", "the plan is carried out", "the moment after is recorded"):
+    for words in ("plan the restore", "execute the plan", "record the restore"):
         assert words in place.read_text()
 
 

@@ -63,7 +63,7 @@ CASES = {
     "time": Case(("envlog", "--since=someday"), 129, "usage", "'someday'", "a time is one of", _opened),
     "similarity": Case(("envdiff", "-Mx"), 129, "usage", "not a similarity: 'x'", "-M90%"),
     "class": Case(
-        ("envrestore", "--only=odd", "@"), 129, "usage", "no such class", "there are: packages", _opened,
+        ("envrestore", "--only=odd", "@"), 129, "usage", "unknown class of paths", "use one of: packages", _opened,
     ),
     "steps": Case(("envrestore", "--undo", "x"), 129, "usage", "not a number of steps: 'x'", "--undo 2"),
     "range": Case(("envlog", "a...b"), 129, "usage", "not a range", "the two ends: a..b", _opened),
@@ -103,14 +103,14 @@ CASES = {
         ("envlog", "-C", "../bare"), 128, "not-a-repository", "not a git repository", "git init", _elsewhere,
     ),
     "key": Case(
-        ("envlog", "key", "import", "key"), 128, "sealing", "this is not an exported key", "git envlog key", _break_key,
+        ("envlog", "key", "import", "key"), 128, "sealing", "not an exported key", "git envlog key", _break_key,
     ),
     "no key": Case(
         ("envlog", "key", "import", "nowhere"), 128, "cannot-read", "cannot read 'nowhere'", "key import",
     ),
     "remote": Case(("envlog", "push", "nowhere"), 128, "no-remote", "'nowhere'", "", _opened),
     "broken off": Case(
-        ("envlog", "capture"), 128, "restore-left", "a restore was broken off here", "--continue", _broken_off,
+        ("envlog", "capture"), 128, "restore-left", "a restore was interrupted", "--continue", _broken_off,
     ),
     "bisect": Case(("envlog", "bisect", "--", "true"), 4, "no-such-snapshot", "'good'", "to check one", _opened),
     "agent": Case(

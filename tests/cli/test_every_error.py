@@ -177,7 +177,7 @@ def test_what_is_provoked_elsewhere_is_provoked_there(code: str) -> None:
 
 
 def test_the_page_lists_every_code_with_its_status() -> None:
-    page = (CHECKOUT / "docs" / "troubleshooting.md").read_text()
+    page = (CHECKOUT / "docs" / "guide" / "troubleshooting.md").read_text()
     rows = re.findall(r"^\| (`[a-z`, -]+`) \| (\d+) \|", page, re.MULTILINE)
     listed = {code: {int(status)} for codes, status in rows for code in codes.replace("`", "").split(", ")}
     statuses = {"no-mcp": {128}, "no-tui": {128}}

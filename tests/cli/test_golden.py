@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from git_envhist.worktree.read_file import CLOCK_GRAIN_NS
+from git_envhist.worktree.read_file import CLOCK_GRANULARITY_NS
 from tests.support.repository import Repo, Result
 
 DAY = "2026-11-18T"
@@ -293,7 +293,7 @@ def test_nothing_changed(repo: Repo, ids: list[str]) -> None:
 
 def test_a_dry_run_stores_nothing(repo: Repo) -> None:
     # A file that is as new as the clock is coarse would be read once more.
-    time.sleep(2 * CLOCK_GRAIN_NS / 1e9)
+    time.sleep(2 * CLOCK_GRANULARITY_NS / 1e9)
     repo.run("envlog", "capture", "first", check=True)
     repo.write("big/file", "x" * 3000)
     done = repo.run("envlog", "capture", "-n", "x")

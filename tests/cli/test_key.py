@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from git_envhist.secrets.keys import Key, KeyRing, write_key_text
+from git_envhist.secrets.key_text import write_key_text
+from git_envhist.secrets.keys import Key, KeyRing
 from tests.support.repository import Repo
 
 KNOWN = Key.of(bytes(range(64)))
@@ -113,7 +114,7 @@ def test_a_key_file_that_was_open_to_others_is_told(repo: Repo, ring: KeyRing) -
     path = ring.ours.path(ring.current().id)
     os.chmod(path, 0o644)
     done = repo.run("envlog", "key", check=True)
-    assert done.err == f"warning: the key file '{path}' was open to other users: it is closed now\n"
+    assert done.err == f"warning: the key file '{path}' was readable by other users: fixed\n"
     assert os.stat(path).st_mode & 0o777 == 0o600
 
 
@@ -138,7 +139,7 @@ def test_a_key_wrapped_for_a_passphrase_opens_with_it_and_with_nothing_else(
     (tmp_path / "wrong").write_text("other words than these\n")
     done = there.run("envlog", "key", "import", "-", "--passphrase-file", str(tmp_path / "wrong"), input=line)
     assert done.status == 128
-    assert f"authentication failed: this passphrase does not open the wrapped key '{key.id}'" in done.err
+    assert f"authentication failed: wrong passphrase for the wrapped key '{key.id}'" in done.err
     done = there.run("envlog", "key", "import", "-", *words, input=line[:-3] + "aaa")
     assert "checksum" in done.err
     assert other.all() == ()

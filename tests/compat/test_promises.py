@@ -1,4 +1,4 @@
-"""docs/comparison.md names a test for each promise of the libraries; docs/compat.md names what can be imported."""
+"""docs/internals/comparison.md names a test for each promise of the libraries, docs/guide/compat.md each import."""
 
 from __future__ import annotations
 
@@ -13,7 +13,11 @@ HERE = Path(__file__).parent
 
 
 def test_every_test_of_a_promise_exists() -> None:
-    text = (CHECKOUT / "docs/comparison.md").read_text(encoding="utf-8").partition("agents' frameworks")[2]
+    text = (
+        (CHECKOUT / "docs/internals/comparison.md")
+        .read_text(encoding="utf-8")
+        .partition("agents' frameworks")[2]
+    )
     named = re.findall(r"`([\w/]+\.py)::(\w+)`", text)
     assert len(named) > 20
     for path, name in named:
@@ -22,7 +26,7 @@ def test_every_test_of_a_promise_exists() -> None:
 
 
 def test_every_documented_import_works() -> None:
-    text = (CHECKOUT / "docs/compat.md").read_text(encoding="utf-8")
+    text = (CHECKOUT / "docs/guide/compat.md").read_text(encoding="utf-8")
     lines = re.findall(r"from (git_envhist\.compat[\w.]*) import ([\w, ]+|…)", text)
     assert len(lines) > 6
     for module, names in lines:

@@ -1,1 +1,1 @@
-"""Captures that are killed, run out of room, or lose their power: the old tip or the new one, complete."""
+"""Captures that are killed, run out of space or lose power: the old tip or the new one, complete."""

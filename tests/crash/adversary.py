@@ -1,10 +1,9 @@
-"""Somebody who goes on working while a restore runs: `python -m tests.crash.adversary TREE OUTSIDE SEED`.
+"""A process that changes files during a restore: `python -m tests.crash.adversary TREE OUTSIDE SEED`.
 
-Until its standard input ends it does one thing after the other to paths of a tree: edits a file in place, writes
-through a descriptor that it keeps, saves over, deletes, puts a directory or a link in a file's place, adds to a
-directory. It never destroys a thing without a trace: what it takes away comes to OUTSIDE, and the bytes that it
-overwrites it knows (`OUTSIDE/overwritten`). Whatever else of `OUTSIDE/written` it ever wrote must be somewhere when
-all is over.
+Until its standard input ends, it edits files in place, writes through an open descriptor, saves over files, deletes
+them, puts a directory or a link in their place, and adds files to directories. It destroys nothing without a record:
+removed entries are moved to OUTSIDE, and overwritten bytes are listed in `OUTSIDE/overwritten`. Everything else in
+`OUTSIDE/written` must exist somewhere at the end.
 """
 
 from __future__ import annotations
@@ -18,20 +17,21 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from git_envhist.restore.fs import DiskCalls
+from git_envhist.restore.disk_calls import DiskCalls
 
 BUSY, IDLE = 0.0003, 0.03
-"""Pauses: while there is a journal, and before."""
+"""Seconds between changes: with a journal, and before one."""
 EARLY = 4
-"""So many deeds at most before there is one: else all is changed before anything is about to be swapped, or what is
-here never stands still enough to be saved, and nothing is restored at all."""
+"""The maximum number of changes before there is a journal: otherwise everything changes before the swap, or files never
+stay unchanged long enough to be saved, and nothing is restored at all.
+"""
 A_TURN = 10_000
-"""Seeds so far apart are turns in one tree: each writes what no other did."""
+"""Seeds with this distance are runs in one tree: each writes other contents."""
 SIZE = 40
 
 
 def content(word: str, number: int) -> bytes:
-    """What every file here holds, all of one length: who overwrites one leaves no mixture."""
+    """Return the contents of a file, all of one length, so that no mixture is left."""
     return f"{word} {number} ".encode().ljust(SIZE, b".")
 
 
@@ -98,7 +98,7 @@ class Adversary:
                 self._excuse(descriptor)
 
     def _put(self, mine: Path, path: Path) -> None:
-        """Give a thing of ours a name there; what bore it is ours then."""
+        """Put an entry of ours at a path; return the previous one to its owner."""
         outside, tree = os.open(mine.parent, os.O_RDONLY), os.open(path.parent, os.O_RDONLY | os.O_NOFOLLOW)
         try:
             with suppress(FileNotFoundError):

@@ -1,7 +1,7 @@
-"""Every fault at every call: `python -m tests.crash.campaign [--seconds N] [kind…]` prints a table.
+"""Faults at every system call of a capture: `python -m tests.crash.campaign [--seconds N] [kind…]` prints a table.
 
-For each kind of call the capture is killed (or refused) at its first, second, third… call, until one capture ends
-without having met the fault. What `judge` finds wrong is printed, and ends the program with status 1.
+For each kind of call, the capture is killed (or the call fails) at the first, second, third… call, until a capture ends
+without a fault. Findings of `judge` are printed, and the program ends with status 1.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from tests.support.repository import Repo, make_repo
 KILL = "signal=KILL"
 ERRORS = ("ENOSPC", "EIO", "EROFS", "EDQUOT", "EMFILE")
 QUIET = 8
-"""So many captures without a fault in a row, and there is no such call any more."""
+"""After this many captures without a fault there is no such call any more."""
 OPEN_STEP = 12
-"""An interpreter opens hundreds of files before it runs a line of ours: of these only each so many-th."""
+"""An interpreter opens hundreds of files before it runs our code: only every n-th is tried."""
 
 
 @dataclass
@@ -91,7 +91,7 @@ def each_point(name: str, call: str, fault: str, seconds: float, *, git: str | N
         repo = sealed_repo(Path(place))
         prepare(repo)
         is_long = call == "open" and git is None
-        # Before our first line runs, a failure is the interpreter's to tell.
+        # Before our first line runs, the interpreter reports a failure.
         when = first_open_of_ours(repo) if is_long and fault != KILL else 0
         quiet = 0
         while quiet < QUIET and time.monotonic() < deadline:
@@ -101,7 +101,7 @@ def each_point(name: str, call: str, fault: str, seconds: float, *, git: str | N
 
 
 def one_point(repo: Repo, row: Row, call: str, fault: str, when: int, git: str | None) -> bool:
-    """Whether the fault was met."""
+    """Return whether the fault occurred."""
     before = change(repo, f"{row.fault} {when}")
     if git is None:
         done = capture_with_fault(repo, call, fault, str(when))

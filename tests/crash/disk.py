@@ -1,8 +1,8 @@
-"""A disk that remembers every write and every flush, so that its power can be cut at any of them afterwards.
+"""A disk that records every write and flush, so that a power failure can be simulated at any of them.
 
-`python -m tests.crash.disk IMAGE LOG PLACE` serves the image as the file `disk` below a place; a loop device on it is
-the disk. What comes through is appended to the log: a header and the bytes. A cut keeps everything up to the last flush
-before it, and of what was written since then whatever it likes, in whatever order: a drive's cache promises no more.
+`python -m tests.crash.disk IMAGE LOG PLACE` serves the image as the file `disk` below a directory; a loop device on it
+is the disk. Every write is appended to the log: a header and the bytes. A simulated failure keeps everything up to the
+last flush, and an arbitrary part of later writes in arbitrary order, as a drive's cache may.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SECTOR = 512
 
 
 class LoggedDisk(Server):
-    """One file, written through to an image, with a log beside it."""
+    """One file, written through to an image, with a log."""
 
     def __init__(self, image: str, log: str) -> None:
         super().__init__(os.path.dirname(image))
@@ -57,7 +57,7 @@ class LoggedDisk(Server):
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """Bytes that came at an offset; None: a flush. `end` is where the log had got to with it."""
+    """Bytes written at an offset; None: a flush. `end` is the position in the log."""
 
     offset: int | None
     data: bytes
@@ -65,7 +65,7 @@ class Write:
 
 
 def read_log(path: Path) -> Iterator[Write]:
-    """What came through, in its order."""
+    """Return the entries of the log in order."""
     log = path.read_bytes()
     at = 0
     while at < len(log):
@@ -76,7 +76,7 @@ def read_log(path: Path) -> Iterator[Write]:
 
 
 class Platter:
-    """What stands on the disk for certain, as the log goes on; the rest is still in the drive's cache."""
+    """The contents that are certainly on disk at a position of the log; later writes are in the drive's cache."""
 
     def __init__(self, image: Path, log: list[Write]) -> None:
         self._file = os.open(image, os.O_RDWR)
@@ -84,7 +84,7 @@ class Platter:
         self._flushed = 0
 
     def cut(self, at: int, chance: random.Random) -> list[tuple[int, bytes]]:
-        """Bring the image to the last flush before the n-th entry; what else of the cache reached the disk."""
+        """Bring the image to the last flush before the n-th entry; return other writes that reached the disk."""
         pending: list[Write] = []
         for entry in self._log[self._flushed : at]:
             if entry.offset is not None:
@@ -107,13 +107,13 @@ class Platter:
 
 
 def _sectors(write: Write) -> Iterator[tuple[int, bytes]]:
-    # No drive tears a sector; ext4 reckons with nothing smaller than its own blocks being written whole or not.
+    # No drive tears a sector; ext4 relies only on whole sectors.
     for at in range(0, len(write.data), 4096):
         yield (write.offset or 0) + at, write.data[at : at + 4096]
 
 
 def apply(image: Path, writes: list[tuple[int, bytes]]) -> None:
-    """Write what else reached the disk."""
+    """Apply other writes that reached the disk."""
     with open(image, "r+b") as file:
         for offset, data in writes:
             os.pwrite(file.fileno(), data, offset)

@@ -1,9 +1,9 @@
-"""Errors of the system at every call of every command: `python -m tests.crash.errors [--seconds N] [command…]`.
+"""Failing system calls in every command: `python -m tests.crash.errors [--seconds N] [command…]`.
 
-Each point runs one command on a fresh copy of a prepared repository, under strace, which lets the n-th call of one
-kind fail in each process of the command (the program, its workers, its gits). Then it is judged: a traceback, a
-defect, no line or several, an unexpected status, a hang, a snapshot or a byte that is lost, a state from which the
-next command does not recover. The table counts points; wrong ones are printed and end the program with status 1.
+Each point runs one command on a fresh copy of a prepared repository, under strace, which makes the n-th call of one
+kind fail in each process of the command (the program, its workers, its gits). Findings: a traceback, a defect, no line
+or several, an unexpected status, a hang, a lost snapshot or byte, a state from which the next command does not recover.
+The table counts points; findings are printed and end the program with status 1.
 """
 
 from __future__ import annotations
@@ -63,13 +63,13 @@ STATUSES = {0, 1, 3, 4, 5, 125, 128, 129}
 
 @dataclass(frozen=True)
 class Case:
-    """One command; `changes`: which of the snapshots it may take away, and whether it may change the working tree."""
+    """One command; `changes`: the snapshots that it may remove, and whether it may change the working tree."""
 
     words: tuple[str, ...]
     forgets: bool = False
     restores: bool = False
     reads: bool = False
-    """It changes nothing, so that nothing can be lost."""
+    """It changes nothing, so nothing can be lost."""
 
 
 COMMANDS = {
@@ -125,7 +125,7 @@ COMMANDS = {
 
 @dataclass(frozen=True)
 class Point:
-    """One place to fail at."""
+    """One call that fails."""
 
     command: str
     kind: str
@@ -141,7 +141,7 @@ class Point:
 
 @dataclass
 class Template:
-    """A repository with a history, to be copied for each point; `counts`: how often each command makes each call."""
+    """A repository with a history, to be copied for each point; `counts`: the number of calls of each command."""
 
     place: Path
     repo: Repo
@@ -241,7 +241,7 @@ def files(repo: Repo) -> dict[str, bytes]:
 
 
 def try_point(template: Template, point: Point) -> list[str]:
-    """Run a command with one fault and return what is wrong."""
+    """Run a command with one fault and return findings."""
     case = COMMANDS[point.command]
     repo = template.copy()
     if point.command != "redo":
@@ -256,7 +256,7 @@ def try_point(template: Template, point: Point) -> list[str]:
 
 
 def judge_words(done: Result) -> list[str]:
-    """Say what is wrong with what a command printed and with its status."""
+    """Check the output and the status of a command."""
     wrong = []
     both = done.err + done.out
     if ("in run_program" not in both and "importlib" in both) or "unsupported hash type" in both:
@@ -277,7 +277,7 @@ def judge_words(done: Result) -> list[str]:
 
 
 def judge_state(repo: Repo, case: Case, known: dict[str, str], before: dict[str, bytes]) -> list[str]:
-    """Say what is lost, and whether the next commands recover."""
+    """Check that nothing is lost, and that the next commands recover."""
     wrong = []
     if case.restores:
         left = run(repo, (), ("envrestore", "--abort"))
@@ -303,7 +303,7 @@ def judge_state(repo: Repo, case: Case, known: dict[str, str], before: dict[str,
 
 
 def _lost_bytes(repo: Repo, before: dict[str, bytes]) -> list[str]:
-    """Name files whose bytes of before are neither in the working tree nor in a snapshot."""
+    """Return files whose previous bytes are neither in the working tree nor in a snapshot."""
     after = files(repo)
     stored = set()
     listed = repo.git("log", "--format=%H", "--glob=refs/envhist/*").split()
@@ -321,7 +321,7 @@ def _lost_bytes(repo: Repo, before: dict[str, bytes]) -> list[str]:
 
 
 def sample(template: Template, commands: Sequence[str], chance: random.Random) -> Iterator[Point]:
-    """Yield points without end, each command and kind as often as another."""
+    """Yield points endlessly, each command and kind equally often."""
     while True:
         command = chance.choice(commands)
         kind = chance.choice(list(CALLS))

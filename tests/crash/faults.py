@@ -1,7 +1,7 @@
-"""Faults put under a running capture by strace, and the judge of what they left.
+"""Faults in a running capture by strace, and checks of the result.
 
-A rule of strace's counts the calls of each process by itself: the n-th rename of the capture, of each of its workers
-and of every git that it runs. What git does alone is reached through a `git` of our own that stands before it on PATH.
+strace counts the calls of each process separately: the n-th rename of the capture, of each of its workers and of every
+git that it runs. Calls of git alone are reached through a `git` of our own, first on PATH.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ CALLS = {
     "lock": "flock",
     "spawn": "clone,clone3,vfork,fork",
 }
-"""What changes a disk, by kinds; each kind's calls are counted one by one."""
+"""The system calls that change a disk, by kind; the calls of each kind are counted together."""
 
 GIT = """\
 #!/bin/sh
@@ -45,7 +45,7 @@ exec {real} "$@"
 
 
 def strace_works() -> bool:
-    """Whether this machine lets a process be traced."""
+    """Return whether this machine permits tracing a process."""
     if shutil.which("strace") is None:
         return False
     return os.spawnvp(os.P_WAIT, "strace", ["strace", "-o", "/dev/null", "true"]) == 0
@@ -60,14 +60,14 @@ needs_strace = (
 
 @dataclass(frozen=True)
 class Before:
-    """What was there before a fault."""
+    """The state before a fault."""
 
     known: list[str]
     users: Belongings
 
 
 def prepare(repo: Repo) -> None:
-    """A small environment with everything in it that is stored in a way of its own, and one snapshot."""
+    """Make a small environment with every kind of stored entry, and one snapshot."""
     build({b"d%d/f%d" % (n % 7, n): File(b"first %d" % n * 40) for n in range(60)}, repo.path)
     repo.write(".env.local", b"API_KEY=1234\n")
     repo.write("staged", b"1\n")
@@ -76,14 +76,14 @@ def prepare(repo: Repo) -> None:
 
 
 def change(repo: Repo, stamp: str) -> Before:
-    """Something to capture; what was there before the capture."""
+    """Change the environment; return the state before the capture."""
     build({b"d%d/new%d" % (n, n): File(f"{stamp} {n}".encode() * 40) for n in range(5)}, repo.path)
     (repo.path / "d6" / "f6").unlink(missing_ok=True)
     return Before(history(repo), belongings(repo))
 
 
 def traced(call: str, fault: str, when: str) -> tuple[str, ...]:
-    """The words before a command that put a fault under its n-th call of a kind."""
+    """Return the words before a command that make its n-th call of a kind fail."""
     calls = CALLS.get(call, call)
     return ("strace", "-f", "-qq", "-o", "/dev/null", "-e", f"trace={calls}",
             "-e", f"inject={calls}:{fault}:when={when}")  # fmt: skip
@@ -96,7 +96,7 @@ def capture_with_fault(repo: Repo, call: str, fault: str, when: str, *words: str
 
 
 def capture_with_faulty_git(repo: Repo, command: str, call: str, fault: str, when: str) -> Result:
-    """A capture in which one command of git's alone meets the fault."""
+    """Capture while one git command meets the fault."""
     place = repo.path.parent / "faulty-git"
     place.mkdir(exist_ok=True)
     script = GIT.format(command=command, strace=" ".join(traced(call, fault, when)), real=shutil.which("git"))
@@ -107,7 +107,7 @@ def capture_with_faulty_git(repo: Repo, command: str, call: str, fault: str, whe
 
 
 def first_open_of_ours(repo: Repo) -> int:
-    """How many files the interpreter opens before it opens the first of ours: the lock."""
+    """Return how many files the interpreter opens before our first one, the lock."""
     log = repo.path.parent / "opened"
     words = ("strace", "-qq", "-o", str(log), "-e", "trace=openat")
     repo.run("envlog", "capture", "-m", "counted", prefix=words, check=True)
@@ -116,7 +116,7 @@ def first_open_of_ours(repo: Repo) -> int:
 
 
 def judge(repo: Repo, before: Before, done: Result | None = None) -> list[str]:
-    """What is wrong after a fault: nothing, it is to be hoped."""
+    """Return the problems after a fault."""
     wrong = []
     if complaint := git_fsck(repo.path):
         wrong.append(f"fsck: {complaint}")
@@ -133,7 +133,7 @@ def judge(repo: Repo, before: Before, done: Result | None = None) -> list[str]:
 
 
 def age_locks(repo: Repo) -> None:
-    """As if the locks that a killed git left had been there for a while."""
+    """Make locks that a killed git left look old."""
     at = time.time() - LONG_AGO - 5
     for place in ("refs", "objects/pack", "objects/info"):
         for lock in (repo.path / ".git" / place).rglob("*.lock"):
@@ -141,8 +141,8 @@ def age_locks(repo: Repo) -> None:
 
 
 def judge_the_next(repo: Repo) -> list[str]:
-    """What is wrong with the capture after that, and with what is left when it is done."""
-    # A git that outlived the capture holds its staging until it ends.
+    """Return the problems with the next capture, and with leftovers after it."""
+    # A git that outlived the capture keeps its staging directory locked until it ends.
     deadline = time.monotonic() + 10
     done = repo.run("envlog", "capture", "--porcelain", "-m", "next")
     if done.status != 0 or done.err:
@@ -172,7 +172,7 @@ def _badly_told(done: Result, *, published: bool) -> list[str]:
 
 
 def debris(repo: Repo) -> list[str]:
-    """What nobody will ever clear up."""
+    """Return leftovers that no command will remove."""
     git_dir = repo.path / ".git"
     stagings = [git_dir / "envhist" / "staging", git_dir / "objects" / ".envhist-staging"]
     left = [path for place in stagings if place.is_dir() for path in place.iterdir() if path.is_dir()]

@@ -1,8 +1,8 @@
-"""Every git of every command killed: `python -m tests.crash.gitkills [COMMAND…] [--ways …] [--step N]`.
+"""Killing every git child process of every command: `python -m tests.crash.gitkills [COMMAND…] [--ways …] [--step N]`.
 
-A git that we start may be ended by somebody else (for want of memory, by an operator): before it did anything, with
-half of what it says told, or when all is done. What it said until then decides nothing: no moment is lost, nothing in
-the environment is touched that may not be, and the same words afterwards do what they would have done.
+A git process may be killed (by the kernel without memory, or by an operator): before it does anything, after half of
+its output, or at its end. Its output must then be ignored: no snapshot is lost, no file of the environment changes
+unexpectedly, and the same command run again does its work.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "diff": ("envdiff", "first..now"),
     "restore": ("envrestore", "second"),
     "restore to an older HEAD": ("envrestore", "--head", "first"),
-    "restore and keep the code": ("envrestore", "--keep-code", "first"),
+    "restore and keep the code": ("envrestore", "--keep-tracked", "first"),
     "restore one path": ("envrestore", "first", "--", "notes.txt"),
     "undo": ("envrestore", "--undo"),
     "fork": ("envlog", "fork", "second", "../fork"),
@@ -68,17 +68,17 @@ WAYS = ("before", "half", "after")
 
 @dataclass(frozen=True)
 class Template:
-    """A repository to copy, and what stood in it at each moment."""
+    """A repository to copy, and its files at each snapshot."""
 
     place: Path
     repo: Repo
     moments: dict[str, Listing]
     wanted: dict[str, Listing]
-    """What the environment looks like once a restore came to its end."""
+    """The environment after a completed restore."""
 
 
 def make(repo: Repo) -> Template:
-    """Moments with names, of two code commits, with something sealed, pushed to a remote and fetched by another one."""
+    """Make snapshots with names of two code commits, with sealed files, pushed to a remote and fetched by another."""
     repo.git("init", "-q", "--bare", "../there")
     repo.git("remote", "add", "origin", "../there")
     repo.write(".gitignore", "creds\ncache/\n.env\n")
@@ -99,7 +99,7 @@ def make(repo: Repo) -> Template:
         if name == "second":
             repo.run("envlog", "push", "--yes", check=True)
     repo.run("envlog", "fetch", check=True)
-    # Something of git's own to undo, and to keep: a restore that stands, and what was edited since.
+    # Changes to undo and to keep: a finished restore, and later edits.
     repo.run("envrestore", "third", check=True)
     repo.write("notes.txt", "edited since\n")
     unfinished = Template(repo.path.parent, repo, moments, {})
@@ -115,14 +115,15 @@ def _ends_of(template: Template) -> Iterator[tuple[str, Listing]]:
 
 @contextmanager
 def copied(template: Template) -> Iterator[Repo]:
-    """A copy of the repository and of what stands beside it."""
+    """Return a copy of the repository and of its remotes."""
     with tempfile.TemporaryDirectory(prefix="killed-", dir=template.place.parent) as place:
         shutil.copytree(template.place, place, symlinks=True, dirs_exist_ok=True)
         yield Repo(Path(place) / template.repo.path.relative_to(template.place), template.repo.env)
 
 
 def with_a_killed_git(repo: Repo, words: tuple[str, ...], way: str, when: str) -> Result:
-    """Run one of our programs; `when`: `#7` is the git that it starts as its seventh, else those with these words."""
+    """Run one of our programs; `when`: `#7` is the seventh git that it starts, other words select gits with these
+    words."""
     place = repo.path.parent / "killing"
     place.mkdir()
     real = shutil.which("git", path=repo.env["PATH"])
@@ -139,7 +140,7 @@ NOT_MET = 999
 
 
 def one(template: Template, command: str, way: str, when: str) -> tuple[Result, list[str]]:
-    """What came of a command whose so many-th git was killed, and what is wrong with it."""
+    """Run a command whose n-th git is killed; return its result and the problems."""
     with copied(template) as repo:
         here, before = listing(repo.path), _state(repo)
         done = with_a_killed_git(repo, COMMANDS[command], way, when)
@@ -167,13 +168,13 @@ def _judge(
 
 
 def _judge_again(template: Template, repo: Repo, command: str, here: Listing) -> Iterator[str]:
-    """The same words once more, without a kill."""
+    """Run the same command again without a kill."""
     age_locks(repo)
     if command in RESTORES:
         yield from _end(template, repo, command, here)
     else:
         again = repo.run(*COMMANDS[command])
-        # What was done before the kill is not there to be done again, but for what the remote still has of it.
+        # Steps completed before the kill are not repeated, except on the remote.
         if again.status not in (0, 1, 4) and "it was fetched" not in again.err:
             yield f"again: {again.status}: {again.out}{again.err}"
     listed = {
@@ -197,7 +198,7 @@ def _judge_again(template: Template, repo: Repo, command: str, here: Listing) ->
 
 
 def _end(template: Template, repo: Repo, command: str, here: Listing) -> Iterator[str]:
-    """Whatever a restore left: it is as before, or can be finished, or was finished."""
+    """Check that an interrupted restore can be continued, or that nothing changed."""
     now = listing(repo.path)
     if now != here and now != template.wanted[command]:
         went_on = repo.run("envrestore", "--continue")

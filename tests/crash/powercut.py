@@ -1,9 +1,9 @@
-"""Power cuts: `python -m tests.crash.powercut [--cuts N] [--captures N] [--seed N] [--options …]`, as root.
+"""Power failures under captures: `python -m tests.crash.powercut [--cuts N] [--captures N] [--seed N] [--options …]`,
+as root.
 
-Captures are taken in a repository on an ext4 of its own, on a disk that remembers every write and every flush (`disk`).
-Then the power is cut at random moments between any two of them: a copy of what must have stood on the disk, with
-whatever else may have, is mounted, its journal replayed, and judged. Everything that had been said to be captured is
-there and complete, the tip is one that a capture made, git finds nothing wrong, the next capture needs no help.
+Captures run in a repository on an ext4 of its own, on a disk that records every write and flush (`disk`). The disk is
+then cut at random positions, mounted (its journal is replayed) and checked: everything reported as captured is
+complete, the tip is one that a capture made, git fsck finds nothing wrong, the next capture needs no help.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ NAMESPACE = "ENVHIST_POWERCUT_INSIDE"
 
 
 class CannotBeHad(Exception):
-    """This machine has no loop devices, no FUSE, or does not let us."""
+    """This machine lacks loop devices or FUSE, or does not permit them."""
 
 
 @dataclass
 class Told:
-    """What was said to be captured, and when: how long the log was at that moment."""
+    """A reported capture, and the length of the log at that time."""
 
     began: list[int] = field(default_factory=list)
     said: list[int] = field(default_factory=list)
@@ -49,7 +49,7 @@ class Told:
     held: dict[str, Listing] = field(default_factory=dict)
 
     def surely(self, at: int) -> list[str]:
-        """What must be there where the log got no further than this."""
+        """Return what must exist if the log ends here."""
         return [one for one, when in zip(self.ids, self.said, strict=True) if when <= at]
 
     def possibly(self, at: int) -> list[str]:
@@ -57,7 +57,7 @@ class Told:
 
 
 def in_own_mounts(module: str) -> None:
-    """Begin anew where nobody else sees what is mounted."""
+    """Restart in a private mount namespace."""
     if NAMESPACE not in os.environ:
         os.chdir(CHECKOUT)
         os.environ[NAMESPACE] = "1"
@@ -118,7 +118,7 @@ def campaign(
 
 
 def seal(place: Path) -> None:
-    """The environment of the tests: the keys and the programs are not on the disk that loses its power."""
+    """Isolate the tests: keys and programs are not on the disk that loses power."""
     for name in ("home", "programs"):
         (place / name).mkdir()
     programs = make_programs(place / "programs")
@@ -133,11 +133,11 @@ def prepare(repo: Repo) -> None:
 
 
 def take(repo: Repo, captures: int, log: Path, told: Told) -> None:
-    """Capture again and again; what was there each time is what `find` sees."""
+    """Capture repeatedly; record the files as `find` shows them."""
     for number in range(captures):
         if number:
             change(repo, f"step {number}")
-        # What was changed by hand has the same right to be lost as ever: it is the captures that are tried.
+        # Manual changes may be lost as usual; only captures are tested.
         held = listing(repo.path, top=True)
         told.began.append(log.stat().st_size)
         words = ["git-envlog", "capture", "--porcelain", "-m", f"step {number}"]
@@ -151,7 +151,7 @@ def take(repo: Repo, captures: int, log: Path, told: Told) -> None:
 
 
 def judge(path: Path, told: Told, writes: list[Write], at: int, figures: Counter[str]) -> list[str]:
-    """What is wrong after a cut: nothing, it is to be hoped."""
+    """Return the problems after a cut."""
     reached = writes[at - 1].end if at else 0
     repo = Repo(path, dict(os.environ))
     wrong = []
@@ -191,7 +191,7 @@ def mounted(image: Path, place: Path, options: str) -> Iterator[None]:
 
 @contextmanager
 def on_logged_disk(image: Path, log: Path, place: Path, options: str) -> Iterator[Path]:
-    """The image mounted through the disk that remembers; unmounted, it has been written out, and logged, too."""
+    """Mount the image through the recording disk; unmounting writes and records everything."""
     served = place / "served"
     served.mkdir()
     words = [sys.executable, "-m", "tests.crash.disk", str(image), str(log), str(served)]

@@ -1,7 +1,7 @@
-"""A repair killed at its calls: `python -m tests.crash.repairkills [DAMAGE…] [--kinds …] [--step N]`.
+"""Killing repair at its system calls: `python -m tests.crash.repairkills [DAMAGE…] [--kinds …] [--step N]`.
 
-After each kill a check comes to its end, the next repair comes to the end that one without a kill comes to, moment by
-moment and name by name; every damaged pack stands somewhere as it was, and git finds nothing wrong.
+After each kill fsck completes, the next repair gives the result of one without a kill, with all snapshots and names;
+every damaged pack is kept somewhere, and git fsck finds nothing wrong.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 
 from tests.crash.campaign import KILL, sealed_repo
 from tests.crash.faults import age_locks, debris, traced
-from tests.crash.keptkills import Known, look
+from tests.crash.retention_kills import Known, read_state
 from tests.objects.packing import damage, flip, noise
 from tests.support.oracle import git_fsck
 from tests.support.repository import Repo, Result
@@ -26,7 +26,7 @@ REPAIR = ("fsck", "--repair")
 
 
 def prepare(repo: Repo) -> None:
-    """Moments that share a file and differ in others, with names, each in packs of its own."""
+    """Make snapshots that share a file and differ in others, with names, each in packs of its own."""
     repo.write("kept", noise(2000, 99))
     for number in range(5):
         repo.write(f"d/only-{number}", noise(3000, number))
@@ -36,19 +36,19 @@ def prepare(repo: Repo) -> None:
 
 
 def contents(repo: Repo) -> None:
-    """What one moment alone has, and what the working tree has, too."""
+    """Damage contents of one snapshot only, and contents that are also in the working tree."""
     flip_in(repo, f"{moment(repo, 1)}:d/only-1", f"{moment(repo, 0)}:kept")
 
 
 def commit(repo: Repo) -> None:
-    """A moment itself, in the middle of the chain, and an index."""
+    """Damage a snapshot's commit in the middle of the chain, and an index."""
     pack, _ = place_of(repo, repo.git("rev-parse", f"{moment(repo, 0)}:d/only-0"))
     flip_in(repo, moment(repo, 2))
     damage(pack.with_suffix(".idx"), lambda content: flip(content, len(content) - 3))
 
 
 def refs(repo: Repo) -> None:
-    """The ref of the timeline, and the notes."""
+    """Damage the ref of the timeline, and the notes."""
     [notes] = repo.git("for-each-ref", "--format=%(refname)", "refs/notes/envhist").split()
     blobs = [line.split()[2] for line in repo.git("ls-tree", "-r", notes).splitlines()]
     flip_in(repo, blobs[0])
@@ -64,13 +64,13 @@ def moment(repo: Repo, number: int) -> str:
 
 
 def flip_in(repo: Repo, *names: str) -> None:
-    """Flip a bit in what some objects' bytes are packed to."""
+    """Flip a bit in the packed bytes of some objects."""
     for pack, middle in [place_of(repo, repo.git("rev-parse", name)) for name in names]:
         damage(pack, lambda content, at=middle: flip(content, at))  # type: ignore[misc]
 
 
 def place_of(repo: Repo, oid: str) -> tuple[Path, int]:
-    """The pack of an object, and the middle of what its bytes are packed to."""
+    """Return the pack of an object, and the middle of its packed bytes."""
     for pack in sorted((repo.path / ".git/objects/pack").glob("*.pack")):
         for line in repo.git("verify-pack", "-v", str(pack), check=False).splitlines():
             words = line.split()
@@ -80,7 +80,7 @@ def place_of(repo: Repo, oid: str) -> tuple[Path, int]:
 
 
 def damaged_packs(repo: Repo) -> set[str]:
-    """The packs that git cannot verify, by what they hold."""
+    """Return the packs that git cannot verify, by contents."""
     packs = (repo.path / ".git/objects/pack").glob("*.pack")
     return {_sum(pack) for pack in packs if repo.run_git("verify-pack", str(pack), check=False).status != 0}
 
@@ -94,7 +94,7 @@ def everything(repo: Repo) -> set[str]:
 
 
 def judge(repo: Repo, bad: set[str], wanted: Known) -> list[str]:
-    """What is wrong after a kill, and once it was repaired again."""
+    """Return the problems after a kill, and after another repair."""
     wrong = [] if bad <= everything(repo) else ["a damaged pack is nowhere"]
     age_locks(repo)
     looked = repo.run("envlog", "fsck", "--quick")
@@ -103,7 +103,7 @@ def judge(repo: Repo, bad: set[str], wanted: Known) -> list[str]:
     done = repo.run("envlog", *REPAIR)
     if done.status != 0:
         return [*wrong, f"again: {done.status}: {done.out}{done.err}"]
-    if (after := look(repo)) != wanted:
+    if (after := read_state(repo)) != wanted:
         wrong.append(f"not as without a kill: {after}, but {wanted}")
     wrong += [] if bad <= everything(repo) else ["a damaged pack is nowhere then"]
     if complaint := git_fsck(repo.path):
@@ -136,7 +136,7 @@ def killed_at(
 def without_a_kill(template: Repo, break_it: Callable[[Repo], None]) -> Known:
     for repo in copied(template, break_it):
         repo.run("envlog", *REPAIR, check=True)
-        return look(repo)
+        return read_state(repo)
     raise AssertionError
 
 

@@ -24,19 +24,20 @@ RESEAL = ("envlog", "key", "new", "--reseal")
 
 @dataclass(frozen=True)
 class Opened:
-    """What a reader with the keys sees of a history."""
+    """Everything that a reader with the keys sees of a history."""
 
     files: dict[str, list[str]]
-    """By the id of each snapshot: the contents of its sealed files."""
+    """By snapshot id: the contents of its sealed files."""
     trash: frozenset[str]
     attached: dict[str, str]
     outputs: dict[str, int]
-    """How often the text of a snapshot has the output of its check."""
+    """How often the details of a snapshot contain its check's output."""
     notes: dict[str, list[str]]
 
 
 def prepare(repo: Repo) -> None:
-    """Two timelines and a snapshot in the trash, with all that is sealed: files, facts, attachments, outputs."""
+    """Make two timelines and a snapshot in the trash, with everything that is sealed: files, facts, attachments,
+    outputs."""
     repo.write("early.txt", "attached at once")
     repo.write(".env", "API_KEY=first\n")
     repo.write("deep/prod.env", "B=1\n")
@@ -55,7 +56,7 @@ def prepare(repo: Repo) -> None:
     other.run("envlog", "capture", "elsewhere", check=True)
 
 
-def look(repo: Repo) -> Opened:
+def read_state(repo: Repo) -> Opened:
     """Open all of it."""
     listed = json.loads(repo.run("envlog", "--all", "--json", check=True).out)
     ids = [one["id"] for one in listed]
@@ -79,7 +80,7 @@ def look(repo: Repo) -> Opened:
 
 
 def sealed_with_others(repo: Repo) -> list[str]:
-    """The objects of files that another key than the newest sealed; notes keep theirs."""
+    """Return the objects of files sealed with another key than the newest; notes keep theirs."""
     current = (repo.path / ".git/envhist/keys/current").read_text().strip()
     found = objects(repo.path / ".git").items()
     return [
@@ -92,17 +93,17 @@ def sealed_with_others(repo: Repo) -> list[str]:
 
 
 def killed_at(template: Repo, kind: str, when: int, wanted: Opened) -> tuple[Result, list[str]]:
-    """Kill one copy of a repository at one call; return what is wrong after it, and after the next run."""
+    """Kill the command at one call on a copy of the repository; return the problems then, and after the next run."""
     with tempfile.TemporaryDirectory(prefix="reseal-", dir=template.path.parent) as place:
         repo = Repo(Path(place) / "repo", template.env)
         shutil.copytree(template.path, repo.path, symlinks=True)
         repo.git("worktree", "repair", str(repo.path / "other"))
         done = repo.run(*RESEAL, prefix=traced(kind, KILL, str(when)))
-        wrong = [] if look(repo) == wanted else [f"after the kill: {look(repo)}"]
+        wrong = [] if read_state(repo) == wanted else [f"after the kill: {read_state(repo)}"]
         age_locks(repo)
         again = repo.run(*RESEAL)
         wrong += [f"again: {again.status}: {again.err}"] if again.status else []
-        wrong += [] if look(repo) == wanted else [f"after the next run: {look(repo)}"]
+        wrong += [] if read_state(repo) == wanted else [f"after the next run: {read_state(repo)}"]
         wrong += [f"sealed with an older key: {one}" for one in sealed_with_others(repo)]
         checked = repo.run("envlog", "fsck")
         wrong += [f"fsck: {checked.out}{checked.err}"] if checked.status else []
@@ -120,7 +121,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="resealkills-") as place:
         template = sealed_repo(Path(place))
         prepare(template)
-        wanted = look(template)
+        wanted = read_state(template)
         for kind in asked.kinds.split(","):
             points, when = 0, 1
             while True:

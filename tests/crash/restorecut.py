@@ -1,10 +1,10 @@
-"""Power cuts under restores: `python -m tests.crash.restorecut [--cuts N] [--acts N] [--seed N] [--few] [--options …]`.
+"""Power failures under restores: `python -m tests.crash.restorecut [--cuts N] [--acts N] [--seed N] [--few] [--options
+…]`.
 
-As root. An environment with every kind of change goes back and forth between two moments on a disk that remembers every
-write (`disk`): by whole restores, and by such as are killed and then finished or taken back. Then the power is cut
-anywhere in between, and what must have stood on the disk, with whatever else may have, is mounted and judged: either
-one of the two moments stands there to the last bit, or a restore is found that can be finished, and can be taken back.
-With `--few` the moments differ in few plain files, which a restore syncs one by one.
+As root. An environment with every kind of change is restored back and forth between two snapshots on a disk that
+records every write (`disk`), by complete restores and by ones that are killed and then continued or aborted. The disk
+is then cut at random positions, mounted and checked: the environment equals one of the snapshots exactly, or a restore
+can be continued or aborted. With `--few` the snapshots differ in few plain files, which are synced one by one.
 """
 
 from __future__ import annotations
@@ -57,12 +57,12 @@ FEW: World = (
     ),
 )
 KILLS = {"renameat2": 40, "unlink": 30, "sync": 14, "mode": 40, "write": 60, "mkdir": 12}
-"""Where restores are killed: at calls of these kinds, none later than these."""
+"""The calls at which restores are killed, and the latest number of each."""
 
 
 @dataclass(frozen=True)
 class Act:
-    """A restore with all that ended it, and how much was in the log before and after it."""
+    """A restore with its recovery, and the positions in the log before and after it."""
 
     told: str
     began: int
@@ -138,7 +138,7 @@ def judge_cuts(
 
 
 def prepare(repo: Repo, world: World = MANY) -> dict[str, Listing]:
-    """Two moments, both captured; how each is as `find` sees it."""
+    """Capture two snapshots; return the files of each as `find` shows them."""
     repo.git("config", "envhist.workers", "2")
     repo.write(".env.local", b"API_KEY=1234\n")
     build(world[0], repo.path)
@@ -151,7 +151,7 @@ def prepare(repo: Repo, world: World = MANY) -> dict[str, Listing]:
 def perform(
     repo: Repo, moments: dict[str, Listing], acts: int, chance: random.Random, log: Path
 ) -> Iterator[Act]:
-    """Go back and forth; every other restore is killed on its way, and ended in one way or the other."""
+    """Restore back and forth; every other restore is killed and then continued or aborted."""
     first, second = moments
     here, there = second, first
     for number in range(acts):
@@ -167,14 +167,14 @@ def perform(
 
 
 def whole(repo: Repo, target: str, number: int) -> tuple[str, bool]:
-    # The first has nothing to take back yet.
+    # The first one cannot be undone yet.
     words = ("envrestore", "--undo") if number % 8 == 4 else ("envrestore", target)
     repo.run(*words, check=True)
     return " ".join(words), True
 
 
 def broken_off(repo: Repo, target: str, chance: random.Random) -> tuple[str, bool | None]:
-    """What was done, and whether it arrived; None where that is not known."""
+    """Return the interrupted restore, and whether it arrived; None if unknown."""
     ends = [chance.choice(ENDS) for _ in range(chance.choice((1, 1, 2, 3)))]
     told = [killed(repo, chance, word) for word in (target, *ends[:-1])] + [ends[-1]]
     done = repo.run("envrestore", ends[-1])
@@ -191,7 +191,7 @@ def killed(repo: Repo, chance: random.Random, *words: str) -> str:
 
 
 def judge(repo: Repo, done: list[Act], reached: int, end: str, figures: Counter[str]) -> list[str]:
-    """What is wrong after a cut: nothing, it is to be hoped."""
+    """Return the problems after a cut."""
     act = next(act for act in reversed(done) if act.began < reached)
     wrong = []
     if complaint := git_fsck(repo.path):
@@ -223,7 +223,7 @@ def wrong_end(
 
 
 def wrong_afterwards(repo: Repo, act: Act) -> Iterator[str]:
-    """What was there before can be had again, and a capture needs no help."""
+    """Check that the previous state can be restored, and that a capture needs no help."""
     if listing(repo.path, top=True) == act.target != act.before:
         back = repo.run("envrestore", "--undo")
         if back.status != 0 or listing(repo.path, top=True) != act.before:
@@ -241,14 +241,14 @@ def figure(act: Act, found: Listing, ended: Result, end: str) -> str:
 
 
 def left_behind(repo: Repo) -> list[str]:
-    """What nobody will ever clear up: the directory of restores stays, and is empty."""
+    """Return leftovers that no command will remove: the directory of restores stays, and is empty."""
     inside = repo.path / ".git/envhist/restore"
     left = [f"envhist/restore/{name}" for name in os.listdir(inside)] if inside.is_dir() else []
     return left + [name for name in debris(repo) if name != "envhist/restore"]
 
 
 def differences(found: Listing, act: Act) -> str:
-    """Which paths are as at neither moment, or at which."""
+    """Return the paths that are as in neither snapshot, or in which one."""
     odd = []
     for path in sorted({*found, *act.before, *act.target}):
         sides = [found.get(path) == side.get(path) for side in (act.before, act.target)]

@@ -1,10 +1,10 @@
-"""Every fault at every call of a restore: `python -m tests.crash.restorekills [--seconds N] [--spread] [kind…]` prints
-a table.
+"""Faults at every system call of a restore: `python -m tests.crash.restorekills [--seconds N] [--spread] [kind…]`
+prints a table.
 
-A restore, and what ends one that was broken off, is killed (or refused) at its first, second, third… call of each kind,
-until one runs to its end without having met the fault; in great numbers, whole process groups are killed at any time,
-between arbitrary moments, and again while they recover. After each the restore is finished or taken back, whichever
-chance says: the environment stands exactly at one of its two moments.
+A restore, and its recovery, is killed (or its call fails) at the first, second, third… call of each kind, until one
+ends without a fault; in large numbers, whole process groups are killed at any time, between random snapshots, and again
+during recovery. Each time the restore is continued or aborted at random: the environment must equal one of the two
+snapshots exactly.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ from tests.support.trees import apply as edit
 SKIPPED = {"lock", "spawn"}
 SLOW = ("strace", "-f", "-qq", "-o", "/dev/null", "-e", "trace=renameat2,unlinkat,fchmod",
         "-e", "inject=renameat2,unlinkat,fchmod:delay_exit=25ms")  # fmt: skip
-"""Most of a restore's time goes before its journal: what comes behind it is made as long."""
+"""Most of a restore's time passes before its journal; the part after it is made as long."""
 JOURNALLED = (7, 16)
-"""Renames with flags of a restore, none of which comes before its journal."""
+"""The number of renames with flags in a restore, all of them after the journal is written."""
 
 
 @dataclass
@@ -64,14 +64,14 @@ HEADING = "| fault | points | as before | as after | finished | taken back | lef
 
 
 class Walk:
-    """An environment that goes back and forth between two moments."""
+    """An environment that is restored between two snapshots."""
 
     def __init__(self, repo: Repo, moments: dict[str, Listing], chance: random.Random) -> None:
         self.repo, self.moments, self.chance = repo, moments, chance
-        # It stands at the second.
+        # It is as in the second.
         self.there, self.here = moments
         self.patience = 2.5
-        """After so many seconds, at most, whole groups are killed."""
+        """The maximum seconds before a process group is killed."""
 
     @property
     def before(self) -> Listing:
@@ -81,7 +81,7 @@ class Walk:
     def target(self) -> Listing:
         return self.moments[self.there]
 
-    def look(self) -> Listing:
+    def list_files(self) -> Listing:
         return listing(self.repo.path, top=True)
 
     def is_left(self) -> bool:
@@ -89,18 +89,18 @@ class Walk:
         return any((inside / name).exists() for name in ("journal", "way"))
 
     def break_off(self) -> None:
-        """Leave a restore half way."""
+        """Leave an interrupted restore."""
         while not self.is_left():
             when = str(self.chance.randint(*JOURNALLED))
             self.repo.run("envrestore", self.there, prefix=traced("renameat2", KILL, when))
-            if self.look() == self.target and not self.is_left():
+            if self.list_files() == self.target and not self.is_left():
                 self.turn()
 
     def turn(self) -> None:
         self.here, self.there = self.there, self.here
 
     def settle(self, wrong: list[str], depth: int = 0) -> str:
-        """End what was left, and judge where that leads; what was found."""
+        """Continue or abort, and check the result; return findings."""
         age_locks(self.repo)
         if not self.is_left():
             return self._stands(wrong)
@@ -115,13 +115,13 @@ class Walk:
         if done.status == NOTHING_LEFT:
             return self._stands(wrong)
         expected = self.target if end == "--continue" else self.before
-        if done.status != 0 or self.look() != expected:
+        if done.status != 0 or self.list_files() != expected:
             wrong.append(f"{end} came to something else: {done.status} {done.err}")
         self._stands(wrong)
         return end
 
     def _stands(self, wrong: list[str]) -> str:
-        found = self.look()
+        found = self.list_files()
         if found not in (self.before, self.target):
             wrong.append("neither moment stands there")
             self.repo.run("envrestore", self.here)
@@ -132,14 +132,14 @@ class Walk:
         return "after"
 
     def _capture(self, wrong: list[str]) -> bool:
-        # What lies about is the next capture's to clear.
+        # The next capture removes leftovers.
         done = self.repo.run("envlog", "capture", "next")
         if done.status != 0 or done.err:
             wrong.append(f"the next capture ended with {done.status}: {done.err}")
         return done.status == 0
 
     def kill_any_time(self, *words: str) -> None:
-        """Kill a command and all that it has started."""
+        """Kill a command with all of its children."""
         running = subprocess.Popen(
             [*SLOW, f"git-{words[0]}", *words[1:]], cwd=self.repo.path, env=self.repo.env, start_new_session=True,
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
@@ -152,7 +152,7 @@ class Walk:
             os.killpg(running.pid, signal.SIGKILL)
             running.wait()
             if not self.is_left():
-                # On a busy machine it takes longer until anything is begun.
+                # On a busy machine it takes longer to start.
                 self.patience = min(60.0, 1.3 * self.patience)
 
 
@@ -191,7 +191,7 @@ def each_point(name: str, command: str, call: str, fault: str, seconds: float, n
     with tempfile.TemporaryDirectory(prefix="restorekills-") as place:
         repo = sealed_repo(Path(place))
         walk = Walk(repo, prepare(repo), random.Random(number))
-        # Before our first line runs, a failure is the interpreter's to tell.
+        # Before our first line runs, the interpreter reports a failure.
         when = first_open_of_ours(walk) if call == "open" and fault != KILL else 0
         quiet = 0
         while quiet < (5 * QUIET if call == "open" else QUIET) and time.monotonic() < deadline:
@@ -201,7 +201,7 @@ def each_point(name: str, command: str, call: str, fault: str, seconds: float, n
 
 
 def each_anywhere(name: str, command: str, call: str, fault: str, seconds: float, number: int) -> Row:
-    """The same in an order that chance says, until the time is over: a short row has late calls, too."""
+    """Try the points in random order until the time is over, so that late calls are tried, too."""
     row = Row(name)
     with tempfile.TemporaryDirectory(prefix="restorekills-") as place:
         repo = sealed_repo(Path(place))
@@ -216,7 +216,7 @@ def each_anywhere(name: str, command: str, call: str, fault: str, seconds: float
 
 
 def calls_of(walk: Walk, command: str, call: str) -> int:
-    """How many calls of a kind a run makes that nothing disturbs, in the process that makes most."""
+    """Return the calls of a kind in an undisturbed run, in the process with most of them."""
     if command != "restore":
         walk.break_off()
     log = walk.repo.path.parent / "calls"
@@ -228,7 +228,7 @@ def calls_of(walk: Walk, command: str, call: str) -> int:
 
 
 def one_point(walk: Walk, row: Row, command: str, call: str, fault: str, when: int) -> bool:
-    """Whether the fault was met."""
+    """Return whether the fault occurred."""
     if command != "restore":
         walk.break_off()
     words = ("envrestore", walk.there if command == "restore" else command)
@@ -248,7 +248,7 @@ def one_point(walk: Walk, row: Row, command: str, call: str, fault: str, when: i
 
 
 def badly_told(walk: Walk, done: Result) -> list[str]:
-    """What is wrong with the words that a refusal was told in."""
+    """Return the problems with the text of a refusal."""
     wrong = []
     if "Traceback" in done.err or "unexpected failure" in done.err:
         wrong.append("told as a defect")
@@ -256,24 +256,24 @@ def badly_told(walk: Walk, done: Result) -> list[str]:
         wrong.append("no such status")
     if walk.is_left() and "--continue" not in done.err:
         wrong.append("a journal is left, and the message does not say so")
-    if done.status in (3, 128) and not walk.is_left() and walk.look() != walk.before:
+    if done.status in (3, 128) and not walk.is_left() and walk.list_files() != walk.before:
         wrong.append("something was changed")
-    if done.status == 0 and walk.look() != walk.target:
+    if done.status == 0 and walk.list_files() != walk.target:
         wrong.append("it is said to be done")
     return wrong
 
 
 def left_out(walk: Walk) -> list[str]:
-    """What is wrong where some paths were left out: once more, and all is there."""
+    """Restore again after some paths were skipped; return the problems."""
     again = walk.repo.run("envrestore", walk.there)
-    if again.status != 0 or walk.look() != walk.target:
+    if again.status != 0 or walk.list_files() != walk.target:
         return [f"once more did not help: {again.status} {again.err}"]
     walk.turn()
     return []
 
 
 def first_open_of_ours(walk: Walk) -> int:
-    """How many files the interpreter opens before it opens the first of ours: the lock."""
+    """Return how many files the interpreter opens before our first one, the lock."""
     log = walk.repo.path.parent / "opened"
     words = ("strace", "-qq", "-o", str(log), "-e", "trace=openat")
     walk.repo.run("envrestore", walk.there, prefix=words, check=True)
@@ -283,7 +283,7 @@ def first_open_of_ours(walk: Walk) -> int:
 
 
 def any_time(seconds: float, number: int) -> Row:
-    """Whole process groups, between arbitrary moments, up to three deep."""
+    """Kill whole process groups between random snapshots, up to three times each."""
     row = Row("the whole process group, at any time, three deep")
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:

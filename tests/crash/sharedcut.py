@@ -1,10 +1,11 @@
-"""Power cuts of who shares: `python -m tests.crash.sharedcut [--cuts N] [--rounds N] [--options …]`, as root.
+"""Power failures during push, fetch and import: `python -m tests.crash.sharedcut [--cuts N] [--rounds N] [--options
+…]`, as root.
 
-On a disk that remembers every write (`disk`) lie two repositories: one captures, lets go and pushes, the other fetches,
-has contents brought on demand, and imports. The remote lies elsewhere and keeps its power; it notes how far the disk
-had got when its refs moved. Then the power is cut anywhere in between, the remote is put as it was at that moment, and
-both go on: git finds nothing wrong, what had been imported is there without its file, a push of what was rewritten is
-known for ours and arrives, a fetch comes to its end, and what was fetched can be had.
+Two repositories are on a disk that records every write (`disk`): one captures, drops and pushes, the other fetches,
+gets contents on demand, and imports. The remote is elsewhere and keeps its power; it records the position in the log
+when its refs move. The disk is cut at random positions, the remote is set to its state at that time, and both continue:
+git fsck finds nothing wrong, imported snapshots exist without their file, a push of rewritten snapshots is recognized
+as ours and succeeds, a fetch completes, and fetched contents can be read.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ OURS = ("refs/envhist/heads", "refs/notes")
 
 @dataclass(frozen=True)
 class Act:
-    """A step, and how much was in the log before and after it."""
+    """A step, and the position in the log before and after it."""
 
     words: tuple[str, ...]
     began: int
@@ -59,7 +60,7 @@ class Act:
 
 @dataclass(frozen=True)
 class Place:
-    """What keeps its power."""
+    """The remote, which keeps its power."""
 
     top: Path
     log: Path
@@ -69,7 +70,7 @@ class Place:
         return Repo(self.top / "srv.git", dict(os.environ))
 
     def stood_at(self, reached: int) -> Path:
-        """The remote as it stood when the log had got so far."""
+        """Return the remote as it was at a position of the log."""
         moved = [(int(one.name), one) for one in (self.top / "stood").iterdir()]
         return max((size, one) for size, one in moved if size <= reached)[1]
 
@@ -110,7 +111,7 @@ def campaign(place: Path, rounds: int, cuts: int, seed: int, options: str) -> tu
     shutil.copy(image, place / "platter")
     (place / "stood").mkdir()
     shutil.copytree(there.bare.path, place / "stood" / "0")
-    # What moved is put aside with how far the disk had got: the push comes to its end after that.
+    # Moved refs are recorded with the position in the log: the push ends after that.
     keep = f'cp -r . "{place}/stood/new" && mv "{place}/stood/new" "{place}/stood/$(stat -c %s {log})"\n'
     hook(there.bare, keep, "post-receive")
     with on_logged_disk(image, log, place, options) as work:
@@ -142,7 +143,7 @@ def prepare(place: Path, bare: Path) -> None:
 
 
 def take(work: Path, rounds: int, there: Place) -> Iterator[Act]:
-    """Take the steps, one after the other."""
+    """Run the steps."""
     for number in range(rounds):
         for step, (who, verb, *words) in enumerate(STEPS):
             if verb == "capture":
@@ -155,7 +156,7 @@ def take(work: Path, rounds: int, there: Place) -> Iterator[Act]:
 
 
 def run(place: Path, verb: str, *words: str, out: Path, check: bool = False) -> list[str]:
-    """One step; what is wrong with it."""
+    """Run one step; return the problems."""
     repo = Repo(place, dict(os.environ))
     said = ("envrestore", "--to", str(out)) if verb == "restore" else ("envlog", verb)
     done = repo.run(*said, *words)
@@ -164,7 +165,7 @@ def run(place: Path, verb: str, *words: str, out: Path, check: bool = False) -> 
 
 
 def judge(work: Path, done: list[Act], there: Place, reached: int) -> list[str]:
-    """What is wrong after a cut."""
+    """Return the problems after a cut."""
     shutil.rmtree(there.bare.path)
     shutil.copytree(there.stood_at(reached), there.bare.path)
     (there.bare.path / "hooks/post-receive").unlink(missing_ok=True)

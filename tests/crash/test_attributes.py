@@ -1,4 +1,4 @@
-"""Extended attributes that cannot be read: listed as missing, not cached, and kept by a restore."""
+"""Unreadable extended attributes: listed as missing, not cached, and kept by a restore."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def attributes(path: Path) -> dict[str, bytes]:
 
 @pytest.fixture
 def tagged(repo: Repo) -> Path:
-    """A file with an attribute, in the first snapshot."""
+    """Return a file with an attribute, in the first snapshot."""
     place = repo.write("data/tagged", b"1\n")
     try:
         os.setxattr(place, "user.tag", b"kept")

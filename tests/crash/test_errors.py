@@ -1,4 +1,4 @@
-"""Errors of the system at a few calls of a few commands; `python -m tests.crash.errors` tries them all."""
+"""Failing system calls at a few points of a few commands; `python -m tests.crash.errors` tries all."""
 
 from __future__ import annotations
 

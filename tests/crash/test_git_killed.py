@@ -1,4 +1,4 @@
-"""A git that somebody else ends: what it said until then decides nothing. All of them: `tests.crash.gitkills`."""
+"""The output of a killed git is ignored; `tests.crash.gitkills` kills all of them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.support.depth import FULL
 from tests.support.repository import make_repo
 
 KILLED = {
-    # What HEAD tracks: nothing, it would seem, so that all of the code might be overwritten.
+    # The list of paths that HEAD tracks would seem empty, so that all code could be overwritten.
     "restore and keep the code": "ls-tree -r -z --name-only --full-tree HEAD",
     "restore to an older HEAD": "symbolic-ref --quiet HEAD",
     "capture": "symbolic-ref --quiet HEAD",

@@ -1,4 +1,4 @@
-"""Killed at some of its calls: whole before or whole after, nothing left to do by hand. `campaign` does them all."""
+"""Captures killed at some system calls: complete before or after, no manual repair. `campaign` tries all."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ POINTS = {"write": (4, 9, 13), "sync": (4, 8, 11, 13), "rename": (1, 4, 8), "unl
 @needs_strace
 @pytest.mark.full
 @pytest.mark.parametrize("call", POINTS)
-def test_a_killed_capture_leaves_a_whole_history_and_nothing_to_clear_up(repo: Repo, call: str) -> None:
+def test_killed_capture_leaves_a_complete_history_and_no_leftovers(repo: Repo, call: str) -> None:
     prepare(repo)
     for when in POINTS[call]:
         before = change(repo, f"{call} {when}")
         done = capture_with_fault(repo, call, "signal=KILL", str(when))
-        # Where it is a git of ours that met the kill, the capture may well do without its answer, and say so.
+        # If a git child was killed, the capture may do without its answer, and report that.
         met = done.status != 0 or b"git ended with status -9" in done.stderr
         assert met, f"there is no {when}th {call} any more: the points are to be chosen anew"
         assert judge(repo, before, done) == [], when
@@ -37,7 +37,7 @@ def test_a_killed_capture_leaves_a_whole_history_and_nothing_to_clear_up(repo: R
 
 @needs_strace
 @pytest.mark.full
-def test_a_git_that_is_killed_while_it_moves_the_refs_costs_nothing_but_the_capture(repo: Repo) -> None:
+def test_git_killed_while_moving_refs_loses_only_that_capture(repo: Repo) -> None:
     prepare(repo)
     for when in (1, 2):
         before = change(repo, f"rename {when}")

@@ -1,4 +1,4 @@
-"""A repository that is moved while a command runs: nothing is made again at its old place."""
+"""A repository that is moved while a command runs is not created again at its old path."""
 
 from __future__ import annotations
 

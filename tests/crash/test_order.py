@@ -1,4 +1,4 @@
-"""The order in which a capture writes: nothing is relied on before it is on the disk, as a power cut would find it."""
+"""The order of writes of a capture: everything is synced before it is relied on."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ RESUMED = re.compile(r"^(\d+) +<\.\.\. (\w+) resumed>(.*)")
 
 @dataclass(frozen=True)
 class Event:
-    """One finished call of any process of the capture."""
+    """A completed call of any process of the capture."""
 
     name: str
     words: str
 
     @property
     def paths(self) -> list[str]:
-        """The files it speaks of: by name, or by descriptor."""
+        """Return the files of a call, by name or descriptor."""
         return re.findall(r'"(/[^"]*)"|\d+<(/[^>]*)>', self.words) and [
             os.path.normpath(one or two) for one, two in re.findall(r'"(/[^"]*)"|\d+<(/[^>]*)>', self.words)
         ]
 
 
 def events(log: Path) -> list[Event]:
-    """The calls in the order in which they were finished; programs in the order in which they were started."""
+    """Return the calls in the order of completion, programs in the order of start."""
     found: list[Event] = []
     begun: dict[str, str] = {}
     for line in log.read_text(errors="replace").splitlines():
@@ -69,12 +69,12 @@ def syncs_of(found: list[Event], path: str) -> list[int]:
 
 
 def moves(found: list[Event]) -> list[int]:
-    """Where git is started to move refs."""
+    """Return the positions at which git is started to move refs."""
     return places(found, "execve", '"update-ref"')
 
 
 @needs_strace
-def test_a_pack_and_its_index_are_synced_before_they_get_their_names(traced: list[Event], repo: Repo) -> None:
+def test_pack_and_index_are_synced_before_their_final_rename(traced: list[Event], repo: Repo) -> None:
     published = [
         (at, event.paths) for at, event in enumerate(traced)
         if event.name.startswith("rename") and "/objects/pack/" in event.paths[-1]
@@ -92,7 +92,7 @@ def test_a_pack_and_its_index_are_synced_before_they_get_their_names(traced: lis
 
 
 def _first_name(found: list[Event], path: str) -> str:
-    """The name under which a file was written, before it was renamed within the staging."""
+    """Return the name under which a file was written, before renames in the staging directory."""
     for event in found:
         if event.name.startswith("rename") and event.paths[-1] == path:
             return event.paths[0]
@@ -100,7 +100,7 @@ def _first_name(found: list[Event], path: str) -> str:
 
 
 @needs_strace
-def test_a_pack_is_marked_and_journalled_before_it_is_visible(traced: list[Event]) -> None:
+def test_pack_is_marked_and_journalled_before_it_is_visible(traced: list[Event]) -> None:
     for at, event in enumerate(traced):
         if not event.name.startswith("rename") or "/objects/pack/" not in event.paths[-1]:
             continue
@@ -116,7 +116,7 @@ def test_a_pack_is_marked_and_journalled_before_it_is_visible(traced: list[Event
 
 
 @needs_strace
-def test_the_pack_directory_is_synced_before_a_ref_moves(traced: list[Event], repo: Repo) -> None:
+def test_pack_directory_is_synced_before_a_ref_moves(traced: list[Event], repo: Repo) -> None:
     (move,) = moves(traced)
     packs = f"{repo.path}/.git/objects/pack"
     renamed = [n for n, e in enumerate(traced) if e.name.startswith("rename") and packs in e.paths[-1]]
@@ -125,7 +125,7 @@ def test_the_pack_directory_is_synced_before_a_ref_moves(traced: list[Event], re
 
 
 @needs_strace
-def test_a_ref_is_synced_before_it_gets_its_name(traced: list[Event], repo: Repo) -> None:
+def test_ref_is_synced_before_its_final_rename(traced: list[Event], repo: Repo) -> None:
     major, minor = map(int, repo.git("version").split()[2].split(".")[:2])
     if (major, minor) < (2, 36):
         pytest.skip("this git syncs no refs")
@@ -136,9 +136,7 @@ def test_a_ref_is_synced_before_it_gets_its_name(traced: list[Event], repo: Repo
 
 
 @needs_strace
-def test_refs_and_their_directories_are_synced_before_anything_is_said(
-    traced: list[Event], repo: Repo
-) -> None:
+def test_refs_and_their_directories_are_synced_before_output(traced: list[Event], repo: Repo) -> None:
     (move,) = moves(traced)
     said = [n for n in places(traced, "write", "traced") if traced[n].words.startswith("1<")]
     assert said

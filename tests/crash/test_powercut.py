@@ -1,4 +1,4 @@
-"""The power is cut at some moments of some captures; `powercut` does hundreds."""
+"""Power failures at some positions of some captures; `powercut` tries hundreds."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.repository import Repo
 
 @pytest.mark.full
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root has disks of its own to cut the power of")
-def test_what_was_said_to_be_captured_survives_a_power_cut() -> None:
+def test_reported_capture_survives_a_power_failure() -> None:
     words = [sys.executable, "-m", "tests.crash.powercut", "--captures", "2", "--cuts", "4", "--seed", "5"]
     clean = {name: value for name, value in os.environ.items() if name != NAMESPACE}
     done = subprocess.run(words, cwd=CHECKOUT, env=clean, capture_output=True, text=True, check=False)
@@ -26,7 +26,7 @@ def test_what_was_said_to_be_captured_survives_a_power_cut() -> None:
     assert "| 4 |" in done.stdout
 
 
-def test_a_name_that_was_being_written_when_the_power_went_is_written_again(repo: Repo) -> None:
+def test_name_that_was_being_written_is_written_again_after_a_power_failure(repo: Repo) -> None:
     state = Path(repo.path / ".git/envhist")
     state.mkdir()
     (state / "timeline.new").write_bytes(b"half a na")

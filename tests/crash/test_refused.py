@@ -1,4 +1,4 @@
-"""A disk that is full, or fails: status 128, one line and what to do; nothing changed, nothing left behind."""
+"""Full or failing disks: status 128, one line and a hint; nothing changed, no leftovers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.end_to_end.captures import assert_holds, capture, history
 from tests.support.oracle import git_fsck
 from tests.support.repository import Repo, make_repo
 
-# Each where the capture writes its packs, gives them their names, and where git moves the ref.
+# While the capture writes its packs, renames them, and while git moves the ref.
 FAULTS = {
     "ENOSPC": ("pwrite64", "1+"),
     "EDQUOT": ("pwrite64", "4"),
@@ -36,7 +36,7 @@ FAULTS = {
 @needs_strace
 @pytest.mark.full
 @pytest.mark.parametrize("error", FAULTS)
-def test_a_refused_write_publishes_nothing_and_is_told_in_a_line(repo: Repo, error: str) -> None:
+def test_failed_write_publishes_nothing_and_prints_one_line(repo: Repo, error: str) -> None:
     call, when = FAULTS[error]
     prepare(repo)
     before = change(repo, error)
@@ -52,7 +52,7 @@ def test_a_refused_write_publishes_nothing_and_is_told_in_a_line(repo: Repo, err
 
 @needs_strace
 @pytest.mark.full
-def test_a_failing_disk_under_a_ref_that_moved_is_told_and_publishes_once(repo: Repo) -> None:
+def test_disk_failing_after_the_ref_moved_is_reported_and_publishes_once(repo: Repo) -> None:
     prepare(repo)
     for when in (13, 15, 17):
         before = change(repo, str(when))
@@ -62,7 +62,7 @@ def test_a_failing_disk_under_a_ref_that_moved_is_told_and_publishes_once(repo: 
 
 
 @needs_strace
-def test_one_file_that_cannot_be_read_costs_that_file_alone(repo: Repo) -> None:
+def test_unreadable_file_is_the_only_one_missing(repo: Repo) -> None:
     prepare(repo)
     bad = repo.write("d3/bad", b"cannot be read")
     repo.write("d3/good", b"can be read")
@@ -97,14 +97,14 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
         subprocess.run(["umount", "--lazy", str(place)], check=True)
 
 
-def test_a_disk_that_fills_up_is_told_and_swept(small_disk: Path) -> None:
+def test_disk_that_fills_up_is_reported_and_leftovers_are_removed(small_disk: Path) -> None:
     repo = make_repo(small_disk / "repo")
     capture(repo, "first")
     known = history(repo)
     repo.write("data", os.urandom(900_000))
     free = os.statvfs(small_disk)
     repo.write(".git/filler", b"\0" * (free.f_bavail * free.f_frsize - 40_000))
-    # What is kept free is not ours to take: the budget sees it first, and the file is left out, loudly.
+    # Reserved space is not used: the budget is exceeded first, and the file is skipped with a warning.
     partial = repo.run("envlog", "capture", "-m", "second")
     assert partial.status in (0, 128)
     assert "data" in partial.err or "no space left" in partial.err.lower()
@@ -117,7 +117,7 @@ def test_a_disk_that_fills_up_is_told_and_swept(small_disk: Path) -> None:
     assert debris(repo) == []
 
 
-def test_a_full_disk_refuses_the_capture_and_changes_nothing(small_disk: Path) -> None:
+def test_full_disk_refuses_the_capture_and_changes_nothing(small_disk: Path) -> None:
     repo = make_repo(small_disk / "repo")
     capture(repo, "first")
     known = history(repo)

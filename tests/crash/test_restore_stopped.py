@@ -1,4 +1,4 @@
-"""A restore that is stopped half way ends between two steps, with the status of the signal, and says how to go on."""
+"""A restore stopped by a signal ends between two steps, with the status of the signal, and prints how to continue."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.crash.restorekills import SLOW, Walk
 from tests.support.repository import Repo
 
 HALF_WAY = "9"
-"""The rename with flags at which the signal comes: the journal is there, and not all is swapped."""
+"""The rename with flags at which the signal arrives: the journal exists, and not everything is swapped."""
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def walk(repo: Repo) -> Walk:
 
 @needs_strace
 @pytest.mark.full
-def test_a_signal_stops_a_restore_and_what_ends_it(walk: Walk) -> None:
+def test_signal_stops_a_restore_and_its_recovery(walk: Walk) -> None:
     stops = {
         (walk.there,): ("TERM", 143, HALF_WAY),
         ("--continue",): ("INT", 130, "1"),
@@ -36,9 +36,9 @@ def test_a_signal_stops_a_restore_and_what_ends_it(walk: Walk) -> None:
     for words, (name, status, when) in stops.items():
         stopped = walk.repo.run("envrestore", *words, prefix=traced("renameat2", f"signal={name}", when))
         assert stopped.status == status, stopped.err
-        assert walk.look() not in walk.moments.values()
+        assert walk.list_files() not in walk.moments.values()
         assert stopped.err.splitlines() == [
-            "error: stopped by a signal, half way",
+            "error: restore stopped by a signal",
             "hint: 'git envrestore --continue' finishes it, 'git envrestore --abort' takes it back",
         ]
     wrong: list[str] = []
@@ -48,7 +48,7 @@ def test_a_signal_stops_a_restore_and_what_ends_it(walk: Walk) -> None:
 
 @needs_strace
 @pytest.mark.full
-def test_a_terminal_that_is_closed_half_way_stops_it_as_well(walk: Walk) -> None:
+def test_closed_terminal_stops_a_restore(walk: Walk) -> None:
     pid, terminal = pty.fork()
     if pid == 0:
         os.chdir(walk.repo.path)
@@ -58,7 +58,7 @@ def test_a_terminal_that_is_closed_half_way_stops_it_as_well(walk: Walk) -> None
         if select.select([terminal], [], [], 0.01)[0]:
             os.read(terminal, 1 << 16)
     os.close(terminal)
-    # As the shell does, to whom the system tells that its terminal is gone.
+    # Like the shell, which gets SIGHUP when its terminal is closed.
     os.killpg(pid, signal.SIGHUP)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 129
     assert walk.is_left()

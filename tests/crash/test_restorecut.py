@@ -1,4 +1,4 @@
-"""The power is cut at some moments of some restores; `restorecut` does hundreds."""
+"""Power failures at some positions of some restores; `restorecut` tries hundreds."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.programs import CHECKOUT
 
 @pytest.mark.full
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root has disks of its own to cut the power of")
-def test_a_restore_survives_a_power_cut() -> None:
+def test_restore_survives_a_power_failure() -> None:
     words = [sys.executable, "-m", "tests.crash.restorecut", "--acts", "2", "--cuts", "3", "--seed", "4"]
     clean = {name: value for name, value in os.environ.items() if name != NAMESPACE}
     done = subprocess.run(words, cwd=CHECKOUT, env=clean, capture_output=True, text=True, check=False)

@@ -1,4 +1,4 @@
-"""Restores, captures and git itself at once: one after the other where it must be, and each whole."""
+"""Concurrent restores, captures and git commands: serialized where necessary, each complete."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CLEANING = ("gc --prune=now --quiet", "repack -adq", "prune", "pack-refs --all")
 
 @contextmanager
 def in_a_loop(repo: Repo, *commands: str) -> Iterator[None]:
-    """git at work beside, again and again until it is over."""
+    """Run git in a loop until the body is over."""
     flag = repo.path.parent / "go on"
     flag.touch()
     again = " ".join(f"git {command} 2>/dev/null;" for command in commands)
@@ -30,12 +30,12 @@ def in_a_loop(repo: Repo, *commands: str) -> Iterator[None]:
         running.wait()
 
 
-def look(repo: Repo) -> Listing:
+def list_files(repo: Repo) -> Listing:
     return listing(repo.path, top=True)
 
 
 @pytest.mark.full
-def test_two_restores_and_a_capture_at_once_take_turns(repo: Repo) -> None:
+def test_two_concurrent_restores_and_a_capture_take_turns(repo: Repo) -> None:
     moments = prepare(repo)
     commands = [["git-envrestore", moment] for moment in moments]
     commands.append(["git-envlog", "capture", "--porcelain", "beside"])
@@ -45,28 +45,28 @@ def test_two_restores_and_a_capture_at_once_take_turns(repo: Repo) -> None:
     ]
     said = [(running.communicate()[1], running.returncode) for running in at_once]
     assert [status for _, status in said] == [0, 0, 0], said
-    assert look(repo) in moments.values()
+    assert list_files(repo) in moments.values()
     taken = repo.git("log", "--all", "--format=%H", "--grep=^beside$").split()
     assert len(taken) == 1
     repo.run("envrestore", taken[0], check=True)
-    assert look(repo) in moments.values()
+    assert list_files(repo) in moments.values()
     assert git_fsck(repo.path) == ""
     assert left_behind(repo) == []
 
 
 @pytest.mark.full
-def test_beside_gits_own_cleaning_every_restore_is_exact(repo: Repo) -> None:
+def test_restores_are_exact_during_git_gc(repo: Repo) -> None:
     moments = prepare(repo)
     repo.commit("so that git has something to pack")
     with in_a_loop(repo, *CLEANING):
         for moment in moments:
             repo.run("envrestore", moment, check=True)
-            assert look(repo) == moments[moment]
+            assert list_files(repo) == moments[moment]
     assert git_fsck(repo.path) == ""
 
 
 @pytest.mark.full
-def test_beside_checkouts_whatever_git_writes_is_kept_or_saved(repo: Repo) -> None:
+def test_files_written_by_concurrent_checkouts_are_kept_or_saved(repo: Repo) -> None:
     repo.git("checkout", "-q", "-b", "other")
     repo.write("app.py", b"print('of the other branch')\n")
     repo.git("commit", "-qam", "other")
@@ -76,7 +76,7 @@ def test_beside_checkouts_whatever_git_writes_is_kept_or_saved(repo: Repo) -> No
             done = repo.run("envrestore", moment)
             assert done.status in (0, 3, 5), done.err
             if done.status != 3:
-                found, wanted = look(repo), moments[moment]
+                found, wanted = list_files(repo), moments[moment]
                 odd = {path for path in found | wanted if found.get(path) != wanted.get(path)}
                 assert odd <= {b"app.py", b""}, done.err
     assert git_fsck(repo.path) == ""

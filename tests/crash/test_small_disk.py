@@ -1,4 +1,4 @@
-"""A disk with little room: what fits is captured; a restore either has room for all of it, or touches nothing."""
+"""Little disk space: what fits is captured; a restore has space for everything or changes nothing."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ KIB, MIB = 1 << 10, 1 << 20
 
 
 class SmallDisk:
-    """A repository on a file system of its own, with little room."""
+    """A repository on a small file system of its own."""
 
     def __init__(self, room: Room, place: Path, env: dict[str, str]) -> None:
         self.room, self.place = room, place
@@ -38,10 +38,10 @@ class SmallDisk:
         return found.f_bavail * found.f_frsize
 
     def fill(self, leave: int) -> Path:
-        """Take all room but so many bytes."""
+        """Fill the file system up to a number of free bytes."""
         return self.repo.write(".git/filler", b"\0" * (self.free - leave))
 
-    def look(self) -> Listing:
+    def list_files(self) -> Listing:
         return listing(self.repo.path, top=True)
 
 
@@ -55,7 +55,7 @@ def disk(tmp_path: Path) -> Iterator[SmallDisk]:
         yield SmallDisk(room, place, dict(os.environ))
 
 
-def test_what_is_larger_than_the_room_is_left_out_and_the_rest_is_captured(disk: SmallDisk) -> None:
+def test_file_larger_than_the_free_space_is_skipped_and_the_rest_is_captured(disk: SmallDisk) -> None:
     for number in range(9):
         disk.repo.write(f"d/small{number}", os.urandom(3000))
     disk.repo.write("blob", os.urandom(7 * MIB))
@@ -74,10 +74,10 @@ def test_what_is_larger_than_the_room_is_left_out_and_the_rest_is_captured(disk:
 
 
 def edited(disk: SmallDisk, size: int = 2 * MIB) -> tuple[str, Listing]:
-    """A file that is other than at a moment; that moment, and what it held."""
+    """Return a snapshot whose file differs now, and its contents."""
     disk.repo.write("data", b"first " * (size // 6))
     disk.repo.write("goes", b"1")
-    first, then = disk.capture("first"), disk.look()
+    first, then = disk.capture("first"), disk.list_files()
     disk.repo.write("data", b"other " * (size // 6))
     (disk.repo.path / "goes").unlink()
     disk.repo.write("came/here", b"2")
@@ -87,67 +87,67 @@ def edited(disk: SmallDisk, size: int = 2 * MIB) -> tuple[str, Listing]:
 def assert_refused(disk: SmallDisk, done: Result, before: Listing, said: str) -> None:
     assert done.status in (3, 128), done.err
     assert said in done.err
-    assert disk.look() == before
+    assert disk.list_files() == before
     assert left_behind(disk.repo) == []
 
 
-def test_a_restore_for_which_there_is_no_room_makes_and_saves_nothing(disk: SmallDisk) -> None:
+def test_restore_without_enough_space_writes_nothing(disk: SmallDisk) -> None:
     first, then = edited(disk)
     filler = disk.fill(leave=2 * MIB)
-    before, free = disk.look(), disk.free
+    before, free = disk.list_files(), disk.free
     done = disk.run("envrestore", first)
-    assert_refused(disk, done, before, "no room for what is to be restored: 2,1")
+    assert_refused(disk, done, before, "not enough space to restore: 2,1")
     assert disk.free > free - 20 * KIB
     filler.unlink()
     disk.run("envrestore", first, check=True)
-    assert disk.look() == then
+    assert disk.list_files() == then
 
 
-def test_what_cannot_be_saved_is_not_replaced(disk: SmallDisk) -> None:
+def test_file_is_not_replaced_when_it_cannot_be_saved(disk: SmallDisk) -> None:
     first, _ = edited(disk)
     disk.repo.write("data", os.urandom(2 * MIB))
     disk.fill(leave=MIB)
-    before = disk.look()
+    before = disk.list_files()
     assert_refused(
         disk, disk.run("envrestore", first), before, "cannot be saved before it is replaced: 'data'"
     )
 
 
-def test_a_disk_that_is_nearly_full_is_no_hindrance_to_a_small_restore(disk: SmallDisk) -> None:
+def test_small_restore_succeeds_on_a_nearly_full_disk(disk: SmallDisk) -> None:
     first, then = edited(disk, size=9 * KIB)
     disk.fill(leave=1400 * KIB)
     disk.run("envrestore", first, check=True)
-    assert disk.look() == then
+    assert disk.list_files() == then
 
 
-def test_of_a_sparse_file_counts_what_it_holds(disk: SmallDisk) -> None:
+def test_sparse_file_needs_space_for_its_data_only(disk: SmallDisk) -> None:
     place = disk.repo.write("sparse", os.urandom(MIB))
     os.truncate(place, 64 * MIB)
-    first, then = disk.capture("first"), disk.look()
+    first, then = disk.capture("first"), disk.list_files()
     place.unlink()
     disk.fill(leave=8 * MIB)
     disk.run("envrestore", first, check=True)
-    assert disk.look() == then
+    assert disk.list_files() == then
     assert os.stat(place).st_blocks * 512 < 4 * MIB
 
 
-def test_a_file_system_without_another_number_for_a_file_is_told(disk: SmallDisk) -> None:
+def test_file_system_without_free_inodes_is_reported(disk: SmallDisk) -> None:
     for number in range(50):
         disk.repo.write(f"d/{number}", b"1")
-    first, then = disk.capture("first"), disk.look()
+    first, then = disk.capture("first"), disk.list_files()
     for number in range(50):
         (disk.repo.path / f"d/{number}").unlink()
-    before, used = disk.look(), os.statvfs(disk.repo.path)
+    before, used = disk.list_files(), os.statvfs(disk.repo.path)
     many = used.f_files - used.f_ffree + 40
     disk.room.mount("-o", f"remount,nr_inodes={many}", disk.place)
     assert_refused(disk, disk.run("envrestore", first), before, "82 inodes are needed, and 3")
     disk.room.mount("-o", "remount,nr_inodes=10k", disk.place)
     disk.run("envrestore", first, check=True)
-    assert disk.look() == then
+    assert disk.list_files() == then
 
 
 def exhaust_inodes(disk: SmallDisk) -> list[Path]:
-    """Take every free inode; the files that hold them."""
+    """Use up all free inodes; return the files that use them."""
     fillers: list[Path] = []
     (disk.repo.path / ".git/fillers").mkdir()
     try:
@@ -182,7 +182,7 @@ def few_inodes(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Small
 def test_restore_is_refused_or_complete_at_each_number_of_free_inodes(few_inodes: SmallDisk) -> None:
     disk = few_inodes
     first, then = edited(disk)
-    now = disk.look()
+    now = disk.list_files()
     fillers = exhaust_inodes(disk)
     for _ in range(64):
         done = disk.run("envrestore", first)
@@ -191,10 +191,10 @@ def test_restore_is_refused_or_complete_at_each_number_of_free_inodes(few_inodes
         assert_refused(disk, done, now, "inodes are needed" if ": no room" in done.err else "no space left")
         fillers.pop().unlink()
     assert (done.status, done.err) == (0, "")
-    assert disk.look() == then
+    assert disk.list_files() == then
     shutil.rmtree(fillers[0].parent)
     disk.run("envrestore", "--undo", check=True)
-    assert disk.look() == now
+    assert disk.list_files() == now
 
 
 @needs_strace
@@ -203,7 +203,7 @@ def test_restore_is_refused_or_complete_at_each_number_of_free_inodes(few_inodes
 def test_interrupted_restore_can_be_ended_without_a_free_inode(few_inodes: SmallDisk, end: str) -> None:
     disk = few_inodes
     first, then = edited(disk)
-    now, second, ended = disk.look(), disk.capture("second"), 0
+    now, second, ended = disk.list_files(), disk.capture("second"), 0
     for call in range(1, 12):
         disk.run("envrestore", first, fault=traced("renameat2", "signal=KILL", str(call)))
         if not (disk.repo.path / ".git/envhist/restore/journal").exists():
@@ -211,9 +211,9 @@ def test_interrupted_restore_can_be_ended_without_a_free_inode(few_inodes: Small
         fillers = exhaust_inodes(disk)
         done = disk.run("envrestore", end)
         assert done.status in (0, 5), done.err
-        assert disk.look() == (then if end == "--continue" else now)
+        assert disk.list_files() == (then if end == "--continue" else now)
         shutil.rmtree(fillers[0].parent)
         disk.run("envrestore", second, check=True)
-        assert disk.look() == now
+        assert disk.list_files() == now
         ended += 1
     assert ended > 2

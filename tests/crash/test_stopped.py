@@ -1,4 +1,4 @@
-"""Stopped by a person or a shutdown: at any time, cleanly, with the status that says so, and no worker left."""
+"""Captures stopped by a user or a shutdown end cleanly at any time, with the right status and no worker left."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def start(repo: Repo, way: str) -> subprocess.Popen[bytes]:
 
 
 def members(session: int) -> list[int]:
-    """The processes of a session that are still running."""
+    """Return the running processes of a session."""
     require("ps")
     said = subprocess.run(["ps", "-o", "pid=,stat=", "-s", str(session)], capture_output=True, check=False)
     rows = [line.split() for line in said.stdout.decode().splitlines()]
@@ -46,7 +46,7 @@ def children(of: int) -> list[int]:
 
 
 def workers(of: int) -> list[int]:
-    """The workers of a capture, once it has them: children that are no git."""
+    """Return the workers of a capture once they run: children other than git."""
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         found = [pid for pid in children(of) if _runs_python(pid)]
@@ -71,7 +71,7 @@ def assert_all_gone(session: int) -> None:
 
 
 def assert_said_what_is_there(repo: Repo, out: bytes) -> None:
-    """Nothing was said; or, where the signal came after the line, the moment of that line stands."""
+    """Check that nothing was printed, or, if the signal came after the line, that the snapshot exists."""
     if out:
         head = out.splitlines()[0].split(b"]")[0].split()[-1].decode()
         assert (tip(repo) or "").startswith(head)
@@ -82,13 +82,13 @@ needs_proc = pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="workers
 
 @needs_proc
 @pytest.mark.parametrize("number", SIGNALS)
-def test_a_signal_at_any_time_ends_it_with_its_own_status(repo: Repo, number: signal.Signals) -> None:
+def test_signal_at_any_time_ends_a_capture_with_its_status(repo: Repo, number: signal.Signals) -> None:
     much(repo)
     before = belongings(repo)
     stopped = 0
     for delay in (None, 0, 0.1):
         running = start(repo, "fork")
-        # Before its workers, and while they are at work: how long a start takes depends on the load.
+        # Before its workers, and while they run; the time of a start depends on the load.
         if delay is None:
             time.sleep(0.08)
         else:
@@ -114,9 +114,7 @@ def test_a_signal_at_any_time_ends_it_with_its_own_status(repo: Repo, number: si
 @needs_proc
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("number", SIGNALS)
-def test_a_signal_while_workers_read_leaves_none_of_them(
-    repo: Repo, number: signal.Signals, way: str
-) -> None:
+def test_signal_while_workers_read_leaves_no_worker(repo: Repo, number: signal.Signals, way: str) -> None:
     much(repo)
     running = start(repo, way)
     workers(running.pid)
@@ -132,10 +130,10 @@ def test_a_signal_while_workers_read_leaves_none_of_them(
 
 @needs_proc
 @pytest.mark.parametrize("way", WAYS)
-def test_a_killed_worker_is_told_and_nothing_is_published(repo: Repo, way: str) -> None:
+def test_killed_worker_is_reported_and_nothing_is_published(repo: Repo, way: str) -> None:
     much(repo)
     running = start(repo, way)
-    # The first child: one that was started later may read facts, which a snapshot can do without.
+    # The first child: a later one may read facts, which a snapshot can do without.
     os.kill(min(workers(running.pid)), signal.SIGKILL)
     out, err = running.communicate(timeout=30)
     said = err.decode().splitlines()
@@ -151,7 +149,7 @@ def test_a_killed_worker_is_told_and_nothing_is_published(repo: Repo, way: str) 
 
 @needs_proc
 @pytest.mark.parametrize("way", WAYS)
-def test_workers_whose_parent_was_killed_end_by_themselves(repo: Repo, way: str) -> None:
+def test_workers_of_a_killed_capture_end(repo: Repo, way: str) -> None:
     much(repo)
     running = start(repo, way)
     workers(running.pid)

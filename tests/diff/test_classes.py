@@ -1,4 +1,4 @@
-"""Which class of things a path belongs to."""
+"""The class of a path."""
 
 from __future__ import annotations
 

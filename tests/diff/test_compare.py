@@ -1,4 +1,4 @@
-"""Two snapshots compared: against plain git, against what was described, and by hand."""
+"""Comparisons of two snapshots, judged by git, by described trees, and by hand."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from git_envhist.diff import tree_diff as diff
 from git_envhist.diff.compare import compare
 from git_envhist.diff.summary import count
 from git_envhist.errors import Damaged, EnvhistError, UsageError
-from git_envhist.git import diff
-from git_envhist.git.diff import anchored, directory_prefix
+from git_envhist.git.pathspecs import anchored, directory_prefix
 from git_envhist.git.process import Git
 from git_envhist.git.repository import Repository
 from git_envhist.model import Change, ChangeCount, ChangeKind, EntryKind, StoredAs
@@ -42,7 +42,7 @@ def git(repo: Repo) -> Git:
 
 
 class Pair:
-    """Two described trees, written into a repository and compared."""
+    """Two described trees, written to a repository and compared."""
 
     def __init__(self, repo: Repo, git: Git) -> None:
         self.repo = repo
@@ -71,7 +71,7 @@ def test_equal_snapshots_differ_in_nothing(pair: Pair) -> None:
     assert pair.write(tree, tree).changes() == ()
 
 
-def test_files_added_removed_and_modified_are_told_with_both_sides(pair: Pair) -> None:
+def test_added_removed_and_modified_files_have_both_sides(pair: Pair) -> None:
     pair.write({b"gone": file(b"1"), b"same": file(b"s"), b"app.py": file(b"old", 0o640)},
                {b"new": file(b"2"), b"same": file(b"s"), b"app.py": file(b"new", 0o640)})  # fmt: skip
     changes = {change.path: change for change in pair.changes()}
@@ -88,7 +88,7 @@ def test_files_added_removed_and_modified_are_told_with_both_sides(pair: Pair) -
     assert pair.git.run("cat-file", "blob", after.oid.hex()) == b"new"
 
 
-def test_a_touched_file_is_no_change(pair: Pair) -> None:
+def test_touched_file_is_not_a_change(pair: Pair) -> None:
     pair.write({b"a": file(b"x", mtime_ns=1)}, {b"a": file(b"x", mtime_ns=2)})
     assert pair.changes() == ()
 
@@ -122,7 +122,7 @@ def test_owner_attributes_and_fingerprints_are_changes(
     assert (change.kind, change.attributes) == (ChangeKind.MODIFIED, (attribute,))
 
 
-def test_the_owner_of_a_directory_is_that_of_the_files_which_name_none(pair: Pair) -> None:
+def test_files_without_owner_inherit_the_directorys_owner(pair: Pair) -> None:
     ours, theirs = (1000, 1000), (0, 0)
     pair.write(
         {b"d": directory(owner=ours), b"d/a": file(owner=ours), b"d/b": file(owner=theirs)},
@@ -133,7 +133,7 @@ def test_the_owner_of_a_directory_is_that_of_the_files_which_name_none(pair: Pai
     ]  # fmt: skip
 
 
-def test_only_empty_directories_come_and_go_by_themselves(pair: Pair) -> None:
+def test_only_empty_directories_are_added_and_removed(pair: Pair) -> None:
     pair.write(
         {b"was/empty": directory(), b"full/file": file(), b"filled": directory(), b"turned": directory()},
         {b"now/empty": directory(), b"other/file": file(), b"filled/x": file(), b"turned": file()},
@@ -144,12 +144,12 @@ def test_only_empty_directories_come_and_go_by_themselves(pair: Pair) -> None:
     ]  # fmt: skip
 
 
-def test_a_file_in_whose_place_a_full_directory_came_is_removed(pair: Pair) -> None:
+def test_file_replaced_by_a_full_directory_is_removed(pair: Pair) -> None:
     pair.write({b"a": file(b"x")}, {b"a/b": file(b"y")})
     assert pair.letters() == [("D", b"a"), ("A", b"a/b")]
 
 
-def test_pipes_and_links_and_files_in_one_place_are_changes_of_type(pair: Pair) -> None:
+def test_pipe_link_and_file_at_one_path_are_changes_of_type(pair: Pair) -> None:
     pair.write(
         {b"a": file(b"x"), b"b": link(b"t"), b"c": fifo()},
         {b"a": link(b"x"), b"b": fifo(), b"c": fifo(0o600)},
@@ -157,14 +157,14 @@ def test_pipes_and_links_and_files_in_one_place_are_changes_of_type(pair: Pair) 
     assert pair.letters() == [("T", b"a"), ("T", b"b"), ("M", b"c")]
 
 
-def test_names_stored_in_an_escape_are_told_as_they_are(pair: Pair) -> None:
+def test_escaped_names_are_reported_unescaped(pair: Pair) -> None:
     pair.write(
         {b".gitignore": link(b"x")}, {b".gitignore": file(b"*"), b"a/.gitattributes": file(), b"%2e": file()}
     )
     assert pair.letters() == [("A", b"%2e"), ("T", b".gitignore"), ("A", b"a/.gitattributes")]
 
 
-def test_a_file_whose_bytes_could_not_be_had_has_not_gone(pair: Pair) -> None:
+def test_unreadable_file_is_not_removed(pair: Pair) -> None:
     pair.write({b"a": file(b"x")}, {b"a": replace(file(), content=None)})
     (change,) = pair.changes()
     assert change.kind is ChangeKind.MODIFIED
@@ -172,7 +172,7 @@ def test_a_file_whose_bytes_could_not_be_had_has_not_gone(pair: Pair) -> None:
     assert change.after.oid is None
 
 
-def test_how_a_file_is_stored_is_known_also_where_its_shard_is_the_same(pair: Pair) -> None:
+def test_storage_of_a_file_is_known_when_its_shard_is_unchanged(pair: Pair) -> None:
     sealed = Described(content=b"one", stored=StoredAs.SEALED)
     pair.write({b".env": sealed}, {b".env": replace(sealed, content=b"two")})
     (change,) = pair.changes()
@@ -180,7 +180,7 @@ def test_how_a_file_is_stored_is_known_also_where_its_shard_is_the_same(pair: Pa
     assert change.after.stored is StoredAs.SEALED
 
 
-def test_what_is_kept_beside_the_environment_is_no_path(repo: Repo, git: Git) -> None:
+def test_data_outside_the_environment_has_no_paths(repo: Repo, git: Git) -> None:
     tree = {b"a": file()}
     before = write_snapshot(repo.path, tree, others={b".envhist/facts/pip": b"flask 1"})
     after = write_snapshot(
@@ -189,7 +189,7 @@ def test_what_is_kept_beside_the_environment_is_no_path(repo: Repo, git: Git) ->
     assert compare(git, before, after) == ()
 
 
-def test_a_nested_repository_is_one_path(repo: Repo, git: Git) -> None:
+def test_nested_repository_is_one_path(repo: Repo, git: Git) -> None:
     work = {b"lib/x/file": file()}
     before = write_snapshot(
         repo.path, work, nested={"lib/x": {b"HEAD": file(b"1"), b"refs/heads/a": file(b"2")}}
@@ -208,14 +208,14 @@ def test_a_nested_repository_is_one_path(repo: Repo, git: Git) -> None:
     assert [change.path for change in compare(git, before, after, pathspecs=[b"n"])] == [b"n/.git"]
 
 
-def test_only_a_mode_inside_a_nested_repository_is_still_its_change(repo: Repo, git: Git) -> None:
+def test_mode_change_inside_a_nested_repository_is_a_change_of_it(repo: Repo, git: Git) -> None:
     before = write_snapshot(repo.path, {}, nested={"x": {b"hooks/a": file(b"1", 0o644)}})
     after = write_snapshot(repo.path, {}, nested={"x": {b"hooks/a": file(b"1", 0o600)}})
     (change,) = compare(git, before, after)
     assert (change.kind, change.path) == (ChangeKind.MODIFIED, b"x/.git")
 
 
-def test_paths_of_further_roots_bear_the_name_of_their_root(repo: Repo, git: Git) -> None:
+def test_paths_of_additional_roots_begin_with_the_roots_name(repo: Repo, git: Git) -> None:
     before = write_snapshot(
         repo.path, {}, roots={"nginx": {b"nginx.conf": file(b"1"), b"d/a": file(b"", 0o644)}}
     )
@@ -228,7 +228,7 @@ def test_paths_of_further_roots_bear_the_name_of_their_root(repo: Repo, git: Git
     assert [change.path for change in limited] == [b"nginx://d/a"]
 
 
-def test_everything_is_added_to_nothing(repo: Repo, git: Git) -> None:
+def test_comparison_with_nothing_adds_everything(repo: Repo, git: Git) -> None:
     after = write_snapshot(repo.path, {b"a/b": file(b"x"), b"e": directory(), b"p": fifo()})
     changes = compare(git, None, after)
     assert [(change.kind.value, change.path) for change in changes] == [
@@ -238,7 +238,7 @@ def test_everything_is_added_to_nothing(repo: Repo, git: Git) -> None:
     ]
 
 
-def test_a_moved_file_is_told_as_git_tells_it(pair: Pair) -> None:
+def test_rename_agrees_with_git(pair: Pair) -> None:
     text = b"".join(b"line %d\n" % number for number in range(50))
     pair.write(
         {b"old/name": file(text), b"x": file(b"x")}, {b"new": file(text + b"more\n"), b"x": file(b"y")}
@@ -253,7 +253,7 @@ def test_a_moved_file_is_told_as_git_tells_it(pair: Pair) -> None:
     assert count(pair.changes(renames=50)) == count(pair.changes())
 
 
-def test_a_commit_of_plain_git_is_compared_without_a_manifest(repo: Repo, git: Git) -> None:
+def test_plain_git_commit_is_compared_without_a_manifest(repo: Repo, git: Git) -> None:
     before = repo.git("rev-parse", "HEAD")
     repo.write("run.sh", "x", mode=0o755)
     after = repo.commit()
@@ -262,7 +262,7 @@ def test_a_commit_of_plain_git_is_compared_without_a_manifest(repo: Repo, git: G
     assert (change.path, change.after.mode) == (b"run.sh", 0o755)
 
 
-def test_a_missing_shard_is_damage_and_no_guess(pair: Pair) -> None:
+def test_missing_shard_raises_damaged(pair: Pair) -> None:
     pair.write({b"a": file(b"1")}, {b"a": file(b"2", 0o600)})
     listed = pair.repo.git("ls-tree", "-r", pair.after, "--", ".envhist/manifest")
     shard = listed.splitlines()[0].split()[2]
@@ -278,7 +278,7 @@ PATHSPECS = [
 
 
 @pytest.mark.parametrize("pathspecs", PATHSPECS, ids=lambda specs: b" ".join(specs).decode())
-def test_pathspecs_mean_what_git_diff_means_by_them(pair: Pair, pathspecs: list[bytes]) -> None:
+def test_pathspecs_agree_with_git_diff(pair: Pair, pathspecs: list[bytes]) -> None:
     names = (b"src/a.py", b"src/deep/a.py", b"srcs", b"a.py", b"b*", b"bb", b"SRC/x", b"src-2/c.txt")
     pair.write({}, {name: file(name) for name in names})
     said = pair.git.run("diff-tree", "-r", "-z", "--name-only", pair.before, pair.after, "--",
@@ -287,7 +287,7 @@ def test_pathspecs_mean_what_git_diff_means_by_them(pair: Pair, pathspecs: list[
     assert [path for _, path in pair.letters(*anchors)] == sorted(said.split(b"\0")[:-1])
 
 
-def test_pathspecs_match_names_as_people_spell_them(pair: Pair) -> None:
+def test_pathspecs_match_true_names(pair: Pair) -> None:
     pair.write({}, {b"a/.gitattributes": file(), b".gitattributes": file(), b"x%41": file(), b"xA": file()})
     assert pair.letters(b":(literal).gitattributes") == [("A", b".gitattributes")]
     assert [path for _, path in pair.letters(b"*.gitattributes")] == [b".gitattributes", b"a/.gitattributes"]
@@ -295,7 +295,7 @@ def test_pathspecs_match_names_as_people_spell_them(pair: Pair) -> None:
     assert [path for _, path in pair.letters(b"x%41")] == [b"x%41"]
 
 
-def test_pathspecs_find_what_only_the_manifest_knows(pair: Pair) -> None:
+def test_pathspecs_match_paths_that_only_the_manifest_contains(pair: Pair) -> None:
     pair.write(
         {b"d/x": file(b"", 0o644)}, {b"d/x": file(b"", 0o600), b"d/empty": directory(), b"d/pipe": fifo()}
     )
@@ -304,7 +304,7 @@ def test_pathspecs_find_what_only_the_manifest_knows(pair: Pair) -> None:
     assert [path for _, path in pair.letters(b":(exclude)d/x")] == [b"d/empty", b"d/pipe"]
 
 
-def test_pathspecs_start_where_the_user_stands(tmp_path: Path) -> None:
+def test_pathspecs_are_relative_to_the_current_directory(tmp_path: Path) -> None:
     (tmp_path / "sub[1]" / "deep").mkdir(parents=True)
     root = os.fsencode(tmp_path)
     prefix = directory_prefix(root + b"/sub[1]/deep", root)
@@ -321,7 +321,7 @@ def test_pathspecs_start_where_the_user_stands(tmp_path: Path) -> None:
             anchored(outside, prefix, root)
 
 
-def test_a_pathspec_typed_in_a_directory_with_a_strange_name_means_that_directory(
+def test_pathspec_in_a_directory_with_special_characters_is_literal(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pair.write({}, {b"[ab]/x.py": file(), b"a/x.py": file()})
@@ -330,7 +330,7 @@ def test_a_pathspec_typed_in_a_directory_with_a_strange_name_means_that_director
     assert pair.letters(anchored(b"*.py", b"[ab]/", b"/top")) == [("A", b"[ab]/x.py")]
 
 
-# Arbitrary pairs, judged by what was described.
+# Arbitrary pairs, judged by their descriptions.
 
 NAMES = st.sampled_from(
     [b"a", b"b", b"a.b", b".git", b".gitignore", b"%2e", b"x y", b"\xff", b"new\nline", b"d-"]
@@ -365,7 +365,7 @@ def described(draw: st.DrawFn) -> dict[bytes, Described]:
 
 @st.composite
 def pairs(draw: st.DrawFn) -> tuple[dict[bytes, Described], dict[bytes, Described]]:
-    """A tree and another one that has much in common with it."""
+    """A tree and another one with much in common."""
     before = draw(described())
     after = dict(draw(described()))
     for path in draw(st.sets(st.sampled_from(sorted(before)))):
@@ -443,7 +443,7 @@ class _Scratch:
 
 @pytest.mark.parametrize("brief", [True, False])
 @pytest.mark.parametrize("what", ["some/deep", ".envhist/manifest", "shard"])
-def test_what_cannot_be_read_is_told_by_its_path(
+def test_unreadable_object_is_reported_by_its_path(
     repo: Repo, git: Git, pair: Pair, what: str, brief: bool
 ) -> None:
     pair.write({b"some/deep/a": file(b"1", 0o600)}, {b"some/deep/a": file(b"2", 0o640)})
@@ -460,8 +460,8 @@ def test_what_cannot_be_read_is_told_by_its_path(
 
 
 @pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="no process can be held to bounds here")
-@pytest.mark.parametrize(("bound", "least"), [("MOST_MEMORY", 20 << 20), ("MOST_SECONDS", 1)])
-def test_trees_that_stand_for_any_number_of_paths_are_told_as_such(
+@pytest.mark.parametrize(("bound", "least"), [("MAX_MEMORY", 20 << 20), ("MAX_SECONDS", 1)])
+def test_trees_of_unlimited_size_raise_tree_too_large(
     repo: Repo, git: Git, monkeypatch: pytest.MonkeyPatch, bound: str, least: int
 ) -> None:
     monkeypatch.setattr(diff, bound, least)

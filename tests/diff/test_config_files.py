@@ -1,4 +1,4 @@
-"""Files of configuration, told by the keys that differ, and by nothing where that is not certain."""
+"""Configuration files are compared by keys; ambiguous files are not compared."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def told(name: str, before: str, after: str) -> list[str]:
     return [f"{mark} {key}" for mark, key in compare_settings(name.encode(), before.encode(), after.encode())]
 
 
-def test_json_is_told_by_keys() -> None:
+def test_json_is_compared_by_keys() -> None:
     before = {"server": {"port": 1, "hosts": ["a"]}, "debug": True, "old": {"a": 1, "b": 2}}
     after = {"server": {"port": 2, "hosts": ["a"], "tls": {"a": 1, "b": 2}}, "debug": 1}
     assert told("config/app.json", json.dumps(before), json.dumps(after)) == [
@@ -45,13 +45,13 @@ def test_json_is_told_by_keys() -> None:
     assert told("a.json", "[1]", "[2]") == told("a.json", "{", "{}") == []
 
 
-def test_toml_is_told_by_keys() -> None:
+def test_toml_is_compared_by_keys() -> None:
     before = "[tool.x]\na = 1\n[[list]]\nb = 1\n[gone]\n"
     after = "[tool.x]\na = 1.0\nnew = 2020-01-01\n[[list]]\nb = 2\n"
     assert told("pyproject.toml", before, after) == ["~ tool.x.a", "+ tool.x.new", "~ list", "− gone"]
 
 
-def test_ini_is_told_by_sections_and_keys() -> None:
+def test_ini_is_compared_by_sections_and_keys() -> None:
     before = "top = 1\n[a]\nx = 1\ny: 2\n  more\n; remark\n[b]\nz=1\n"
     after = "top = 2\n[a]\nx = 1\ny: 2\n  less\n[c]\nz=1\n"
     assert told("setup.cfg", before, after) == ["~ top", "~ [a].y", "+ [c]", "− [b]"]
@@ -59,7 +59,7 @@ def test_ini_is_told_by_sections_and_keys() -> None:
     assert told("a.ini", "x = 1\n", "no setting\n") == []
 
 
-def test_yaml_is_told_by_keys() -> None:
+def test_yaml_is_compared_by_keys() -> None:
     steps = {
         "POSTGRES_DB: shop": ("POSTGRES_DB: other", ["~ services.db.environment.POSTGRES_DB"]),
         "postgres:15   # as on the server": ("postgres:15 # as there", []),
@@ -92,12 +92,12 @@ def test_yaml_is_told_by_keys() -> None:
         "",
     ],
 )
-def test_of_yaml_that_is_not_certain_nothing_is_told(text: str) -> None:
+def test_ambiguous_yaml_is_not_compared(text: str) -> None:
     assert read_yaml(text) is None
     assert told("a.yaml", text, "other: 1\n") == []
 
 
-def test_what_a_program_made_is_no_configuration() -> None:
+def test_generated_file_is_not_configuration() -> None:
     for path in (
         "package-lock.json",
         "node_modules/a/package.json",
@@ -135,6 +135,6 @@ LINES = st.sampled_from(
     st.lists(LINES, max_size=8).map("\n".join).map(str.encode)
     | st.sampled_from([b"[" * 5000, b'{"a":' * 5000]),
 )
-def test_no_garbage_raises_anything(name: bytes, before: bytes, after: bytes) -> None:
+def test_arbitrary_bytes_raise_nothing(name: bytes, before: bytes, after: bytes) -> None:
     compare_settings(name, before, after)
     assert compare_settings(name, after, after) == ()

@@ -1,4 +1,4 @@
-"""Packages of the machine that an environment uses, and those that have nothing to do with it."""
+"""Packages of the machine that an environment uses, and other ones."""
 
 from __future__ import annotations
 
@@ -35,6 +35,6 @@ def test_list_of_the_environment_names_packages_of_the_machine() -> None:
     assert used(("FROM debian\nRUN apt-get install -y xterm \\\n  libpq5\n",)) == ["xterm", "libpq5"]
 
 
-def test_package_that_came_along_is_counted() -> None:
+def test_dependency_is_counted() -> None:
     changes = [FactChange("system", "xterm", None, "1", by="dpkg", auto=True)]
     assert mark_used(changes, ("xterm",), {})[0].role is Role.TRANSITIVE

@@ -1,4 +1,4 @@
-"""What two machines never have in common is set apart, and nothing else."""
+"""Differences that any two machines have are set apart, and no others."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def changed(
 
 def sort_of(change: Change, *explained: bytes) -> str | None:
     apart = split_machine_differences([change], lambda place: place in explained)
-    assert len(apart.told) + len(apart.by_nature) == 1
+    assert len(apart.remaining) + len(apart.by_nature) == 1
     return apart.by_nature[0][0] if apart.by_nature else None
 
 
@@ -46,11 +46,11 @@ def sort_of(change: Change, *explained: bytes) -> str | None:
     ],
     ids=lambda value: value.path.decode() if isinstance(value, Change) else None,
 )
-def test_each_is_told_or_set_apart(change: Change, sort: str | None) -> None:
+def test_each_change_is_listed_or_set_apart(change: Change, sort: str | None) -> None:
     assert sort_of(change) == sort
 
 
-def test_what_packages_explain_goes_by_their_directory() -> None:
+def test_changes_explained_by_packages_are_grouped_by_directory() -> None:
     file = changed(b"web/node_modules/left-pad/index.js")
     assert sort_of(file, b"web/node_modules") == "web/node_modules/"
     assert sort_of(file, b"node_modules") is None, (
@@ -58,7 +58,7 @@ def test_what_packages_explain_goes_by_their_directory() -> None:
     )
 
 
-def test_they_stand_in_one_order_whatever_came_first() -> None:
+def test_groups_have_a_fixed_order() -> None:
     changes = [changed(b"a.log"), changed(b".mypy_cache/x"), changed(b"b", same=True, attributes=("owner",))]
     sorts = [why for why, _ in split_machine_differences(changes, lambda place: False).by_nature]
     assert sorts == [classes.OWNER, classes.CACHES, classes.LOGS]

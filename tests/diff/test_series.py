@@ -1,4 +1,4 @@
-"""Which snapshots changed some paths, told of all together, is what comparing each of them alone tells."""
+"""A comparison of a series of snapshots agrees with comparing each one alone."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from git_envhist.api import EnvHistory
 from git_envhist.diff import compare as series
 from git_envhist.diff.compare import commits_changing_paths, compare
 from git_envhist.errors import GitFailed
-from git_envhist.git.diff import anchored
+from git_envhist.git.pathspecs import anchored
 from git_envhist.model import Snapshot
 from tests.support.repository import Repo
 
@@ -31,7 +31,7 @@ PATHSPECS = (
 
 @pytest.fixture
 def history(repo: Repo) -> EnvHistory:
-    """Snapshots that differ in bytes, in what only the manifest knows, in nothing, and in what a path is."""
+    """Snapshots that differ in bytes, in the manifest only, in nothing, and in the kind of a path."""
     history = EnvHistory.open(str(repo.path), workers="here", one_command=True)
 
     def capture() -> None:
@@ -62,7 +62,7 @@ def alone(history: EnvHistory, snapshot: Snapshot, specs: list[bytes]) -> bool:
 
 
 @pytest.mark.parametrize("at_once", [64, 2])
-def test_all_together_are_told_as_each_alone(
+def test_series_agrees_with_single_comparisons(
     history: EnvHistory, monkeypatch: pytest.MonkeyPatch, at_once: int
 ) -> None:
     monkeypatch.setattr(series, "AT_ONCE", at_once)
@@ -74,12 +74,12 @@ def test_all_together_are_told_as_each_alone(
         expected = {snapshot.commit for snapshot in snapshots if alone(history, snapshot, specs)}
         assert commits_changing_paths(history.repository.git, steps, specs) == expected, typed
         counts.add(len(expected))
-    # Else this would compare nothing with nothing.
+    # Otherwise this would compare nothing with nothing.
     assert {0, 1, 2, 3} <= counts
 
 
-def test_a_snapshot_that_git_cannot_compare_is_no_short_list(history: EnvHistory) -> None:
+def test_snapshot_that_git_cannot_compare_raises(history: EnvHistory) -> None:
     newest, before, *_ = history.log()
     steps = [(newest.commit, before.commit), ("12" * (len(newest.commit) // 2), newest.commit)]
-    with pytest.raises(GitFailed, match="does not say what '1212"):
+    with pytest.raises(GitFailed, match="did not report the changes of '1212"):
         commits_changing_paths(history.repository.git, steps, [b"app.py"])

@@ -1,4 +1,4 @@
-"""Captures one after another: what the cache saves is time, never truth; and what is counted is what happened."""
+"""Successive captures: the cache changes no result, and the counts are right."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from git_envhist.api import EnvHistory
 from git_envhist.diff.compare import compare
 from git_envhist.diff.summary import count
 from git_envhist.model import ChangeCount
-from tests.capture.taking import HOWS, fresh_repo, settle, snapshot, take
+from tests.capture.helpers import HOWS, fresh_repo, settle, snapshot, take
 from tests.end_to_end.captures import assert_holds
 from tests.support.depth import examples
 from tests.support.oracle import Listed, Listing, git_fsck, listing
@@ -49,7 +49,7 @@ def without_cache(repo: Repo) -> Iterator[None]:
 
 
 def reference(repo: Repo) -> str:
-    """The tree of this moment, everything looked at and read."""
+    """Return the present tree, captured without a cache."""
     with (
         without_cache(repo),
         EnvHistory.open(str(repo.path), workers="here", one_command=True).present() as present,
@@ -61,7 +61,7 @@ BETWEEN = ("nothing", "if changed", "dry run", "toggle exclude", "present")
 
 
 def meanwhile(repo: Repo, what: str) -> None:
-    """What may happen between an edit and the capture of it."""
+    """Do something between an edit and its capture."""
     if what == "if changed":
         take(repo, if_changed=True)
     elif what == "dry run":
@@ -76,14 +76,14 @@ def meanwhile(repo: Repo, what: str) -> None:
 
 @settings(max_examples=examples(5, 20))
 @given(st.data())
-def test_a_series_of_captures_is_as_true_as_each_alone(data: st.DataObject) -> None:
+def test_incremental_captures_agree_with_full_captures(data: st.DataObject) -> None:
     tree = data.draw(trees(max_entries=15))
     with fresh_repo() as repo:
         repo.git("config", "envhist.workers", str(data.draw(st.integers(1, 3))))
         build(tree, repo.path)
         take(repo)
         for _ in range(data.draw(st.integers(1, 4))):
-            # At once: within one tick of many clocks.
+            # At once, i.e. within one tick of many clocks.
             apply(data.draw(edits(tree, max_edits=5)), repo.path)
             meanwhile(repo, data.draw(st.sampled_from(BETWEEN)))
             assert snapshot(repo).tree == reference(repo)
@@ -136,7 +136,7 @@ SERIES: dict[str, tuple[Edit, ...]] = {
 
 @pytest.mark.parametrize("settled", [False, True], ids=["at once", "settled"])
 @pytest.mark.parametrize("name", SERIES)
-def test_each_kind_of_edit_is_seen_and_counted(repo: Repo, name: str, settled: bool) -> None:
+def test_each_kind_of_edit_is_captured_and_counted(repo: Repo, name: str, settled: bool) -> None:
     build(BASE, repo.path)
     if settled:
         settle(repo)
@@ -158,7 +158,7 @@ def test_workers_see_the_same_edits(repo: Repo, how: str) -> None:
     assert_holds(repo, snapshot(repo, how).commit)
 
 
-def test_an_attribute_alone_is_seen(repo: Repo) -> None:
+def test_attribute_change_alone_is_captured(repo: Repo) -> None:
     build(BASE, repo.path)
     settle(repo)
     for path in ("dir/other", "dir"):
@@ -172,7 +172,7 @@ def test_an_attribute_alone_is_seen(repo: Repo) -> None:
     assert snapshot(repo).changed == ChangeCount()
 
 
-def test_a_touch_is_not_forgotten_by_a_capture_that_was_not_wanted(repo: Repo) -> None:
+def test_touch_is_kept_after_a_capture_without_snapshot(repo: Repo) -> None:
     build(BASE, repo.path)
     settle(repo)
     os.utime(repo.path / "dir/sub/deep/file", ns=(1, 12345))
@@ -185,7 +185,7 @@ def test_a_touch_is_not_forgotten_by_a_capture_that_was_not_wanted(repo: Repo) -
 
 @settings(max_examples=examples(5, 20))
 @given(st.data())
-def test_what_is_counted_is_what_differs(data: st.DataObject) -> None:
+def test_counted_changes_agree_with_comparison(data: st.DataObject) -> None:
     tree = data.draw(trees(max_entries=15))
     with fresh_repo() as repo:
         build(tree, repo.path)
@@ -202,14 +202,14 @@ def counted(repo: Repo, before: str | None, after: str) -> ChangeCount:
 
 
 def naive(old: Listing, new: Listing) -> ChangeCount:
-    """What a person counts who has both listings before them."""
+    """Count changes from both listings."""
     before, after = worth_counting(old, new), worth_counting(new, old)
     modified = sum(essence(before[path]) != essence(after[path]) for path in before.keys() & after.keys())
     return ChangeCount(len(after.keys() - before.keys()), modified, len(before.keys() - after.keys()))
 
 
 def worth_counting(there: Listing, on_the_other_side: Listing) -> Listing:
-    """Every path, less the directories that stand on one side alone and are told by what is in them."""
+    """Return every path, without directories that exist on one side and are not empty."""
     filled = {os.path.dirname(path) for path in there if path}
     return {
         path: entry
@@ -221,5 +221,5 @@ def worth_counting(there: Listing, on_the_other_side: Listing) -> Listing:
 
 
 def essence(entry: Listed) -> Listed:
-    # Times and hard links are no difference; a directory's size means nothing.
+    # Times and hard links are not compared; the size of a directory means nothing.
     return replace(entry, mtime_ns=0, linked=())

@@ -1,4 +1,4 @@
-"""A shard that is not read tells nothing: judged by reading it, and on whole snapshots by the diff that reads all."""
+"""A skipped shard has no differences, judged by reading it, and on whole snapshots by the full comparison."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def settled(old: bytes, new: bytes, certain: list[bytes], others: list[bytes]) -
 
 @settings(max_examples=60)
 @given(SHARD, SHARD, st.sets(st.sampled_from(NAMES)))
-def test_a_shard_that_is_not_read_has_nothing_to_tell(
+def test_skipped_shard_has_no_differences(
     before: tuple[tuple[int, int, bytes], dict[bytes, tuple[int, int, bytes]]],
     after: tuple[tuple[int, int, bytes], dict[bytes, tuple[int, int, bytes]]],
     modified: set[bytes],
@@ -45,14 +45,14 @@ def test_a_shard_that_is_not_read_has_nothing_to_tell(
         assert [path for path, both in told if both.before != both.after] == []
 
 
-def test_where_files_were_replaced_nothing_is_read() -> None:
+def test_shards_of_modified_files_are_not_read() -> None:
     times = (0o755, 1, b""), (0o755, 2, b"")
     old = text(times[0], dict.fromkeys(NAMES, (420, 1, b"")))
     new = text(times[1], {name: (0o644, 2 if name in NAMES[:3] else 1, b"") for name in NAMES})
     assert settled(old, new, [b"src/a", b"src/aa"], [])
-    # Something else came or went there, of which the shard may say more.
+    # Another path was added or removed there, so the shard may have other differences.
     assert not settled(old, new, [b"src/a"], [b"src/new"])
-    # A long one is cut to what differs first.
+    # A long shard is cut to its first differences.
     rest = [b"n%05d" % number for number in range(2000)]
     long = [text(own, {**dict.fromkeys(rest, (420, 1, b"")), b"n01000": (mode, own[1], b"")})
             for own, mode in ((times[0], 420), (times[1], 420), (times[1], 384))]  # fmt: skip
@@ -79,7 +79,7 @@ EDITS = {
 
 
 @pytest.mark.parametrize("edit", EDITS.values(), ids=EDITS)
-def test_a_list_of_paths_names_what_the_whole_diff_names(repo: Repo, edit: str) -> None:
+def test_list_of_paths_agrees_with_full_comparison(repo: Repo, edit: str) -> None:
     for name in ("d/a", "d/b", "d/-- c", "d/+ c", "top", "other"):
         repo.write(name, "1")
     history = EnvHistory.open(str(repo.path), workers="here", one_command=True)
@@ -95,7 +95,7 @@ def test_a_list_of_paths_names_what_the_whole_diff_names(repo: Repo, edit: str) 
 
     assert [(change.path, change.kind) for change in brief] == [(one.path, one.kind) for one in whole]
     assert whole
-    # Where no pack is ours any more git tells all of it, and the same.
+    # If no pack is ours any more, git reads all of it, with the same result.
     for kept in (repo.path / ".git/objects/pack").glob("*.keep"):
         kept.unlink()
     assert compare(git, before.commit, after.commit, brief=True) == brief
@@ -104,7 +104,7 @@ def test_a_list_of_paths_names_what_the_whole_diff_names(repo: Repo, edit: str) 
     assert compare(git, before.tree, after.tree) == whole
 
 
-def test_the_users_attributes_have_no_say_and_a_pipe_in_their_place_holds_nothing_up(repo: Repo) -> None:
+def test_patches_ignore_the_users_attributes_even_if_they_are_a_pipe(repo: Repo) -> None:
     repo.write("src/a", "one")
     (repo.path / "src/b").write_text("two")
     first = EnvHistory.open(str(repo.path), workers="here", one_command=True).capture("one").snapshot

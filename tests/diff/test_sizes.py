@@ -1,4 +1,4 @@
-"""Where what changed lies: few places that tell of all."""
+"""Areas of change: few places that cover all changes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ changes = st.lists(st.builds(touched, paths, sizes, sizes), max_size=40, unique_
 
 
 @given(changes, st.integers(1, 12))
-def test_whatever_changed_is_told_once_and_in_no_more_places(found: list[SizedChange], most: int) -> None:
+def test_areas_cover_each_change_once_within_the_limit(found: list[SizedChange], most: int) -> None:
     areas = areas_of(found, most)
     assert len(areas) <= most
     assert sum(area.added + area.modified + area.removed for area in areas) == len(found)
@@ -30,12 +30,12 @@ def test_whatever_changed_is_told_once_and_in_no_more_places(found: list[SizedCh
 
 
 @given(changes)
-def test_with_room_for_all_each_file_is_a_place(found: list[SizedChange]) -> None:
+def test_each_file_is_an_area_when_there_is_room(found: list[SizedChange]) -> None:
     areas = areas_of(found, 1000)
     assert sorted(area.path for area in areas) == sorted(one.path for one in found)
 
 
-def test_the_largest_directory_is_opened_first() -> None:
+def test_largest_directory_is_divided_first() -> None:
     small = [touched(b"src/%d.py" % number, None, 10) for number in range(9)]
     large = [touched(b"lib/%s/core.js" % name, None, 1000) for name in (b"react", b"vite")]
     found = areas_of([*small, *large, touched(b"old", 5, None)], 5)
@@ -48,7 +48,7 @@ def test_the_largest_directory_is_opened_first() -> None:
     assert found[-1] == Area(EnvPath(b"old"), 0, 0, 1, 5, 0)
 
 
-def test_what_has_no_room_at_the_top_is_one_place() -> None:
+def test_smallest_areas_are_joined_at_the_top() -> None:
     found = areas_of([touched(b"%d" % number, 1, number) for number in range(30)], 4)
     assert [area.path for area in found] == [b"29", b"28", b"27", b""]
     assert found[-1].modified == 27

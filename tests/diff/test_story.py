@@ -1,4 +1,4 @@
-"""Counts in the words of a list, and many changed files in few rows."""
+"""Counts in words, and many changed files in few rows."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _told(row: SummaryRow) -> str:
         (ChangeCount(), False, "nothing changed"),
     ],
 )
-def test_counts_are_told_as_a_list_tells_them(changed: ChangeCount, first: bool, words: str) -> None:
+def test_counts_have_the_format_of_a_list(changed: ChangeCount, first: bool, words: str) -> None:
     assert describe_counts(changed, first) == words
 
 
@@ -81,12 +81,12 @@ def test_the_smallest_directories_are_opened_while_there_is_room() -> None:
     assert told(fold_by_directory(changes, 3)) == ["a/ +2", "b/ +3", "c/ +4"]
 
 
-def test_folding_begins_below_the_directory_that_all_have_in_common() -> None:
+def test_folding_begins_below_the_common_directory() -> None:
     changes = added(*(f"work/src/{package}/{n}" for package in ("core", "cli") for n in range(50)))
     assert told(fold_by_directory(changes)) == ["work/src/cli/ +50", "work/src/core/ +50"]
 
 
-def test_more_directories_than_rows_leave_one_row_for_the_rest() -> None:
+def test_directories_above_the_limit_are_one_row() -> None:
     changes = added(*(f"{name}/{n}" for name in "abcdef" for n in range(ord(name) - ord("a") + 2)))
     assert told(fold_by_directory(changes, 3)) == ["e/ +6", "f/ +7", "… 4 more +14"]
 
@@ -96,7 +96,7 @@ def test_a_file_and_a_directory_of_one_name_are_two_rows() -> None:
     assert told(fold_by_directory(changes)) == ["x/ +20", "− x"]
 
 
-def test_caches_are_one_row_for_each_name_and_named_as_such() -> None:
+def test_caches_are_one_row_per_name() -> None:
     changes = [
         *added(*(f"src/{n}/__pycache__/x.pyc" for n in range(300))),
         *added(".pytest_cache/v/lastfailed", *(f"target/debug/{n}" for n in range(50))),
@@ -115,11 +115,11 @@ def test_caches_are_one_row_for_each_name_and_named_as_such() -> None:
     assert [(row.path, row.sort) for row in alone] == [(b"src/__pycache__/", "cache")]
 
 
-def test_nothing_has_no_rows() -> None:
+def test_no_changes_have_no_rows() -> None:
     assert fold_by_directory([]) == ()
 
 
-def test_a_hundred_thousand_files_are_a_few_rows() -> None:
+def test_hundred_thousand_files_are_a_few_rows() -> None:
     changes = added(*(f"{n % 40}/{n % 1000}/{n}" for n in range(100_000)))
     rows = fold_by_directory(changes)
     assert len(rows) == 12
@@ -132,9 +132,7 @@ paths = st.lists(
 
 
 @given(st.lists(paths, unique=True, max_size=40), st.integers(1, 15))
-def test_the_rows_never_exceed_the_limit_and_always_tell_of_every_change(
-    found: list[str], limit: int
-) -> None:
+def test_rows_cover_every_change_within_the_limit(found: list[str], limit: int) -> None:
     changes = [*added(*found[::3]), *modified(*found[1::3]), *removed(*found[2::3])]
     rows = fold_by_directory(changes, limit)
     whole = count(changes)

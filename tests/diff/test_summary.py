@@ -1,4 +1,4 @@
-"""The one order of changes, and the line that names the most important of them."""
+"""The order of changes, and the summary that names the most important ones."""
 
 from __future__ import annotations
 
@@ -74,13 +74,13 @@ def test_rows_count_nested_packages_in_one_cell() -> None:
     assert cells[3:] == ["… +2 ~2 −1", "nested −5"]
 
 
-def test_transitive_packages_are_named_where_nothing_else_changed() -> None:
+def test_transitive_packages_are_named_when_nothing_else_changed() -> None:
     changes = assign_roles([npm("braces", "3.0.2", "3.0.3"), npm("n0", None, "1", NESTED)], LIST)
     assert summarize(changes, ChangeCount(0, 2), KINDS) == "npm: braces 3.0.2 → 3.0.3, … +1 · 2 files"
     assert summarize(changes[1:], ChangeCount(1), KINDS) == "npm: +1 nested · 1 file"
 
 
-def test_package_in_no_list_is_named_before_those_that_it_needs() -> None:
+def test_unlisted_package_is_named_before_its_dependencies() -> None:
     roots = [*LIST, Fact("declared", f"{TOP}/pg", "root=", by="npm")]
     changes = assign_roles([npm("buffer-writer", None, "1.0.0"), npm("pg", None, "8.16.0")], roots)
     assert summarize(changes, ChangeCount(9), KINDS) == "npm: +pg 8.16.0, … +1 · 9 files"
@@ -106,7 +106,7 @@ def test_lost_rows_come_before_a_migration() -> None:
     assert line.startswith("sqlite: posts_post 120 → 50 rows, +migration blog 0007_trim applied, … ~1")
 
 
-def test_tables_of_a_framework_come_after_those_of_the_person() -> None:
+def test_tables_of_a_framework_come_after_the_users_tables() -> None:
     changes = [
         FactChange("sqlite", "db.sqlite3/auth_permission", "32 rows (id INTEGER)", "28 rows (id INTEGER)"),
         FactChange("sqlite", "db.sqlite3/django_content_type", "8 rows (id INTEGER)", "7 rows (id INTEGER)"),
@@ -117,7 +117,7 @@ def test_tables_of_a_framework_come_after_those_of_the_person() -> None:
     assert line.startswith("sqlite: posts_post 50 → 120 rows, tags 1 → 2 rows, … ~2")
 
 
-def test_rows_that_came_back_come_before_a_migration_that_a_restore_took_back() -> None:
+def test_restored_rows_come_before_an_undone_migration() -> None:
     changes = [
         FactChange("sqlite", "db.sqlite3/migration posts 0002_tag", "applied", None),
         FactChange("sqlite", "db.sqlite3/posts_post", "50 rows (id INTEGER)", "120 rows (id INTEGER)"),
@@ -144,7 +144,7 @@ def test_variables_have_signs() -> None:
     assert summarize(changes[:1], ChangeCount(), KINDS, names=False) == ".env.local: −1 variable"
 
 
-def test_minus_signs_are_ascii_for_programs_and_come_back() -> None:
+def test_minus_signs_are_ascii_for_programs_and_converted_back() -> None:
     line = "npm: −left-pad 1.0.0, … +6 −32 · 4 files"
     assert with_ascii_signs(line) == "npm: -left-pad 1.0.0, … +6 -32 · 4 files"
     assert with_minus_signs(with_ascii_signs(line)) == line

@@ -1,4 +1,4 @@
-"""What is left out of two sides of a directory: only what is the same on both, and nothing of hard links."""
+"""Lines left out of two sides of a directory: only equal ones, and no hard links."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def changed(side: Side, chance: random.Random, *, linked: bool) -> Side:
     for name, (line, oid) in side.items():
         kind = chance.random()
         if kind < 0.05:
-            continue  # it went
+            continue  # removed
         if kind < 0.1 and name not in STORED:
             name += b"-renamed"
         elif 0.1 <= kind < 0.15:
@@ -59,7 +59,7 @@ def changed(side: Side, chance: random.Random, *, linked: bool) -> Side:
 
 
 @pytest.mark.parametrize("seed", range(200))
-def test_what_is_left_out_is_the_same_on_both_sides_and_what_differs_is_kept(seed: int) -> None:
+def test_only_equal_lines_are_left_out(seed: int) -> None:
     chance = random.Random(seed)
     linked = chance.random() < 0.5
     old = something(chance)
@@ -73,7 +73,7 @@ def test_what_is_left_out_is_the_same_on_both_sides_and_what_differs_is_kept(see
         assert set(tree) == {STORED.get(name, name) for name in differing}
 
 
-def test_only_a_file_whose_bytes_differ_under_the_same_line_is_kept() -> None:
+def test_file_with_other_bytes_and_an_equal_line_is_kept() -> None:
     old: Side = dict.fromkeys(NAMES, (b"f 0644 1", b"\x01" * 20))
     new: Side = {**old, b".gitattributes": (b"f 0644 1", b"\2" * 20)}
     done = trimmed(old, new)
@@ -81,7 +81,7 @@ def test_only_a_file_whose_bytes_differ_under_the_same_line_is_kept() -> None:
     assert [set(tree) for tree in done.trees] == [{b"%2egitattributes"}] * 2
 
 
-def test_a_directory_that_differs_below_is_kept_with_its_line() -> None:
+def test_directory_with_differences_below_is_kept() -> None:
     old: Side = {b"below": (b"d 0755 1", b"\1" * 20), b"beside": (b"f 0644 1", b"\1" * 20)}
     text, tree = of(old)
     before = {**tree, b"below": (DIRECTORY, b"\1" * 20)}
@@ -91,7 +91,7 @@ def test_a_directory_that_differs_below_is_kept_with_its_line() -> None:
     assert [set(kept) for kept in done.trees] == [{b"below"}, {b"below"}]
 
 
-def test_nothing_is_left_out_where_the_directory_changed_hands() -> None:
+def test_no_line_is_left_out_when_the_directorys_owner_changed() -> None:
     old: Side = {b"a": (b"f 0644 1", b"\1" * 20)}
     text, tree = of(old)
     other = text.replace(b"u=0", b"u=7")

@@ -1,4 +1,4 @@
-"""docs/all-refs.md: every command of the page is run; it lists snapshots, or carries them along, where it says so."""
+"""Run every command of docs/internals/all-refs.md: it lists or transfers snapshots if the page says so."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from git_envhist.api import EnvHistory
 from tests.rules.source import CHECKOUT
 from tests.support.repository import Repo, make_repo
 
-PAGE = CHECKOUT / "docs" / "all-refs.md"
+PAGE = CHECKOUT / "docs" / "internals" / "all-refs.md"
+PICTURES = CHECKOUT / "docs" / "pictures"
 TEXT = PAGE.read_text(encoding="utf-8")
 ROW = re.compile(r"^\| `(.+?)` \| (listed|left out|stays|goes along) \|$", re.MULTILINE)
 ROWS = ROW.findall(TEXT)
@@ -152,7 +153,7 @@ def test_one_index_over_all_packs_changes_none(captured: Repo) -> None:
 
 def test_the_pictures_are_there_and_small() -> None:
     readme = (CHECKOUT / "README.md").read_text(encoding="utf-8")
-    shown = set(re.findall(r"\((?:docs/)?(pictures/[\w-]+\.png)\)", TEXT + readme))
-    kept = {path.relative_to(PAGE.parent).as_posix() for path in (PAGE.parent / "pictures").iterdir()}
+    shown = set(re.findall(r"\((?:docs|\.\.)/(pictures/[\w-]+\.\w+)\)", TEXT + readme))
+    kept = {f"pictures/{path.name}" for path in PICTURES.iterdir() if path.suffix in (".png", ".svg")}
     assert shown == kept
-    assert all((PAGE.parent / name).stat().st_size < LARGEST for name in shown)
+    assert all((PICTURES.parent / name).stat().st_size < LARGEST for name in shown)

@@ -1,4 +1,4 @@
-"""docs/format.md: what it shows as an example is read, and written the same."""
+"""docs/internals/format.md: what it shows as an example is read, and written the same."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from git_envhist.snapshots.records import (
     write_missing,
 )
 
-TEXT = (Path(__file__).resolve().parents[2] / "docs/format.md").read_text(encoding="utf-8")
+TEXT = (Path(__file__).resolve().parents[2] / "docs/internals/format.md").read_text(encoding="utf-8")
 BLOCKS = dict(re.findall(r"^```([a-z-]+)\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL))
 NAMES = TEXT.partition("| name | stored |")[2].partition("\n\n")[0]
 

@@ -1,4 +1,4 @@
-"""The README says what is so: its commands run, its session is real, its links lead somewhere."""
+"""Check the README: its commands run, its sessions are real, its links lead to files."""
 
 from __future__ import annotations
 
@@ -17,10 +17,16 @@ PAGES = [README, *sorted((CHECKOUT / "docs").rglob("*.md")), CHECKOUT / "CONTRIB
 LINK = re.compile(r"\]\(([^)#\s]+)")
 
 
-def test_it_opens_with_the_two_commands_and_nothing_between() -> None:
+def test_readme_opens_with_one_sentence_and_the_two_commands() -> None:
     text = README.read_text(encoding="utf-8")
-    assert re.match(r"# git-envhist\n\n```sh\n[^\n]+\n```\n\n```sh\n[^\n]+\n```\n", text)
+    opening = re.match(r"# git-envhist\n\n([^`]+)\n\n```sh\n[^\n]+\n```\n\n```sh\n[^\n]+\n```\n", text)
+    assert opening is not None
+    assert opening[1].count(". ") == 0
     assert len(blocks(README, "sh")) == 2
+
+
+def test_readme_is_at_most_200_lines() -> None:
+    assert len(README.read_text(encoding="utf-8").splitlines()) <= 200
 
 
 @pytest.mark.parametrize("number", [1, 2])
@@ -35,7 +41,7 @@ def test_ci_runs_the_two_commands_as_written(number: int) -> None:
     assert run.count('bash -euc "$second_command"') == 2
 
 
-def test_the_session_is_real(tmp_path: Path, hermetic: Path) -> None:
+def test_sessions_show_the_real_output(tmp_path: Path, hermetic: Path) -> None:
     shown = [step for block in blocks(README, "console") for step in steps(block)]
     assert shown
     outcomes = run_commands([step.command for step in shown], tmp_path, plain_environment(os.environ))
@@ -49,13 +55,13 @@ def _without_blank(text: str) -> str:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(CHECKOUT).as_posix())
-def test_every_link_of_a_page_leads_somewhere(page: Path) -> None:
+def test_links_of_a_page_lead_to_files(page: Path) -> None:
     links = [link for link in LINK.findall(page.read_text(encoding="utf-8")) if "://" not in link]
     assert not [link for link in links if not (page.parent / link).exists()]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(CHECKOUT).as_posix())
-def test_every_file_that_a_page_names_exists(page: Path) -> None:
+def test_files_named_by_a_page_exist(page: Path) -> None:
     named = re.findall(
         r"`((?:docs|tests|git_envhist|hooks|\.ci)/[\w./-]*)`", page.read_text(encoding="utf-8")
     )

@@ -1,4 +1,4 @@
-"""docs/recovery.md gets every kind of file back as it says, and leaves nothing out that it names."""
+"""docs/guide/recovery.md gets every kind of file back as it says, and leaves nothing out that it names."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.documents import Outcome, blocks, plain_environment, run_comm
 from tests.support.oracle import listing
 from tests.support.repository import Repo, make_repo
 
-PAGE = CHECKOUT / "docs" / "recovery.md"
+PAGE = CHECKOUT / "docs" / "guide" / "recovery.md"
 APP_TIME = 1_700_000_000_123_456_789
 BIG = random.Random(5).randbytes(9 << 20)
 

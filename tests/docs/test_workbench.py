@@ -1,4 +1,4 @@
-"""docs/workbench.md: its commands are run in order, and print what it shows."""
+"""docs/guide/workbench.md: its commands are run in order, and print what it shows."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from tests.rules.source import CHECKOUT
 from tests.support.documents import blocks, differs, run_commands, steps
 from tests.support.repository import Repo
 
-PAGE = CHECKOUT / "docs" / "workbench.md"
+PAGE = CHECKOUT / "docs" / "guide" / "workbench.md"
 
 
 def follows(shown: tuple[str, ...], printed: list[str]) -> bool:

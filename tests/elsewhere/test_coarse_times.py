@@ -56,7 +56,7 @@ def losses(out: str) -> list[str]:
     return found
 
 
-TOLD = ["the file system does not hold its time or those of 4 other paths"]
+TOLD = ["the file system cannot store its mtime or those of 4 other paths"]
 
 
 @pytest.mark.parametrize("words", [("envrestore", "--json", "--to"), ("envlog", "fork", "--json")])

@@ -193,5 +193,5 @@ def test_restore_to_fails_when_the_written_paths_are_not_there(
         return kept
 
     monkeypatch.setattr(write_tree, "_put_in_place", lose_one)
-    with pytest.raises(EnvhistError, match=r"1 of the paths that were written into '.*/out' are not there"):
+    with pytest.raises(EnvhistError, match=r"1 of the paths written into '.*/out' are missing"):
         history.write_to(taken, str(tmp_path / "out"))

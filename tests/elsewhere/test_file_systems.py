@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from git_envhist.worktree.read_file import CLOCK_GRAIN_NS, SECOND_NS, timestamp_granularity
+from git_envhist.worktree.read_file import CLOCK_GRANULARITY_NS, SECOND_NS, timestamp_granularity
 from tests.cli.test_terminal_session import on_terminal
 from tests.end_to_end.captures import assert_holds, capture
 from tests.support.mounts import Room, private_mounts
@@ -96,8 +96,8 @@ def test_attributes_that_a_file_system_has_no_place_for_are_told_and_all_else_co
     assert done.status == 5, done.err
     losses = {(loss["path"], loss["why"]) for loss in json.loads(done.out)["losses"]}
     # An ordinary user's namespace knows no other owner than its root.
-    owners = {loss for loss in losses if os.geteuid() != 0 and loss[1] == "its owner cannot be had here"}
-    assert losses - owners == {("dir/a", "its attributes cannot be had here")}
+    owners = {loss for loss in losses if os.geteuid() != 0 and loss[1] == "its owner could not be set"}
+    assert losses - owners == {("dir/a", "its attributes could not be set")}
     found = room.listing(there / "new")
     assert without_extras(found) == without_extras(wanted)
     assert {entry.xattrs for entry in found.values()} == {()}
@@ -138,7 +138,7 @@ def test_an_owner_whom_only_root_can_make_one_is_told_and_all_else_comes(repo: R
     for words, top in ((("--to", str(there)), there), ((), repo.path)):
         done = repo.run("envrestore", *words, first, prefix=user)
         assert done.status == 5, done.err
-        assert done.err.splitlines() == ["warning: not as it was: 'dir/theirs': its owner cannot be had here"]
+        assert done.err.splitlines() == ["warning: not as it was: 'dir/theirs': its owner could not be set"]
         found = listing(top, top=True)
         theirs = found[b"dir/theirs"]
         # What ran as its owner does not run as another.
@@ -205,9 +205,9 @@ def test_names_are_kept_as_the_file_system_lists_them(repo: Repo, form: str) -> 
 @pytest.mark.parametrize(
     ("time_ns", "wanted"),
     [
-        (1_700_000_001 * SECOND_NS + 1, CLOCK_GRAIN_NS),
-        (1_700_000_001 * SECOND_NS, SECOND_NS + CLOCK_GRAIN_NS),
-        (1_700_000_000 * SECOND_NS, 2 * SECOND_NS + CLOCK_GRAIN_NS),
+        (1_700_000_001 * SECOND_NS + 1, CLOCK_GRANULARITY_NS),
+        (1_700_000_001 * SECOND_NS, SECOND_NS + CLOCK_GRANULARITY_NS),
+        (1_700_000_000 * SECOND_NS, 2 * SECOND_NS + CLOCK_GRANULARITY_NS),
     ],
     ids=["fine", "whole seconds", "every other second, as on FAT"],
 )

@@ -10,7 +10,7 @@ import pytest
 
 from git_envhist.capture.scope import read_mounts, visible_points
 from git_envhist.platform import WITHOUT, Mount
-from tests.capture.taking import everything_stored
+from tests.capture.helpers import everything_stored
 from tests.end_to_end.captures import assert_holds
 from tests.support.mounts import Room, private_mounts
 from tests.support.oracle import Listing

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from git_envhist.worktree import content
-from tests.capture.taking import take
+from tests.capture.helpers import take
 from tests.end_to_end.captures import assert_holds, capture
 from tests.support.oracle import git_fsck, listing
 from tests.support.repository import Repo

@@ -18,7 +18,7 @@ from git_envhist import platform
 from git_envhist.platform import SYSTEM, WITHOUT, Platform, open_compared, read_system, save_current_directory
 from git_envhist.worktree import scan
 from git_envhist.worktree.scan import PathDirectoryCursor
-from tests.capture.taking import everything_stored
+from tests.capture.helpers import everything_stored
 from tests.end_to_end.captures import assert_holds
 from tests.support.oracle import git_fsck, listing
 from tests.support.programs import CHECKOUT
@@ -100,12 +100,12 @@ def test_a_restore_leads_to_the_moment_and_nowhere_out_of_it(repo: Repo, tmp_pat
 
 
 CORE = (
-    "worktree/test_read_file.py::test_a_file_replaced_between_the_look_and_the_reading",
-    "worktree/test_read_file.py::test_a_directory_swapped_for_a_link_is_no_way_out",
-    "capture/test_budget.py::test_the_largest_files_are_left_out[fork-2]",
-    "capture/test_extent.py::test_a_deep_tree_needs_few_descriptors[here]",
-    "capture/test_collect.py::test_each_ticket_is_drawn_once",
-    "capture/test_collect.py::test_a_capture_leaves_the_process_as_it_was",
+    "worktree/test_read_file.py::test_file_replaced_between_scan_and_read_is_captured_as_it_is",
+    "worktree/test_read_file.py::test_directory_replaced_by_a_link_does_not_lead_outside",
+    "capture/test_budget.py::test_largest_files_are_skipped_over_the_budget[fork-2]",
+    "capture/test_scope.py::test_deep_tree_is_captured_with_few_descriptors[here]",
+    "capture/test_collect.py::test_each_ticket_is_taken_once",
+    "capture/test_collect.py::test_capture_leaves_the_process_unchanged",
 )
 
 

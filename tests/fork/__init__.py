@@ -1,1 +1,1 @@
-"""Tests of forks: environments of their own that begin at a moment."""
+"""Tests of forks."""

@@ -1,4 +1,4 @@
-"""A fork is the whole environment of a moment in a directory of its own, with a timeline that begins there."""
+"""A fork is the whole environment of a snapshot in a new directory, with a timeline of its own."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from git_envhist.api import EnvHistory
 from git_envhist.errors import Damaged
 from tests.cli.test_json import validate
-from tests.restore.foreign import harmful, make_stranger
+from tests.restore.unsigned import harmful, make_stranger
 from tests.support.oracle import git_fsck, listing, tree_differences
 from tests.support.repository import Repo, make_repo
 from tests.support.snapshots import directory, file, link, write_snapshot
@@ -19,7 +19,7 @@ from tests.support.snapshots import directory, file, link, write_snapshot
 
 @pytest.fixture
 def rich(repo: Repo) -> Repo:
-    """An environment with a bit of everything, captured as `start`."""
+    """Return an environment with every kind of entry, captured as `start`."""
     repo.write(".gitignore", ".env\nbuild/\nnode_modules/\n")
     repo.commit("what is ignored")
     repo.write(".env", "API_KEY=abc\n", mode=0o600)
@@ -54,7 +54,7 @@ def refs(repo: Repo) -> str:
     return repo.git("for-each-ref")
 
 
-def test_a_fork_holds_the_whole_environment_and_git_tells_the_truth_there(rich: Repo) -> None:
+def test_fork_contains_the_whole_environment_and_git_status_is_right(rich: Repo) -> None:
     before = refs(rich), listing(rich.path)
     made = fork(rich, "made")
     assert tree_differences(rich.path, made.path) == ()
@@ -67,7 +67,7 @@ def test_a_fork_holds_the_whole_environment_and_git_tells_the_truth_there(rich: 
     assert git_fsck(rich.path) == ""
 
 
-def test_a_fork_is_of_the_moment_that_was_named(rich: Repo) -> None:
+def test_fork_is_made_of_the_named_snapshot(rich: Repo) -> None:
     rich.write("build/out", b"later")
     rich.write("later", b"1")
     rich.run("envlog", "capture", "later", check=True)
@@ -76,7 +76,7 @@ def test_a_fork_is_of_the_moment_that_was_named(rich: Repo) -> None:
     assert made.read("build/out") == bytes(300_000)
 
 
-def test_its_timeline_begins_with_it_and_says_where_it_came_from(rich: Repo) -> None:
+def test_timeline_of_a_fork_begins_with_it_and_names_its_origin(rich: Repo) -> None:
     source = json.loads(rich.run("envlog", "--json", check=True).out)[0]
     made = fork(rich, "made")
     (first,) = json.loads(made.run("envlog", "--json", check=True).out)
@@ -104,7 +104,7 @@ def test_fork_writes_nothing_in_a_dry_run_and_refuses_another_plan_than_the_prin
     assert (rich.path.parent / "made/build/out").exists()
 
 
-def test_forks_of_one_moment_are_identical_and_touch_nothing_of_each_other(rich: Repo) -> None:
+def test_forks_of_one_snapshot_are_equal_and_independent(rich: Repo) -> None:
     one, two = fork(rich, "one"), fork(rich, "two")
     assert tree_differences(one.path, two.path) == ()
     assert rich.run("envdiff", "--exit-code", timeline(one), timeline(two)).status == 0
@@ -116,7 +116,7 @@ def test_forks_of_one_moment_are_identical_and_touch_nothing_of_each_other(rich:
     assert (listing(rich.path), listing(two.path)) == before
 
 
-def test_the_better_of_two_forks_is_adopted(rich: Repo) -> None:
+def test_one_of_two_forks_is_restored_into_the_original(rich: Repo) -> None:
     one, two = fork(rich, "one"), fork(rich, "two")
     one.write("result", b"one")
     one.run("envlog", "capture", "tried one way", check=True)
@@ -133,7 +133,7 @@ def test_the_better_of_two_forks_is_adopted(rich: Repo) -> None:
     assert not (rich.path / "result").exists()
 
 
-def test_a_branch_is_made_where_one_is_wished(rich: Repo) -> None:
+def test_branch_is_created_on_request(rich: Repo) -> None:
     made = fork(rich, "made", "-b", "attempt")
     assert made.git("symbolic-ref", "HEAD") == "refs/heads/attempt"
     made.git("commit", "-qam", "a change")
@@ -144,7 +144,7 @@ def test_a_branch_is_made_where_one_is_wished(rich: Repo) -> None:
     assert not (rich.path.parent / "again").exists()
 
 
-def test_where_the_code_commit_is_gone_the_fork_is_an_orphan(rich: Repo) -> None:
+def test_fork_is_an_orphan_when_the_code_commit_is_gone(rich: Repo) -> None:
     rich.git("commit", "-q", "--amend", "-m", "another")
     rich.git("reflog", "expire", "--expire=all", "--all")
     rich.git("gc", "-q", "--prune=now")
@@ -158,7 +158,7 @@ def test_where_the_code_commit_is_gone_the_fork_is_an_orphan(rich: Repo) -> None
     made.git("commit", "-qm", "begins anew")
 
 
-def test_an_environment_that_was_never_committed_is_forked_too(tmp_path: Path) -> None:
+def test_environment_without_commits_is_forked(tmp_path: Path) -> None:
     repo = make_repo(tmp_path / "repo", commit=False)
     repo.write("file", b"1")
     repo.run("envlog", "capture", "x", check=True)
@@ -167,7 +167,7 @@ def test_an_environment_that_was_never_committed_is_forked_too(tmp_path: Path) -
     assert made.git("status", "--porcelain") == "?? file"
 
 
-def test_no_hook_runs_and_no_filter(rich: Repo) -> None:
+def test_fork_runs_no_hook_and_no_filter(rich: Repo) -> None:
     ran = rich.path.parent / "ran"
     hooks = rich.path / ".git" / "hooks"
     hooks.mkdir(exist_ok=True)
@@ -183,7 +183,7 @@ def test_no_hook_runs_and_no_filter(rich: Repo) -> None:
     assert not ran.exists()
 
 
-def test_a_configured_timeline_is_not_shared_by_forks(rich: Repo) -> None:
+def test_configured_timeline_is_not_shared_by_forks(rich: Repo) -> None:
     rich.git("config", "envhist.timeline", "host/shared")
     rich.run("envlog", "capture", "x", check=True)
     made = fork(rich, "made")
@@ -192,7 +192,7 @@ def test_a_configured_timeline_is_not_shared_by_forks(rich: Repo) -> None:
 
 
 @pytest.mark.parametrize("where", ["inside", ".git/inside", "../taken", "../taken/file"])
-def test_a_fork_goes_nowhere_but_into_an_empty_place_outside(rich: Repo, where: str) -> None:
+def test_fork_is_refused_except_into_an_empty_directory_outside(rich: Repo, where: str) -> None:
     taken = rich.path.parent / "taken"
     taken.mkdir()
     (taken / "file").write_text("x")
@@ -203,14 +203,14 @@ def test_a_fork_goes_nowhere_but_into_an_empty_place_outside(rich: Repo, where: 
     assert (refs(rich), set(listing(rich.path.parent, without=()))) == (before[0], set(before[1]))
 
 
-def test_an_empty_directory_is_filled_and_missing_ones_are_made(rich: Repo) -> None:
+def test_fork_fills_an_empty_directory_and_creates_missing_ones(rich: Repo) -> None:
     (rich.path.parent / "there").mkdir()
     fork(rich, "there")
     made = fork(rich, "a/b/c")
     assert made.read(".env") == b"API_KEY=abc\n"
 
 
-def test_what_nobody_here_signed_is_forked_only_when_told_so(tmp_path: Path) -> None:
+def test_unsigned_snapshot_is_forked_only_with_option(tmp_path: Path) -> None:
     stranger = make_stranger(tmp_path)
     tree = {
         b"": directory(owner=(os.geteuid(), os.getegid())),
@@ -220,7 +220,7 @@ def test_what_nobody_here_signed_is_forked_only_when_told_so(tmp_path: Path) -> 
     }
     claim = stranger.plant(write_snapshot(stranger.repo.path, tree))
     done = stranger.repo.run("envlog", "fork", "../made", claim)
-    assert (done.status, "no key that is here signed" in done.err) == (3, True)
+    assert (done.status, "is unsigned" in done.err) == (3, True)
     assert not (tmp_path / "made").exists()
     done = stranger.repo.run("envlog", "fork", "--allow-unsigned", "../made", claim)
     assert (done.status, (tmp_path / "made/plain").read_bytes()) == (5, b"1")
@@ -228,14 +228,14 @@ def test_what_nobody_here_signed_is_forked_only_when_told_so(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("there", [False, True])
-def test_a_fork_that_fails_leaves_nothing(rich: Repo, there: bool) -> None:
+def test_failed_fork_leaves_nothing(rich: Repo, there: bool) -> None:
     place = rich.path.parent / "deep" / "made"
     if there:
         place.mkdir(parents=True)
     history = EnvHistory.open(str(rich.path), workers="here", one_command=True)
     snapshot = history.resolve("@")
     before = refs(rich)
-    # The packs go while nobody looks: git can make its worktree, and no file of the snapshot can be read.
+    # The packs disappear in between: git can create its worktree, and no file of the snapshot can be read.
     packs = rich.path / ".git/objects/pack"
     packs.rename(packs.with_name("away"))
     packs.mkdir()
@@ -250,7 +250,7 @@ def test_a_fork_that_fails_leaves_nothing(rich: Repo, there: bool) -> None:
     fork(rich, "deep/made", "-b", "attempt")
 
 
-def test_a_fork_that_fails_at_its_first_moment_leaves_nothing(
+def test_fork_that_fails_at_its_first_snapshot_leaves_nothing(
     rich: Repo, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from git_envhist import fork as forking
@@ -273,7 +273,7 @@ def test_a_fork_that_fails_at_its_first_moment_leaves_nothing(
     assert rich.git("worktree", "list").count("\n") == 0
 
 
-def test_a_plain_directory_is_forked_into_another(tmp_path: Path) -> None:
+def test_plain_directory_is_forked_into_another(tmp_path: Path) -> None:
     plain = Repo(tmp_path / "plain", dict(os.environ))
     plain.write("notes", b"1")
     plain.write(".env", "KEY=abc\n")
@@ -288,26 +288,26 @@ def test_a_plain_directory_is_forked_into_another(tmp_path: Path) -> None:
     assert told == "M\tnotes\n"
     plain.run("envrestore", timeline(two), check=True)
     assert plain.read("notes") == b"2"
-    # Found again after it was moved, as any such directory.
+    # Found again after it was moved, as any registered directory.
     (tmp_path / "two").rename(tmp_path / "moved")
     assert timeline(Repo(tmp_path / "moved", plain.env)) != timeline(plain)
     assert plain.run("envlog", "fork", "-b", "x", "../three").status == 129
 
 
-def test_from_python_a_fork_is_another_history(rich: Repo) -> None:
+def test_fork_of_the_api_is_another_history(rich: Repo) -> None:
     history = EnvHistory.open(str(rich.path), workers="here", one_command=True)
     made = history.fork("start-here", str(rich.path.parent / "made"))
     assert made.forked is not None
     assert made.forked.exact
-    assert made.forked.moment.forked_from == made.forked.source.id
-    assert [each.id for each in made.log()] == [made.forked.moment.id]
+    assert made.forked.snapshot.forked_from == made.forked.source.id
+    assert [each.id for each in made.log()] == [made.forked.snapshot.id]
     (rich.path.parent / "made" / "new").write_bytes(b"1")
     assert made.capture("more").snapshot is not None
     assert len(made.log()) == 2
     assert len(history.log()) == 1
 
 
-def test_what_is_said_in_json_is_what_the_schema_says(rich: Repo) -> None:
+def test_json_of_a_fork_matches_the_schema(rich: Repo) -> None:
     rich.write("bin/tool", f"#!{rich.path}/bin/python\n", mode=0o755)
     rich.run("envlog", "capture", "x", check=True)
     told = json.loads(rich.run("envlog", "fork", "--json", "../made", check=True).out)

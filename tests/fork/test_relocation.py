@@ -1,4 +1,4 @@
-"""How a file that names one place is made to name another."""
+"""Replacing one path by another in the contents of files."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ MOVED = Relocation.between(["/srv/app", "/srv/app/inner"], "/new/place")
         (b"#!/srv/app/bin/python\nPK\3\4\0/srv/app", b"#!/new/place/bin/python\nPK\3\4\0/srv/app"),
     ],
 )
-def test_a_place_is_named_by_nothing_longer(before: bytes, after: bytes) -> None:
+def test_path_is_not_found_inside_a_longer_one(before: bytes, after: bytes) -> None:
     assert rewrite(before, MOVED) == after
 
 
-def test_an_address_spells_a_place_in_its_own_way() -> None:
+def test_path_is_found_in_file_urls() -> None:
     moved = Relocation.between(["/srv/my app"], "/new")
     assert rewrite(b'"file:///srv/my%20app/lib" /srv/my app/lib', moved) == b'"file:///new/lib" /new/lib'
 
 
-def test_a_first_line_that_grows_too_long_is_run_by_a_shell() -> None:
+def test_first_line_that_becomes_too_long_is_run_by_a_shell() -> None:
     long = "/" + "d" * MAX_FIRST_LINE
     moved = Relocation.between(["/srv/app"], long)
     assert rewrite(b"#!/srv/app/bin/python3.11 -sE\nimport sys\n", moved) == (
         b"#!/bin/sh\n'''exec' " + long.encode() + b"/bin/python3.11 -sE \"$0\" \"$@\"\n' '''\nimport sys\n"
     )
-    # Nobody but Python takes the second line for a string.
+    # Only Python reads the second line as a string.
     assert rewrite(b"#!/srv/app/bin/ruby\n", moved) is None
 
 
@@ -53,5 +53,5 @@ def test_a_first_line_that_grows_too_long_is_run_by_a_shell() -> None:
         ("/home/caf\xe9", False),
     ],
 )
-def test_a_place_that_scripts_would_have_to_quote_is_known(place: str, can: bool) -> None:
+def test_path_that_scripts_must_quote_is_recognized(place: str, can: bool) -> None:
     assert is_shell_safe(place) is can

@@ -1,4 +1,4 @@
-"""The submodules of a fork have git directories of their own: git works there, and on nothing of the original."""
+"""Submodules of a fork have git directories of their own; git there changes nothing of the original."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ALLOWED = ("-c", "protocol.file.allow=always", "submodule", "-q")
 
 @pytest.fixture(scope="module")
 def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory with a repository that has a submodule `lib`, with another in it."""
+    """Return a directory with a repository that has a submodule `lib` with another one inside."""
     above = tmp_path_factory.mktemp("submodules")
     deeper, library = make_repo(above / "deeper"), make_repo(above / "library")
     library.git(*ALLOWED, "add", str(deeper.path), "deep")
@@ -34,8 +34,8 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def parent(template: Path, tmp_path: Path) -> Repo:
-    """An environment of its own like that, captured."""
-    # All that is named in there is named from where it is named.
+    """Return a copy of that environment, captured."""
+    # All paths in it are relative.
     shutil.copytree(template / "repo", tmp_path / "repo", symlinks=True)
     repo = Repo(tmp_path / "repo", dict(os.environ))
     repo.run("envlog", "capture", "start", check=True)
@@ -52,7 +52,7 @@ def captured(repo: Repo, words: str) -> str:
 
 
 def everything(repo: Repo) -> dict[bytes, Listed]:
-    """The working tree and the git directories of its submodules, but for the times of objects, which git renews."""
+    """Return the working tree and git directories of submodules, without times of objects, which git renews."""
     git = listing(repo.path / ".git/modules")
     for path in git:
         if b"/objects/" in path:
@@ -64,7 +64,7 @@ def work_tree(repo: Repo, path: str) -> str:
     return os.path.realpath(inside(repo, path).git("rev-parse", "--show-toplevel"))
 
 
-def test_git_works_in_a_fork_and_in_its_submodules(parent: Repo) -> None:
+def test_git_works_in_a_fork_and_its_submodules(parent: Repo) -> None:
     (parent.path / "lib/app.py").write_text("changed\n")
     parent.run("envlog", "capture", "changed", check=True)
     made = fork(parent, "made")
@@ -78,7 +78,7 @@ def test_git_works_in_a_fork_and_in_its_submodules(parent: Repo) -> None:
     assert made.git("submodule", "status", "--recursive") == parent.git("submodule", "status", "--recursive")
 
 
-def test_what_is_done_in_a_fork_s_submodule_is_done_nowhere_else(parent: Repo) -> None:
+def test_commits_in_a_submodule_of_a_fork_change_nothing_elsewhere(parent: Repo) -> None:
     made = fork(parent, "made")
     before = everything(parent)
     (made.path / "lib/app.py").write_text("better\n")
@@ -92,7 +92,7 @@ def test_what_is_done_in_a_fork_s_submodule_is_done_nowhere_else(parent: Repo) -
     assert git_fsck(inside(parent).path) == ""
 
 
-def test_forks_begin_with_one_content_and_the_pointers_are_a_second_moment(parent: Repo) -> None:
+def test_forks_begin_with_equal_content_and_rewritten_pointers_are_a_second_snapshot(parent: Repo) -> None:
     told = json.loads(parent.run("envlog", "fork", "--json", "../one", check=True).out)
     one, two = beside(parent, "one"), fork(parent, "two")
     assert [item["path"] for item in told["relocated"]] == ["lib/.git", "lib/deep/.git"]
@@ -108,7 +108,7 @@ def test_forks_begin_with_one_content_and_the_pointers_are_a_second_moment(paren
     assert trees[0] == trees[1]
 
 
-def test_the_original_keeps_its_own_git_directories_when_a_fork_is_adopted(parent: Repo) -> None:
+def test_original_keeps_its_git_directories_when_a_fork_is_restored(parent: Repo) -> None:
     made = fork(parent, "made")
     (made.path / "lib/app.py").write_text("better\n")
     line = captured(made, "better")
@@ -127,7 +127,7 @@ def test_the_original_keeps_its_own_git_directories_when_a_fork_is_adopted(paren
     assert (parent.path / "lib/app.py").read_text() == "better\n"
 
 
-def test_the_commits_of_a_fork_s_submodule_come_along(parent: Repo) -> None:
+def test_commits_of_a_submodule_are_fetched_from_a_fork(parent: Repo) -> None:
     made = fork(parent, "made")
     (made.path / "lib/app.py").write_text("better\n")
     inside(made).git("commit", "-qam", "better")
@@ -138,18 +138,18 @@ def test_the_commits_of_a_fork_s_submodule_come_along(parent: Repo) -> None:
     done = parent.run("envrestore", line, check=True)
     told = [one for one in done.err.splitlines() if commit[:10] in one]
     assert len(told) == 1
-    assert f"is at {commit[:10]} there, a commit that is not here: git -C " in planned.err
-    # Nothing that the submodule had has moved, and what is gone over there is kept here.
+    assert f"is at {commit[:10]} there, which is missing here: git -C " in planned.err
+    # The submodule did not change, and its commit is kept here after the fork is removed.
     assert inside(parent).git("rev-parse", "HEAD") == before
     parent.git("worktree", "remove", "--force", str(made.path))
     inside(parent).git("gc", "--prune=now", "--quiet")
     assert inside(parent).git("diff", "--stat", commit) == ""
-    parent.execute(*shlex.split(told[0].partition("too: ")[2]))
+    parent.execute(*shlex.split(told[0].partition("check it out: ")[2]))
     assert inside(parent).git("status", "--porcelain") == ""
     assert inside(parent).git("rev-parse", "HEAD") == commit
 
 
-def test_commits_of_a_submodule_that_cannot_be_brought_are_told(parent: Repo) -> None:
+def test_commits_of_a_submodule_that_cannot_be_fetched_are_reported(parent: Repo) -> None:
     made = fork(parent, "made")
     (made.path / "lib/app.py").write_text("better\n")
     inside(made).git("commit", "-qam", "better")
@@ -159,11 +159,11 @@ def test_commits_of_a_submodule_that_cannot_be_brought_are_told(parent: Repo) ->
     done = parent.run("envrestore", line, check=True)
     (told,) = [one for one in done.err.splitlines() if commit[:10] in one]
     (module / "refs/adopted").unlink()
-    parent.execute(*shlex.split(told.partition("is not here: ")[2]))
+    parent.execute(*shlex.split(told.partition("missing here: ")[2]))
     assert inside(parent).git("rev-parse", "FETCH_HEAD") == commit
 
 
-def test_whoever_tries_once_more_is_told_of_them_though_no_file_differs(parent: Repo) -> None:
+def test_missing_commits_are_reported_again_when_no_file_differs(parent: Repo) -> None:
     made = fork(parent, "made")
     (made.path / "lib/app.py").write_text("better\n")
     inside(made).git("commit", "-qam", "better")
@@ -176,11 +176,11 @@ def test_whoever_tries_once_more_is_told_of_them_though_no_file_differs(parent: 
     )
     assert told == once_more != []
     inside(made).git("config", "--unset", "transfer.hideRefs")
-    parent.execute(*shlex.split(told[0].partition("is not here: ")[2]))
+    parent.execute(*shlex.split(told[0].partition("missing here: ")[2]))
     assert inside(parent).git("rev-parse", "FETCH_HEAD") == commit
 
 
-def test_a_fork_that_goes_back_to_its_beginning_keeps_its_git_directories(parent: Repo) -> None:
+def test_fork_restored_to_its_first_snapshot_keeps_its_git_directories(parent: Repo) -> None:
     made = fork(parent, "made")
     first = json.loads(made.run("envlog", "--json", check=True).out)[-1]["id"]
     (made.path / "lib/app.py").write_text("worse\n")
@@ -189,7 +189,7 @@ def test_a_fork_that_goes_back_to_its_beginning_keeps_its_git_directories(parent
     assert work_tree(made, "lib") == os.path.realpath(made.path / "lib")
 
 
-def test_a_submodule_that_only_the_fork_has_does_not_work_on_the_fork(parent: Repo, template: Path) -> None:
+def test_submodule_created_in_a_fork_does_not_use_the_fork(parent: Repo, template: Path) -> None:
     made = fork(parent, "made")
     made.git(*ALLOWED, "add", str(template / "library"), "more")
     line = captured(made, "one more")
@@ -200,7 +200,7 @@ def test_a_submodule_that_only_the_fork_has_does_not_work_on_the_fork(parent: Re
     assert parent.run_git("status").status == 0
 
 
-def test_an_older_moment_has_the_commit_of_a_submodule_that_it_had(parent: Repo) -> None:
+def test_older_snapshot_is_forked_with_its_commit_of_a_submodule(parent: Repo) -> None:
     old = json.loads(parent.run("envlog", "--json", "-1", check=True).out)[0]["id"]
     was = inside(parent).git("rev-parse", "HEAD")
     inside(parent).write("app.py", "newer\n")
@@ -214,7 +214,7 @@ def test_an_older_moment_has_the_commit_of_a_submodule_that_it_had(parent: Repo)
     assert made.git("status", "--porcelain") == " M lib"
 
 
-def test_a_fork_of_a_fork_has_its_own_too_also_of_one_that_is_gone(parent: Repo) -> None:
+def test_fork_of_a_fork_has_its_own_git_directories_when_the_first_is_removed(parent: Repo) -> None:
     made = fork(parent, "made")
     again = fork(made, "again")
     assert work_tree(again, "lib") == os.path.realpath(again.path / "lib")
@@ -226,18 +226,18 @@ def test_a_fork_of_a_fork_has_its_own_too_also_of_one_that_is_gone(parent: Repo)
     assert work_tree(late, "lib") == os.path.realpath(late.path / "lib")
 
 
-def test_a_fork_of_a_linked_worktree_does_not_work_on_that(parent: Repo) -> None:
+def test_fork_of_a_linked_worktree_does_not_use_it(parent: Repo) -> None:
     parent.git("worktree", "add", "-q", "../linked")
     linked = beside(parent, "linked")
     linked.git(*ALLOWED, "update", "--init")
     linked.run("envlog", "capture", "x", check=True)
-    # From a place beside it the same words lead to the same git directory.
+    # A relative path from a sibling directory leads to the same git directory.
     made = fork(linked, "made")
     assert work_tree(made, "lib") == os.path.realpath(made.path / "lib")
     assert made.git("status", "--porcelain") == ""
 
 
-def test_a_fork_is_taken_away_with_its_submodules(parent: Repo) -> None:
+def test_failed_fork_is_removed_with_its_submodules(parent: Repo) -> None:
     made = fork(parent, "made")
     parent.git("worktree", "remove", "--force", str(made.path))
     assert not list((parent.path / ".git").glob("worktrees/*"))
@@ -245,7 +245,7 @@ def test_a_fork_is_taken_away_with_its_submodules(parent: Repo) -> None:
     assert git_fsck(inside(parent).path) == ""
 
 
-def test_objects_that_a_submodule_borrows_are_found_from_its_copy(parent: Repo, tmp_path: Path) -> None:
+def test_alternate_objects_of_a_submodule_are_found_from_its_copy(parent: Repo, tmp_path: Path) -> None:
     module = parent.path / ".git/modules/lib"
     lent = tmp_path / "lent"
     os.rename(module / "objects", lent)
@@ -256,7 +256,7 @@ def test_objects_that_a_submodule_borrows_are_found_from_its_copy(parent: Repo, 
     assert git_fsck(inside(made).path) == ""
 
 
-def test_a_submodule_s_work_tree_is_named_where_git_looks_for_it(parent: Repo) -> None:
+def test_work_tree_of_a_submodule_is_set_where_git_reads_it(parent: Repo) -> None:
     inner = inside(parent)
     inner.git("config", "extensions.worktreeConfig", "true")
     inner.git("config", "--worktree", "core.worktree", "../../../lib")
@@ -266,7 +266,7 @@ def test_a_submodule_s_work_tree_is_named_where_git_looks_for_it(parent: Repo) -
     assert work_tree(made, "lib") == os.path.realpath(made.path / "lib")
 
 
-def test_a_git_directory_that_is_gone_is_told(parent: Repo) -> None:
+def test_missing_git_directory_is_reported(parent: Repo) -> None:
     os.rename(parent.path / ".git/modules/lib", parent.path / ".git/elsewhere")
     told = json.loads(parent.run("envlog", "fork", "--json", "../made", check=True).out)
     assert [one["path"] for one in told["pointing"]] == ["lib/.git", "lib/deep/.git"]

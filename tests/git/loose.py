@@ -1,4 +1,4 @@
-"""Writes loose objects the plain way, and makes chains of snapshots by git's own plumbing."""
+"""Write loose objects without packs, and build timelines by git's own commands."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ DRAFT = MessageFields(
 
 
 class LooseWriter:
-    """An object writer that is nobody's idea of fast; counts what it was given."""
+    """A simple object writer that counts its objects."""
 
     def __init__(self, repo: Repo, object_format: str = "sha1") -> None:
         self.objects = Path(repo.git("rev-parse", "--absolute-git-dir")) / "objects"
@@ -58,7 +58,7 @@ def commit_message(
     at: str = "1794997623 +0000",
     tree: str | None = None,
 ) -> str:
-    """Make a commit of any message; returns its hash."""
+    """Write a commit with an arbitrary message and return its hash."""
     tree = tree or repo.git("mktree")
     parents = f"parent {parent}\n" if parent else ""
     header = f"tree {tree}\n{parents}author A <a@b> 1794997623 +0000\ncommitter A <a@b> {at}\n\n"
@@ -68,7 +68,7 @@ def commit_message(
 
 
 def make_chain(repo: Repo, intents: Iterable[bytes]) -> list[str]:
-    """A timeline of these intents, oldest first, its ref in place; returns the commits' hashes."""
+    """Create a timeline with these intents, oldest first, and its ref; return the commits."""
     commits: list[str] = []
     for intent in intents:
         message = write_message(replace(DRAFT, intent=intent))

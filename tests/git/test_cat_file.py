@@ -20,7 +20,9 @@ def objects(repo: Repo) -> Iterator[CatFile]:
         yield reader
 
 
-def test_reads_by_hash_ref_and_path_and_tells_what_is_missing(repo: Repo, objects: CatFile) -> None:
+def test_cat_file_reads_by_hash_ref_and_path_and_returns_none_for_missing_objects(
+    repo: Repo, objects: CatFile
+) -> None:
     blob = repo.git("rev-parse", "HEAD:app.py")
     assert objects.read(blob) == ("blob", b"print('hello')\n")
     assert objects.read(b"HEAD:app.py") == ("blob", b"print('hello')\n")
@@ -32,21 +34,21 @@ def test_reads_by_hash_ref_and_path_and_tells_what_is_missing(repo: Repo, object
     assert commit.kind == "commit"
 
 
-def test_a_name_with_a_line_break_is_refused(objects: CatFile) -> None:
+def test_object_name_with_line_break_is_refused(objects: CatFile) -> None:
     for name in ("HEAD\nHEAD", b"HEAD\0"):
         with pytest.raises(Damaged, match="line break"):
             objects.read(name)
     assert objects.read("HEAD") is not None
 
 
-def test_objects_of_every_size_come_whole_and_in_order(repo: Repo, objects: CatFile) -> None:
+def test_read_many_returns_objects_of_every_size_in_order(repo: Repo, objects: CatFile) -> None:
     writer = LooseWriter(repo)
     contents = [b"", b"\n", b"x missing\n", os.urandom(1 << 16), os.urandom(3 << 20), b"last"]
     oids = [writer.add(b"blob", content).hex() for content in contents]
     assert [found and found.data for found in objects.read_many(oids)] == contents
 
 
-def test_many_large_objects_are_asked_for_ahead_without_a_deadlock(repo: Repo, objects: CatFile) -> None:
+def test_read_many_of_large_objects_does_not_deadlock(repo: Repo, objects: CatFile) -> None:
     writer = LooseWriter(repo)
     oids = [writer.add(b"blob", b"%d" % number * 30_000).hex() for number in range(50)]
     names = [*oids, "0" * 40, "n" * 10_000] * 40
@@ -56,7 +58,7 @@ def test_many_large_objects_are_asked_for_ahead_without_a_deadlock(repo: Repo, o
     assert [answer is None for answer in found] == [name not in oids for name in names]
 
 
-def test_reads_may_come_between_and_readers_may_be_left(repo: Repo, objects: CatFile) -> None:
+def test_read_many_allows_other_reads_in_between_and_may_be_abandoned(repo: Repo, objects: CatFile) -> None:
     writer = LooseWriter(repo)
     oids = [writer.add(b"blob", b"%d" % number).hex() for number in range(300)]
     first, second = objects.read_many(oids), objects.read_many(reversed(oids))
@@ -71,15 +73,15 @@ def test_reads_may_come_between_and_readers_may_be_left(repo: Repo, objects: Cat
     assert objects.read(oids[9]) == ("blob", b"9")
 
 
-def test_a_child_that_died_is_an_error_once_and_then_replaced(repo: Repo, objects: CatFile) -> None:
+def test_killed_cat_file_raises_once_and_is_restarted(repo: Repo, objects: CatFile) -> None:
     assert objects.read("HEAD") is not None
-    # More than a pipe holds: it cannot have answered all of them before it dies.
+    # More than a pipe can hold, so git cannot have answered all of them before it is killed.
     answers = objects.read_many(["HEAD"] * 5_000)
     next(answers)
     assert objects._child is not None
     os.kill(objects._child._process, signal.SIGKILL)
     time.sleep(0.1)
-    # It had answered one question or all three before it died; either way its end is told.
+    # It may have answered one name or all three before it was killed; the error is the same.
     with pytest.raises(GitFailed, match="cannot be read"):
         [objects.read("HEAD") for _ in range(3)]
     assert objects.read("HEAD") is not None
@@ -87,7 +89,7 @@ def test_a_child_that_died_is_an_error_once_and_then_replaced(repo: Repo, object
         list(answers)
 
 
-def test_a_damaged_object_takes_no_other_along(repo: Repo, objects: CatFile) -> None:
+def test_damaged_object_does_not_affect_others(repo: Repo, objects: CatFile) -> None:
     oid = LooseWriter(repo).add(b"blob", b"to be damaged" * 100).hex()
     place = repo.path / ".git/objects" / oid[:2] / oid[2:]
     place.write_bytes(place.read_bytes()[:20])
@@ -96,16 +98,16 @@ def test_a_damaged_object_takes_no_other_along(repo: Repo, objects: CatFile) -> 
     assert objects.read("HEAD") is not None
 
 
-def test_an_object_that_is_too_large_is_never_held(repo: Repo) -> None:
+def test_object_above_the_limit_is_not_read_into_memory(repo: Repo) -> None:
     oid = LooseWriter(repo).add(b"blob", bytes(9 << 20)).hex()
-    with CatFile(git_of(repo), largest=1 << 20) as objects:
-        with pytest.raises(Damaged, match="more than it may"):
+    with CatFile(git_of(repo), max_size=1 << 20) as objects:
+        with pytest.raises(Damaged, match="more than the limit"):
             objects.read(oid)
         assert len(objects._buffer) < 1 << 20
         assert objects.read("HEAD") is not None
 
 
-def test_closing_ends_the_child_even_in_the_middle_of_an_answer(repo: Repo) -> None:
+def test_close_ends_git_within_an_answer(repo: Repo) -> None:
     oid = LooseWriter(repo).add(b"blob", bytes(9 << 20)).hex()
     objects = CatFile(git_of(repo))
     objects._ask([oid.encode() + b"\n"])

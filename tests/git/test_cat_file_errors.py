@@ -1,4 +1,4 @@
-"""A pipe to git that fails: what was asked is given up, and not waited for."""
+"""Failures of the pipe to git: a request that fails is abandoned, not waited for."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SECONDS = 20
 
 @pytest.fixture(autouse=True)
 def limited() -> Iterator[None]:
-    """End a test that waits for ever."""
+    """Kill a test that waits for ever."""
 
     def stop(*_: object) -> None:
         raise TimeoutError
@@ -30,7 +30,7 @@ def limited() -> Iterator[None]:
     signal.signal(signal.SIGALRM, before)
 
 
-def test_reading_ends_when_a_question_cannot_be_written(repo: Repo) -> None:
+def test_failed_write_of_a_name_ends_git(repo: Repo) -> None:
     with CatFile(Git(str(repo.path / ".git"), str(repo.path))) as reader:
         assert reader.read("HEAD") is not None
         child = reader._child
@@ -42,13 +42,11 @@ def test_reading_ends_when_a_question_cannot_be_written(repo: Repo) -> None:
         with pytest.raises(OSError) as met:
             list(reader.read_many(["HEAD", "HEAD^{tree}"]))
         assert met.value.errno == errno.ENOSPC
-        # The next question is one to another git.
+        # The next name is sent to another git.
         assert reader.read("HEAD") is not None
 
 
-def test_reading_ends_when_it_is_stopped_within_an_answer(
-    repo: Repo, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_interrupt_within_an_answer_ends_git(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
     with CatFile(Git(str(repo.path / ".git"), str(repo.path))) as reader:
         answers = reader.read_many(["HEAD", "HEAD^{tree}"])
         with monkeypatch.context() as patch:

@@ -1,4 +1,4 @@
-"""The index as our reader has it is the index as `git ls-files` has it; what is none is refused by name."""
+"""Our reader of the index agrees with `git ls-files`; an invalid index raises Damaged."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from git_envhist.errors import Damaged
 from git_envhist.git.status import Index, IndexEntry, parse_index
-from tests.capture.taking import fresh_repo
+from tests.capture.helpers import fresh_repo
 from tests.support.repository import Repo
 from tests.support.strategies import names
 
@@ -38,7 +38,7 @@ def as_git_lists_it(repo: Repo, *words: str) -> list[tuple[int, str, int, bytes]
 
 
 def busy(repo: Repo) -> None:
-    """Conflicts, flags, odd names, long names, links."""
+    """A repository with conflicts, flags, unusual and long names, and links."""
     for number in range(20):
         repo.write(f"dir{number % 3}/file {number}", f"{number}")
     repo.write(b"\xff\n\t", b"odd")
@@ -61,7 +61,7 @@ def busy(repo: Repo) -> None:
 
 @pytest.mark.parametrize("object_format", FORMATS)
 @pytest.mark.parametrize("shape", SHAPES)
-def test_entries_are_those_that_git_lists(object_format: str, shape: str) -> None:
+def test_index_entries_agree_with_git_ls_files(object_format: str, shape: str) -> None:
     with fresh_repo(object_format) as repo:
         busy(repo)
         word, _, number = shape.partition("=")
@@ -77,7 +77,7 @@ def test_entries_are_those_that_git_lists(object_format: str, shape: str) -> Non
             assert not flags[b"dir2/file 2"].skip_worktree
 
 
-def test_stats_are_those_that_git_shows(repo: Repo) -> None:
+def test_index_stats_agree_with_git_ls_files_debug(repo: Repo) -> None:
     busy(repo)
     text = repo.git("ls-files", "--stage", "--debug")
     fields = re.findall(
@@ -95,7 +95,7 @@ def without_mode(entry: IndexEntry) -> tuple[int, ...]:
     return (*entry.stat[:6], *entry.stat[7:])
 
 
-def test_a_sparse_index_has_directories_for_entries(repo: Repo) -> None:
+def test_sparse_index_has_directory_entries(repo: Repo) -> None:
     for number in range(9):
         repo.write(f"d{number % 3}/f{number}", "1")
     repo.commit("filled")
@@ -106,7 +106,7 @@ def test_a_sparse_index_has_directories_for_entries(repo: Repo) -> None:
 
 @settings(max_examples=15)
 @given(st.lists(names(top=True), min_size=1, max_size=12, unique=True), st.sampled_from(["2", "4"]))
-def test_any_names_are_read(wanted: list[bytes], version: str) -> None:
+def test_index_reads_arbitrary_names(wanted: list[bytes], version: str) -> None:
     with fresh_repo() as repo:
         empty = repo.git("hash-object", "-w", "--stdin")
         lines = b"".join(b"100644 %b\t%b\0" % (empty.encode(), name) for name in wanted)
@@ -118,7 +118,7 @@ def test_any_names_are_read(wanted: list[bytes], version: str) -> None:
 
 @settings(max_examples=300)
 @given(st.binary(max_size=200), st.sampled_from([20, 32]))
-def test_arbitrary_bytes_are_an_index_or_damaged(data: bytes, length: int) -> None:
+def test_arbitrary_bytes_parse_as_index_or_raise_damaged(data: bytes, length: int) -> None:
     for start in (
         b"",
         b"DIRC\0\0\0\x02\0\0\0\x02",
@@ -128,7 +128,7 @@ def test_arbitrary_bytes_are_an_index_or_damaged(data: bytes, length: int) -> No
         parses_or_is_damaged(start + data, length)
 
 
-def test_an_index_cut_or_turned_anywhere_is_an_index_or_damaged(repo: Repo) -> None:
+def test_index_with_changed_bytes_parses_or_raises_damaged(repo: Repo) -> None:
     busy(repo)
     for version in ("2", "4"):
         repo.git("update-index", "--index-version", version)
@@ -150,6 +150,6 @@ def parses_or_is_damaged(data: bytes, length: int) -> None:
         assert b"\0" not in entry.path
 
 
-def test_what_has_no_end_of_a_name_costs_no_memory() -> None:
+def test_index_name_without_end_uses_little_memory() -> None:
     entry = bytes(62) + os.urandom(8) + b"\xff" * 9 + b"x\0"
     parses_or_is_damaged(b"DIRC\0\0\0\x04\0\0\0\x01" + entry, 20)

@@ -1,4 +1,4 @@
-"""Where a repository is: asked of git or not, it is what `git rev-parse` says."""
+"""The place of a repository agrees with `git rev-parse`, whether git was asked or not."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def ask(directory: Path, env: dict[str, str], *questions: str) -> list[str]:
 
 
 @pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
-def test_a_repository_is_where_git_says(repo: Repo, way: str) -> None:
+def test_repository_place_agrees_with_git(repo: Repo, way: str) -> None:
     repo.write("a", "1")
     repo.commit("one")
     made = subprocess.run(
@@ -59,11 +59,11 @@ def test_a_repository_is_where_git_says(repo: Repo, way: str) -> None:
         ["git", "config", "--list"], cwd=directory, env=repo.env, capture_output=True, text=True
     )
     read = [f"{key}={value}" for key, value in found.read_config()]
-    # The one setting of ours: a bare repository counts only where it is named.
+    # Our only override: a bare repository must be named.
     assert [line for line in read if line != "safe.barerepository=explicit"] == listed.stdout.splitlines()
 
 
-def test_a_plain_repository_takes_one_git(repo: Repo, tmp_path: Path) -> None:
+def test_plain_repository_is_opened_by_one_git(repo: Repo, tmp_path: Path) -> None:
     trace = tmp_path / "trace"
     environment = {**repo.env, "GIT_TRACE2_EVENT": str(trace)}
     Repository.open(str(repo.path), {os.fsencode(k): os.fsencode(v) for k, v in environment.items()})
@@ -71,7 +71,7 @@ def test_a_plain_repository_takes_one_git(repo: Repo, tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a directory away")
-def test_a_repository_that_git_refuses_is_refused(repo: Repo) -> None:
+def test_repository_that_git_refuses_is_refused(repo: Repo) -> None:
     environment = {name: value for name, value in repo.env.items() if name != "GIT_CONFIG_GLOBAL"}
     environment["GIT_CONFIG_GLOBAL"] = os.devnull
     for place in (repo.path, repo.path / ".git"):

@@ -12,7 +12,7 @@ import pytest
 
 from git_envhist.git import other_users, refs
 from git_envhist.git.other_users import Access, access_of
-from git_envhist.git.refs import Lock, RunningGit, gits_at_work, hint_after, in_words, may_be_held
+from git_envhist.git.refs import Lock, RunningGit, describe_gits, gits_at_work, hint_after, may_be_held
 from git_envhist.objects.own_packs import may_write
 from tests.git.test_running_gits import BOOTED, process
 
@@ -23,7 +23,7 @@ ALL_IDS = "0 0 4294967295\n"
 
 @pytest.fixture(autouse=True)
 def no_configuration(monkeypatch: pytest.MonkeyPatch, place: Path) -> None:
-    """Git's configuration files of this machine are not read."""
+    """Do not read this machine's git configuration."""
     monkeypatch.setattr(other_users, "SYSTEM_CONFIG", str(place / "gitconfig"))
     monkeypatch.setattr(other_users, "_user_config", lambda uid: [])
 
@@ -116,7 +116,7 @@ def test_git_in_a_container_that_mounts_the_repository_has_access(place: Path) -
     place.chmod(0o700)
     for directory in (place / "here", place / "here/.git"):
         bound = f"9 0 0:50 / / rw - overlay o rw\n10 9 8:1 {directory} /src rw - ext4 /dev/sda1 rw\n"
-        # It needs neither the directories above nor, with a configuration of its own, the owner.
+        # With a configuration of its own it needs neither the parent directories nor the owner.
         assert access(place, mounts=bound) == Access(reads=True, writes=False)
         assert access(place, uid=0, capabilities=0xFF, mounts=bound).writes
     beside = f"9 0 0:50 / / rw - overlay o rw\n10 9 8:1 {place}/here/src /src rw - ext4 /dev/sda1 rw\n"
@@ -191,7 +191,7 @@ def test_git_that_cannot_write_here_relies_on_no_object() -> None:
 
 def test_error_names_process_user_and_directory() -> None:
     gits = [RunningGit(11, 0.0, "fetch", 0), RunningGit(2, 0.0, "", STRANGER, "/srv/x")]
-    assert in_words(gits) == (
+    assert describe_gits(gits) == (
         f"git (unknown) (pid 2, user {STRANGER}, in '/srv/x'), git fetch (pid 11, user root, directory not readable)"
     )
     assert "--force" in hint_after(gits)

@@ -1,4 +1,4 @@
-"""What a ref names is what git says of it, wherever git keeps it."""
+"""The value of a ref agrees with git, wherever git stores it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.support.repository import Repo
 REF = TIMELINE_REFS + "here/app-123456"
 
 
-def test_a_ref_names_what_git_says_loose_packed_or_gone(repo: Repo) -> None:
+def test_resolved_ref_agrees_with_git_when_loose_packed_or_deleted(repo: Repo) -> None:
     opened = Repository.open(str(repo.path))
     assert opened.resolve_ref(REF) is None
     for pack in (False, True):
@@ -25,7 +25,7 @@ def test_a_ref_names_what_git_says_loose_packed_or_gone(repo: Repo) -> None:
 
 
 @pytest.mark.parametrize("text", [b"", b"ref: refs/heads/main\n", b"0123\n", b"g" * 40 + b"\n", b"a" * 40])
-def test_a_file_that_is_no_plain_ref_is_left_to_git(repo: Repo, text: bytes) -> None:
+def test_unusual_ref_file_is_left_to_git(repo: Repo, text: bytes) -> None:
     path = repo.path / ".git" / REF
     path.parent.mkdir(parents=True)
     path.write_bytes(text)

@@ -1,4 +1,4 @@
-"""Which processes count as a git that is at work here, by a `/proc` made by hand."""
+"""The list of git processes that may work in a repository, from a hand-made `/proc`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ BOOTED = 1_700_000_000
 
 
 def process(place: Path, pid: int, name: str, words: list[str], cwd: Path, *, state: str = "S") -> None:
-    """A directory as the kernel shows it; begun as many seconds after the boot as its number."""
+    """Create a process's directory; it was started as many seconds after the boot as its number."""
     own = place / str(pid)
     own.mkdir(parents=True)
     ticks = pid * os.sysconf("SC_CLK_TCK")
@@ -26,7 +26,7 @@ def process(place: Path, pid: int, name: str, words: list[str], cwd: Path, *, st
 
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
-    """An empty `/proc`, beside a repository `here`."""
+    """An empty `/proc`, and a repository `here`."""
     (tmp_path / "here" / ".git" / "objects").mkdir(parents=True)
     (tmp_path / "here" / ".git" / "HEAD").write_text("ref: refs/heads/main\n")
     (tmp_path / "proc").mkdir()
@@ -40,7 +40,7 @@ def found(place: Path) -> list[tuple[int, str]] | None:
     return None if gits is None else sorted((git.pid, git.command) for git in gits)
 
 
-def test_only_living_gits_count_and_none_of_our_own_programs(place: Path) -> None:
+def test_dead_gits_and_our_own_programs_are_not_listed(place: Path) -> None:
     here, proc = place / "here", place / "proc"
     process(proc, 1, "git", ["git", "-c", "a.b=c", "--no-pager", "gc", "--auto"], here)
     process(proc, 2, "git-upload-pack", ["/usr/lib/git-core/git-upload-pack", "."], here)
@@ -51,7 +51,7 @@ def test_only_living_gits_count_and_none_of_our_own_programs(place: Path) -> Non
     assert found(place) == [(1, "gc"), (2, "upload-pack")]
 
 
-def test_a_git_of_a_repository_inside_this_one_works_there(place: Path) -> None:
+def test_git_in_a_nested_repository_is_not_listed_for_the_outer_one(place: Path) -> None:
     nested = place / "here" / "vendor" / "other"
     (nested / ".git").mkdir(parents=True)
     (nested / ".git" / "HEAD").write_text("ref: refs/heads/main\n")
@@ -61,13 +61,13 @@ def test_a_git_of_a_repository_inside_this_one_works_there(place: Path) -> None:
     assert found(place) == [(2, "commit")]
 
 
-def test_a_git_that_is_led_here_by_a_word_counts(place: Path) -> None:
+def test_git_that_names_the_repository_in_an_argument_is_listed(place: Path) -> None:
     process(place / "proc", 1, "git", ["git", "clone", "-q", "here", "there"], place)
     process(place / "proc", 2, "git", ["git", f"--git-dir={place}/here/.git", "repack"], Path("/"))
     process(place / "proc", 3, "git", ["git", "clone", "-q", "elsewhere", "there"], place)
     assert found(place) == [(1, "clone"), (2, "repack")]
 
 
-def test_a_system_that_does_not_tell_says_nothing(place: Path) -> None:
+def test_system_without_proc_returns_none(place: Path) -> None:
     (place / "proc" / "stat").unlink()
     assert found(place) is None

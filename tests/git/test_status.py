@@ -1,4 +1,4 @@
-"""git's view, computed without git's `status` and `diff`, is what `git diff --name-status HEAD` says of a copy."""
+"""The status computed without git agrees with `git diff --name-status HEAD` on a copy."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ STATES: dict[str, State] = {}
 
 
 def state(make: State) -> State:
-    """A state of a repository that git and we are to see alike."""
+    """A state of a repository."""
     STATES[make.__name__] = make
     return make
 
@@ -29,7 +29,7 @@ def view(repo: Repo) -> GitStatus:
 
 
 def as_git_sees_it(repo: Repo) -> list[tuple[str, bytes]]:
-    """What git says of a copy, index and all; asking it would write to the original."""
+    """Return git's output for a copy, because git would write to the original's index."""
     copy = Repo(repo.path.with_name("copy"), repo.env)
     repo.execute("cp", "-a", str(repo.path), str(copy.path))
     empty = copy.git("hash-object", "-t", "tree", "--stdin")
@@ -49,7 +49,7 @@ def by_path(row: tuple[str, bytes]) -> bytes:
 
 
 def filled(repo: Repo) -> Repo:
-    """Some tracked files of each kind, all clean."""
+    """Tracked files of each kind, all clean."""
     for number in range(6):
         repo.write(f"dir/f{number}", f"content {number}\n")
     repo.write("run.sh", "#!/bin/sh\n", 0o755)
@@ -326,7 +326,7 @@ def submodule_clean_and_moved(repo: Repo) -> None:
 
 
 @pytest.mark.parametrize("make", STATES.values(), ids=STATES)
-def test_git_changed_is_what_git_says_of_a_copy(repo: Repo, make: State) -> None:
+def test_git_status_agrees_with_git_on_a_copy(repo: Repo, make: State) -> None:
     make(filled(repo))
     changed = view(repo).changed
     assert changed is not None
@@ -334,7 +334,7 @@ def test_git_changed_is_what_git_says_of_a_copy(repo: Repo, make: State) -> None
 
 
 @pytest.mark.parametrize("racy", [False, True])
-def test_a_repository_of_the_other_hash_is_seen_alike(tmp_path: Path, racy: bool) -> None:
+def test_git_status_agrees_with_git_in_a_sha256_repository(tmp_path: Path, racy: bool) -> None:
     repo = make_repo(tmp_path / "long", object_format="sha256")
     filled(repo)
     if not racy:

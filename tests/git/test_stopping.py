@@ -1,4 +1,4 @@
-"""What stops the program stops it anywhere: an error that only follows from that never takes its place."""
+"""A signal stops the program at any line, and no error caused by it replaces it."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ def run_one_that_is_held(git: Git) -> None:
     assert run_limited(words, git.environment, ResourceLimits(), b"x\n").out == b"x missing\n"
 
 
-# Who is stopped before it can be remembered leaves its pipes to whoever clears up behind Python.
+# Stopped before the object is stored, its pipes are closed by Python.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("work", [talk_with_a_git, run_one_that_is_held])
-def test_whoever_is_stopped_at_any_line_is_stopped(repo: Repo, work: Callable[[Git], None]) -> None:
+def test_signal_at_any_line_stops_the_program(repo: Repo, work: Callable[[Git], None]) -> None:
     git = git_of(repo)
     ours = {str(Path(sys.modules[one.__module__].__file__ or "")) for one in (GitStream, run_limited)}
     steps = 0
@@ -69,7 +69,7 @@ def test_whoever_is_stopped_at_any_line_is_stopped(repo: Repo, work: Callable[[G
 
 
 def reap() -> None:
-    """Whom nobody knew yet when its maker was stopped: nobody talks to it, so it ends."""
+    """Wait for a child that was not registered yet when its parent was stopped; without a reader it ends."""
     with suppress(ChildProcessError):
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass

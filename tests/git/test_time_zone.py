@@ -1,4 +1,4 @@
-"""The machine's own zone answers like the zone data that it is made from, also on the days when the clock is set."""
+"""The local zone agrees with the zone data it was made from, also on the days when clocks change."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from git_envhist.git.config import LocalZone
 from git_envhist.history.times import read_time_span
-from tests.history.moments import BERLIN
+from tests.history.snapshots import BERLIN
 
 MIDDLES = [datetime(2026, 3, 29, 1, tzinfo=UTC), datetime(2026, 10, 25, 1, tzinfo=UTC)]
 
@@ -27,7 +27,7 @@ def _machine_in_berlin(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @given(st.sampled_from(MIDDLES), st.integers(-20_000, 20_000) | st.integers(-(10**8), 10**8))
-def test_every_instant_has_the_offset_of_its_own_season(middle: datetime, seconds: int) -> None:
+def test_local_zone_uses_the_offset_of_each_time(middle: datetime, seconds: int) -> None:
     instant = middle + timedelta(seconds=seconds)
     local, expected = instant.astimezone(LocalZone()), instant.astimezone(BERLIN)
     assert (local.replace(tzinfo=None), local.fold) == (expected.replace(tzinfo=None), expected.fold)
@@ -38,6 +38,6 @@ def test_every_instant_has_the_offset_of_its_own_season(middle: datetime, second
 @pytest.mark.parametrize(
     "text", ["2026-10-25 02:30", "2026-03-29 02:30", "2026-03-29", "60d", "2026-07-01 10:27"]
 )
-def test_a_time_in_another_season_is_read_as_the_clock_showed_it_then(text: str) -> None:
+def test_wall_clock_time_uses_the_offset_of_its_season(text: str) -> None:
     now = datetime(2026, 11, 18, 9, 30, tzinfo=UTC)
     assert read_time_span(text, now.astimezone(LocalZone())) == read_time_span(text, now.astimezone(BERLIN))

@@ -8,7 +8,7 @@ from git_envhist.cli.formats import FormatContext
 from git_envhist.history.graph import fold_turns
 from git_envhist.lazy import replace
 from git_envhist.model import ChangeCount, IntentSource, Snapshot, Trigger
-from tests.history.moments import BERLIN, NOW, at, snapshot
+from tests.history.snapshots import BERLIN, NOW, at, snapshot
 
 FILES, NOTHING = ChangeCount(1, 2, 0), ChangeCount()
 
@@ -41,7 +41,7 @@ def test_automatic_snapshots_of_one_day_are_one_line_if_they_changed_only_files(
     assert sizes(by_hook("10:03"), by_hook("10:02", names=("kept",)), by_hook("10:01")) == [1, 1, 1]
 
 
-def test_snapshot_that_changed_nothing_has_a_line_only_if_somebody_gave_words_or_it_is_the_newest() -> None:
+def test_unchanged_snapshot_has_a_line_only_with_an_intent_or_as_the_newest() -> None:
     assert sizes(by_hand("10:03"), by_hook("10:02", NOTHING), by_hand("10:01")) == [2, 1]
     assert sizes(by_hook("10:03", NOTHING), by_hand("10:01")) == [1, 1]
     assert sizes(by_hand("10:03"), by_hand("10:02", NOTHING)) == [1, 1]

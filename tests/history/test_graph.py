@@ -26,7 +26,7 @@ def drawn(shown: str, parents: Parents) -> list[str]:
     ("parents", "lines"),
     [
         ({"C": ("B",), "B": ("A",), "A": ()}, ["* C", "* B", "* A"]),
-        # Gone back to B: what stood there meanwhile is beside.
+        # A restore of B: the states undone by it are another lane.
         (
             {"E": ("B",), "D": ("C",), "C": ("B",), "B": ("A",), "A": ()},
             ["* E", "| * D", "| * C", "|/", "* B", "* A"],
@@ -45,12 +45,12 @@ def drawn(shown: str, parents: Parents) -> list[str]:
     ],
     ids=["chain", "undone", "part", "three", "root", "root-first"],
 )
-def test_what_is_drawn(parents: Parents, lines: list[str]) -> None:
+def test_graph_is_drawn_as_expected(parents: Parents, lines: list[str]) -> None:
     assert drawn("".join(sorted(parents, reverse=True)), parents) == lines
 
 
 def followed(lines: list[str], at: int, column: int) -> set[str]:
-    """The moments to which the lanes below a mark lead, read from the picture alone."""
+    """Return the snapshots to which the lanes below a mark lead, read from the picture alone."""
     found: set[str] = set()
     starts = [(at, column, "*")]
     while starts:
@@ -80,7 +80,7 @@ def followed(lines: list[str], at: int, column: int) -> set[str]:
 
 
 @given(st.lists(st.lists(st.integers(0, 30), min_size=1, max_size=2, unique=True), min_size=1, max_size=12))
-def test_every_lane_leads_where_it_says(steps: list[list[int]]) -> None:
+def test_every_lane_leads_to_its_parent(steps: list[list[int]]) -> None:
     parents = {
         chr(65 + n): tuple(sorted({chr(65 + m % n) for m in more})) if n else ()
         for n, more in enumerate(steps)
@@ -103,7 +103,7 @@ def chain(*spots: tuple[str, dict[str, object]]) -> list[Snapshot]:
     return made[::-1]
 
 
-def test_a_restore_goes_on_from_the_moment_it_came_from_and_a_part_of_one_from_both() -> None:
+def test_restore_continues_its_source_and_a_partial_one_both_states() -> None:
     a, b, c, d, e = "aaaa", "bbbb", "cccc", "dddd", "eeee"
     full = "a" * 4 + "0" * 36
     shown = chain(
@@ -115,7 +115,7 @@ def test_a_restore_goes_on_from_the_moment_it_came_from_and_a_part_of_one_from_b
     assert found == {a: (), b: (a,), c: (b,), d: (a,), e: (b, d)}
 
 
-def test_a_fork_begins_at_its_moment_and_others_do_not_belong() -> None:
+def test_fork_begins_at_its_source_and_unrelated_timelines_are_apart() -> None:
     own = chain(("aaaa", {}), ("bbbb", {}))
     fork = [moment("cccc", "fork", parent=None, forked_from="bbbb" + "0" * 36, at=at(10, 9))]
     other = [moment("dddd", "other", parent=None, at=at(10, 9))]
@@ -125,11 +125,11 @@ def test_a_fork_begins_at_its_moment_and_others_do_not_belong() -> None:
     assert [one.id[:4] for one in ordered([*own, *fork], parents)] == ["cccc", "bbbb", "aaaa"]
 
 
-def test_no_moment_stands_before_what_goes_on_from_it_whatever_the_clocks_say() -> None:
+def test_snapshot_is_listed_after_its_children_whatever_the_clock() -> None:
     late = chain(("aaaa", {"at": at(23, 0)}), ("bbbb", {"at": at(1, 0)}))
     assert [one.id[:4] for one in ordered(late, parents_of(late))] == ["bbbb", "aaaa"]
 
 
-def test_what_is_left_out_hands_its_lane_on() -> None:
+def test_lane_of_an_unlisted_snapshot_continues() -> None:
     parents = {"D": ("C",), "C": ("B",), "B": ("A",), "A": ()}
     assert shown_parents("DA", parents) == {"D": ("A",), "A": ()}

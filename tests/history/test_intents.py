@@ -1,4 +1,4 @@
-"""What a list prints for a moment: what caused it, what a restore went back to; and how that is found again."""
+"""Titles of snapshots: the cause, the target of a restore; and finding a snapshot by its title."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from git_envhist.history.titles import (
 )
 from git_envhist.lazy import replace
 from git_envhist.model import IntentSource, RestoreRole, Snapshot, Trigger
-from tests.history.moments import NOW, snapshot
+from tests.history.snapshots import NOW, snapshot
 
 
 def caused(trigger: Trigger, source: IntentSource, words: str = "add q") -> Snapshot:
@@ -36,17 +36,17 @@ def caused(trigger: Trigger, source: IntentSource, words: str = "add q") -> Snap
         (Trigger.API, "capture: add q"),
     ],
 )
-def test_a_moment_without_a_reason_says_what_caused_it(trigger: Trigger, told: str) -> None:
+def test_snapshot_without_an_intent_names_its_cause(trigger: Trigger, told: str) -> None:
     assert title(caused(trigger, IntentSource.COMMIT)) == told
 
 
-def test_the_words_of_a_person_or_an_agent_stand_as_they_are() -> None:
+def test_intent_of_a_person_or_an_agent_is_the_title() -> None:
     for trigger in Trigger:
         assert title(caused(trigger, IntentSource.GIVEN)) == "add q"
     assert title(caused(Trigger.AGENT, IntentSource.AGENT)) == "add q"
 
 
-def test_without_any_code_commit_the_cause_is_all_that_is_told() -> None:
+def test_title_is_the_cause_when_there_is_no_code_commit() -> None:
     assert title(caused(Trigger.WATCH, IntentSource.NONE)) == "watch"
     assert title(caused(Trigger.CHECKOUT, IntentSource.NONE)) == "checkout feature/x"
     assert title(caused(Trigger.MANUAL, IntentSource.NONE)) == "(no intent)"
@@ -77,7 +77,7 @@ def test_operation_has_a_short_title(intent: str, part: RestoreRole, printed: st
     assert is_in_part(operation(intent, part)) is partly
 
 
-def test_operation_words_name_the_snapshot() -> None:
+def test_intent_of_an_operation_names_the_snapshot() -> None:
     assert operation_words(RestoreRole.TO, "0123abcdef", "2 paths") == "restore of 0123abc (2 paths)"
     assert operation_words(RestoreRole.UNDO, "0123abcdef") == "undo of 0123abc"
     assert operation_words(RestoreRole.TO, None) == "restore"
@@ -87,7 +87,7 @@ def test_substitute_intent_names_the_commit_before_its_subject() -> None:
     assert substitute_intent("31c520f9", b"add q") == b"snapshot after 31c520f\n\nadd q"
 
 
-def test_what_is_printed_is_found_again() -> None:
+def test_printed_title_finds_its_snapshot() -> None:
     moments = [
         operation("restored 0123abc", RestoreRole.TO),
         snapshot("all set up"),
@@ -105,7 +105,7 @@ def test_what_is_printed_is_found_again() -> None:
     assert found("checkout") == []
 
 
-def test_candidates_are_told_apart_by_what_caused_them() -> None:
+def test_candidates_are_labelled_with_their_cause() -> None:
     moments = [
         caused(Trigger.COMMIT, IntentSource.COMMIT),
         caused(Trigger.MERGE, IntentSource.COMMIT),

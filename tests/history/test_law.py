@@ -21,7 +21,7 @@ from git_envhist.history.times import printed_time
 from git_envhist.history.titles import title
 from git_envhist.lazy import replace
 from git_envhist.model import IntentSource, RestoreRole, Snapshot, Trigger
-from tests.history.moments import BERLIN, KnownCommits, named, snapshot
+from tests.history.snapshots import BERLIN, KnownCommits, named, snapshot
 
 CODE = ("c0de" * 10, "beef" * 10)
 BEGINNINGS = ("abcdef0", "abcdef0123456789", "deadbeef", "1027", "20261118", "cafe")
@@ -139,13 +139,13 @@ def test_every_line_of_another_timeline_is_found_by_its_id(world: Catalog, now: 
 
 
 @given(world=worlds(), now=nows)
-def test_a_name_stands_at_one_line_only(world: Catalog, now: datetime) -> None:
+def test_name_is_printed_in_one_line_only(world: Catalog, now: datetime) -> None:
     shown = [name for line in world.own.snapshots for name in line.names]
     assert len(shown) == len(set(shown))
 
 
 @given(world=worlds(), now=nows, zone=st.sampled_from(["Asia/Kolkata", "America/Sao_Paulo", "UTC"]))
-def test_the_law_holds_in_every_zone(world: Catalog, now: datetime, zone: str) -> None:
+def test_printed_lines_resolve_in_every_time_zone(world: Catalog, now: datetime, zone: str) -> None:
     there = now.astimezone(ZoneInfo(zone))
     for line in world.own.snapshots:
         assert leads_to(printed_time(line.at, there), line, world, there, by_resolve)

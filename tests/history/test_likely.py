@@ -1,4 +1,4 @@
-"""What somebody who gives no revision is shown."""
+"""The snapshots that `git envrestore` lists without a revision."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from git_envhist.history.titles import likely_targets
 from git_envhist.model import Snapshot, Trigger, Verdict, VerdictStatus
-from tests.history.moments import at, snapshot
+from tests.history.snapshots import at, snapshot
 
 PASSED = Verdict(VerdictStatus.PASS, "make test", at("10:00"), exit_code=0)
 
@@ -33,13 +33,13 @@ def test_newest_is_first_and_what_passed_or_has_a_name_is_in_the_list() -> None:
     assert intents(likely_targets(many, "h")) == ["newest", "0", "1", "named", "passed"]
 
 
-def test_of_equal_moments_one_is_shown_and_five_are_enough() -> None:
+def test_likely_targets_are_at_most_five_with_different_content() -> None:
     line = [moment(f"m{number}", str(number // 2)) for number in range(20)]
     assert intents(likely_targets(line, "none of these")) == ["m0", "m2", "m4", "m6", "m8"]
     assert likely_targets([], "x") == ()
 
 
-def test_of_equal_moments_the_one_with_a_name_stands_for_all() -> None:
+def test_snapshot_with_a_name_represents_equal_ones() -> None:
     line = [
         moment("undo", "a", trigger=Trigger.RESTORE, verdicts=(PASSED,)),
         moment("before", "b", trigger=Trigger.RESTORE),
@@ -50,7 +50,7 @@ def test_of_equal_moments_the_one_with_a_name_stands_for_all() -> None:
     assert intents(likely_targets(line, "h")) == ["clean", "by hand"]
 
 
-def test_a_name_that_failed_since_does_not_stand_for_an_equal_moment_that_passed() -> None:
+def test_failed_snapshot_with_a_name_does_not_represent_one_that_passed() -> None:
     failed = replace(PASSED, status=VerdictStatus.FAIL, exit_code=1)
     line = [
         moment("undo", "a", trigger=Trigger.RESTORE, verdicts=(PASSED,)),

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from git_envhist.history.catalog import newest_snapshots
 from git_envhist.model import Snapshot
-from tests.history.moments import NOW, hex_id, snapshot
+from tests.history.snapshots import NOW, hex_id, snapshot
 
 LINES = st.lists(st.lists(st.tuples(st.integers(0, 30), st.integers(0, 12)), max_size=6), max_size=6)
 
@@ -24,8 +24,10 @@ def read_all(lines: dict[str, list[Snapshot]], limit: int) -> list[Snapshot]:
 
 
 @given(LINES, st.integers(0, 8))
-def test_they_are_those_that_all_of_them_would_give(told: list[list[tuple[int, int]]], limit: int) -> None:
-    # One moment may stand on several timelines: pushed, fetched, kept here by somebody else; its time is its own.
+def test_newest_of_all_timelines_equal_the_first_of_the_full_list(
+    told: list[list[tuple[int, int]]], limit: int
+) -> None:
+    # A snapshot may be on several timelines, e.g. fetched after a push; its time is the same on each.
     times: dict[int, int] = {}
     lines: dict[str, list[Snapshot]] = {}
     for number, moments in enumerate(told):
@@ -48,7 +50,7 @@ def test_they_are_those_that_all_of_them_would_give(told: list[list[tuple[int, i
     assert len(read) == len(set(read))
 
 
-def test_of_hundreds_those_are_read_that_count() -> None:
+def test_only_timelines_with_recent_tips_are_read() -> None:
     lines = {
         f"host/line-{number}": [
             snapshot(str(number), NOW - timedelta(minutes=number), id=hex_id(str(number)))

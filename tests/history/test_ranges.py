@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from git_envhist.errors import AmbiguousRevision, EnvhistError, SnapshotNotFound, UsageError
-from git_envhist.history.resolve import LIVE, End, ResolvedRange, resolve_range, snapshots_in_range
+from git_envhist.history.resolve import WORKING_TREE, End, ResolvedRange, resolve_range, snapshots_in_range
 from git_envhist.history.timeline import Catalog, Position, Timeline
-from tests.history.moments import NOW, snapshot, world
+from tests.history.snapshots import NOW, snapshot, world
 
 THREE = world(snapshot("c", "10:20"), snapshot("b", "10:10", names=("x",)), snapshot("a", "10:00"))
 
@@ -59,11 +59,11 @@ def test_a_range_has_two_ends_and_a_single_revision_one(text: str, start: str | 
         ("now", "c b a"),
     ],
 )
-def test_a_range_holds_what_its_end_reaches_and_its_start_does_not(text: str, shown: str) -> None:
+def test_range_contains_what_its_end_reaches_and_its_start_does_not(text: str, shown: str) -> None:
     assert listed(text) == shown
 
 
-def test_a_start_on_another_timeline_leaves_out_only_what_both_hold() -> None:
+def test_start_on_another_timeline_excludes_common_snapshots_only() -> None:
     fetched = Timeline("origin/laptop/app-1a2b3c", THREE.own.snapshots[1:])
     foreign = Timeline.of("box/x", [snapshot("z", timeline="box/x")])
     where = Catalog(THREE.own, {fetched.name: fetched, "box/x": foreign}, THREE.git)
@@ -73,11 +73,11 @@ def test_a_start_on_another_timeline_leaves_out_only_what_both_hold() -> None:
 
 
 def test_an_empty_timeline_up_to_now_is_an_empty_list() -> None:
-    assert snapshots_in_range(ResolvedRange(None, LIVE), world().own) == ()
+    assert snapshots_in_range(ResolvedRange(None, WORKING_TREE), world().own) == ()
 
 
 @pytest.mark.parametrize("text", [":/fix a..b thing", "odd..name", ":/wait... what", ":/fix a..b thing~0"])
-def test_dots_within_an_intent_or_a_name_cut_nothing(text: str) -> None:
+def test_dots_in_an_intent_or_a_name_are_no_range(text: str) -> None:
     where = world(
         snapshot("fix a..b thing", "10:20", names=("odd..name", "a")),
         snapshot("wait... what", "10:10"),
@@ -89,12 +89,12 @@ def test_dots_within_an_intent_or_a_name_cut_nothing(text: str) -> None:
     assert end in ("fix a..b thing", "wait... what")
 
 
-def test_a_range_between_intents_is_cut_where_both_are_found() -> None:
+def test_range_of_intents_is_split_where_both_exist() -> None:
     where = world(snapshot("go on", "10:20"), snapshot("wait..see", "10:10"))
     assert ends(":/wait..see..:/go", where) == ("wait..see", "go on")
 
 
-def test_a_text_that_can_be_cut_into_different_ranges_lists_them() -> None:
+def test_text_with_several_ranges_lists_them() -> None:
     where = world(
         snapshot("1", "10:20", names=("a..b",)),
         snapshot("2", "10:10", names=("b..c", "a")),
@@ -117,7 +117,7 @@ def test_a_text_that_can_be_cut_into_different_ranges_lists_them() -> None:
         ("@..^x", UsageError, "'^' asks git for parents"),
     ],
 )
-def test_what_is_no_range_says_why(text: str, failure: type[EnvhistError], hint: str) -> None:
+def test_invalid_range_is_an_error_with_a_reason(text: str, failure: type[EnvhistError], hint: str) -> None:
     where = Catalog(THREE.own, {}, THREE.git, ("../file",).__contains__)
     with pytest.raises(failure) as raised:
         resolve_range(text, where, NOW)

@@ -1,4 +1,4 @@
-"""A revision leads to the one snapshot that it means, lists what it could mean, or says what to type instead."""
+"""A revision means one snapshot, lists the candidates, or is an error with a hint."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Mapping
 import pytest
 
 from git_envhist.errors import AmbiguousRevision, EnvhistError, SnapshotNotFound, UsageError
-from git_envhist.history.resolve import LIVE, locate, resolve, resolve_end
+from git_envhist.history.resolve import WORKING_TREE, locate, resolve, resolve_end
 from git_envhist.history.timeline import Catalog, Timeline
-from tests.history.moments import NOW, hex_id, named, snapshot, verdict, world
+from tests.history.snapshots import NOW, hex_id, named, snapshot, verdict, world
 
 CODE = "c0de" * 10
 OTHER_CODE = "0c0d" * 10
@@ -89,11 +89,11 @@ def test_each_spelling_of_the_grammar_finds_its_snapshot(text: str, intent: str)
 
 
 def test_the_live_environment_is_an_end_but_no_snapshot() -> None:
-    assert resolve_end("now", MORNING, NOW) == LIVE
+    assert resolve_end("now", MORNING, NOW) == WORKING_TREE
     assert isinstance(refused("now"), UsageError)
 
 
-def test_a_carried_over_or_claimed_verdict_makes_nothing_good() -> None:
+def test_copied_or_claimed_verdict_is_not_good() -> None:
     carried = snapshot("b", "10:20", verdicts=(verdict("fail"), verdict("pass", carried_from="0" * 40)))
     claimed = snapshot("c", "10:21", verdicts=(verdict("pass", claimed_by="x"),))
     changed = snapshot("d", "10:22", verdicts=(verdict("pass"), verdict("fail")))
@@ -115,13 +115,13 @@ def test_a_sha256_id_is_an_id() -> None:
     assert found("ab" * 32, world(snapshot("long", id="ab" * 32))) == "long"
 
 
-def test_an_id_that_begins_like_another_lists_both_with_as_many_digits_as_tell_them_apart() -> None:
+def test_ambiguous_id_lists_candidates_with_enough_digits() -> None:
     one, other = snapshot("one", id="abcdef0123" + "0" * 30), snapshot("other", id="abcdef0124" + "0" * 30)
     assert candidates("abcdef", world(one, other)) == ["abcdef0123", "abcdef0124"]
     assert found("abcdef0124", world(one, other)) == "other"
 
 
-def test_two_snapshots_of_one_minute_are_both_listed_and_their_seconds_tell_them_apart() -> None:
+def test_two_snapshots_of_one_minute_are_listed_with_seconds() -> None:
     where = world(snapshot("second", "10:27:40"), snapshot("first", "10:27:05"), snapshot("older", "10:20"))
     failure = refused("10:27", where)
     assert isinstance(failure, AmbiguousRevision)
@@ -145,7 +145,7 @@ def test_a_printed_time_is_found_although_the_clock_was_set_back_later() -> None
     assert found("10:25", where) == "after"
 
 
-def test_the_hour_that_comes_twice_lists_what_it_shows_twice() -> None:
+def test_time_that_occurs_twice_lists_both_snapshots() -> None:
     night = [
         snapshot(text, f"2026-10-25 0{hours}:30:00", id=text * 40) for text, hours in (("b", 3), ("a", 2))
     ]
@@ -184,11 +184,11 @@ def test_an_intent_is_found_by_its_first_line_and_however_its_lines_are_broken()
     assert isinstance(refused(":/First line", where), SnapshotNotFound)
 
 
-def test_a_snapshot_without_an_intent_is_found_by_what_stands_for_it() -> None:
+def test_snapshot_without_an_intent_is_found_by_its_title() -> None:
     assert found(":/(no intent)", world(snapshot("x"), snapshot(" \n"))) == " \n"
 
 
-def test_a_text_that_is_part_of_an_intent_as_a_whole_is_not_taken_apart() -> None:
+def test_text_found_as_an_intent_is_not_split() -> None:
     where = world(
         snapshot("bump lib~2", "10:20"), snapshot("bump lib", "10:10"), snapshot("a"), snapshot("b")
     )
@@ -196,7 +196,7 @@ def test_a_text_that_is_part_of_an_intent_as_a_whole_is_not_taken_apart() -> Non
     assert found(":/lib~1~1", world(snapshot("bump lib", "10:10"), snapshot("a"), snapshot("b"))) == "b"
 
 
-def test_a_name_is_where_it_was_given_last() -> None:
+def test_name_belongs_to_the_snapshot_that_got_it_last() -> None:
     newer = snapshot("newer", "10:20", names=("stable", "x"), records=(named("stable", 9), named("x", 9)))
     older = snapshot("older", "10:10", names=("stable",), records=(named("stable", 5),))
     where = world(newer, older)
@@ -204,7 +204,7 @@ def test_a_name_is_where_it_was_given_last() -> None:
     assert [moment.names for moment in where.own.snapshots] == [("x",), ("stable",)]
 
 
-def test_a_name_that_was_taken_away_does_not_come_back_where_it_stood_before() -> None:
+def test_removed_name_does_not_return_to_an_earlier_snapshot() -> None:
     newer = snapshot("newer", records=(named("stable", 5), named("stable", 4, removed=True)))
     older = snapshot("older", names=("stable",), records=(named("stable", 9),))
     where = world(newer, older)
@@ -344,5 +344,5 @@ def test_a_fetched_copy_of_our_own_snapshot_is_no_second_candidate() -> None:
         ("good:a b", MORNING, "git envlog show good -- 'a b'; to restore it: git envrestore good -- 'a b'"),
     ],
 )  # fmt: skip
-def test_what_means_no_snapshot_says_what_to_type_next(text: str, where: Catalog, told: str) -> None:
+def test_unknown_revision_has_a_hint_what_to_type(text: str, where: Catalog, told: str) -> None:
     assert told in hint(text, where)

@@ -14,9 +14,9 @@ from git_envhist.history.revisions import (
     ByIntent,
     ByVerdict,
     Newest,
-    Now,
     RangeSplit,
     Revision,
+    WorkingTree,
     range_cuts,
     readings,
     why_not_a_name,
@@ -28,7 +28,7 @@ from git_envhist.model import VerdictStatus
     ("text", "revision"),
     [
         ("@", Newest()),
-        ("now", Now()),
+        ("now", WorkingTree()),
         ("@~3", Ancestor(Newest(), 3)),
         ("@~", Ancestor(Newest(), 1)),
         ("@~0", Ancestor(Newest(), 0)),
@@ -70,7 +70,7 @@ def test_an_intent_that_ends_like_a_step_is_read_as_the_whole_intent_first() -> 
 @pytest.mark.parametrize(
     "text", ["", "^", "^a", "@^", "@^2", "@^{tree}", ":/", ":/  ", "now~1", "good@{0}", "bad@{x}", "good@{}"]
 )
-def test_what_is_no_revision_is_refused_with_a_hint(text: str) -> None:
+def test_invalid_revision_is_refused_with_a_hint(text: str) -> None:
     with pytest.raises(UsageError) as failure:
         readings(text)
     assert failure.value.hint
@@ -98,7 +98,7 @@ def test_any_text_is_read_or_refused(text: str) -> None:
         ("HEAD~1..@{10:27}", [("HEAD~1", "@{10:27}")]),
     ],
 )
-def test_every_place_is_offered_where_a_range_could_be_cut(text: str, cuts: list[tuple[str, str]]) -> None:
+def test_every_possible_split_of_a_range_is_returned(text: str, cuts: list[tuple[str, str]]) -> None:
     assert range_cuts(text) == tuple(RangeSplit(before, after) for before, after in cuts)
 
 

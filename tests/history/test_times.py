@@ -1,4 +1,4 @@
-"""A time is read as it is written or not at all, and what is printed reads back."""
+"""Times are read exactly or not at all, and printed times are read back."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from git_envhist.history.times import (
     printed_time,
     read_time_span,
 )
-from tests.history.moments import BERLIN, NOW, at
+from tests.history.snapshots import BERLIN, NOW, at
 
 SPRING = datetime(2026, 3, 29, tzinfo=BERLIN)
 AUTUMN = datetime(2026, 10, 25, tzinfo=BERLIN)
@@ -114,7 +114,7 @@ def test_a_relative_time_is_one_instant(text: str, then: str) -> None:
         "9999-12-31", "last monday ago", "0001-01-01 00:00",
     ],
 )  # fmt: skip
-def test_what_is_no_time_is_an_error_and_never_a_guess(text: str) -> None:
+def test_text_that_is_no_time_is_an_error(text: str) -> None:
     assert parse_time_span(text, NOW) is None
     with pytest.raises(InvalidTime) as failure:
         read_time_span(text, NOW)
@@ -122,18 +122,18 @@ def test_what_is_no_time_is_an_error_and_never_a_guess(text: str) -> None:
     assert "10:27" in (failure.value.hint or "")
 
 
-def test_a_time_of_day_still_to_come_is_yesterdays() -> None:
+def test_future_time_of_day_means_yesterday() -> None:
     assert read("10:30").start == utc("2026-11-18 09:30")
     assert read("10:31").start == utc("2026-11-17 09:31")
     assert read("wednesday 10:31").start == utc("2026-11-11 09:31")
 
 
-def test_the_end_of_a_shorter_month_stands_for_a_day_it_does_not_have() -> None:
+def test_day_missing_in_a_month_is_its_last_day() -> None:
     assert read("1 month ago", at("2026-03-31 12:00:00")).end == at("2026-02-28 12:00:00")
     assert read("1 year ago", at("2028-02-29 12:00:00")).end == at("2027-02-28 12:00:00")
 
 
-def test_days_go_by_the_calendar_and_hours_by_the_stopwatch_when_the_clock_was_set() -> None:
+def test_days_count_on_the_calendar_and_hours_in_seconds_when_clocks_change() -> None:
     noon = AUTUMN.replace(hour=12)
     assert read("1d", noon).end == utc("2026-10-24 10:00")
     assert read("24h", noon).end == utc("2026-10-24 11:00")
@@ -142,19 +142,19 @@ def test_days_go_by_the_calendar_and_hours_by_the_stopwatch_when_the_clock_was_s
     assert read("24 hours ago", noon).end == utc("2026-03-28 10:00")
 
 
-def test_a_day_on_which_the_clock_is_set_has_23_or_25_hours() -> None:
+def test_day_has_23_or_25_hours_when_clocks_change() -> None:
     long, short = read("2026-10-25"), read("2026-03-29")
     assert long.end - long.start == timedelta(hours=25, microseconds=-1)
     assert short.end - short.start == timedelta(hours=23, microseconds=-1)
 
 
-def test_a_day_without_a_midnight_begins_when_the_clock_jumps() -> None:
+def test_day_without_midnight_begins_at_the_jump() -> None:
     now = datetime(2018, 11, 10, tzinfo=ZoneInfo("America/Sao_Paulo"))
     assert read("2018-11-04", now).start == utc("2018-11-04 03:00")
     assert read("2018-11-03", now).end == utc("2018-11-04 02:59:59.999999")
 
 
-def test_a_time_that_the_clock_showed_twice_covers_both_but_not_the_hour_between() -> None:
+def test_time_that_occurs_twice_covers_both_but_not_the_gap() -> None:
     twice = read("2026-10-25 02:30")
     assert (twice.start, twice.end) == (utc("2026-10-25 00:30"), utc("2026-10-25 01:30:59.999999"))
     assert twice.covers(utc("2026-10-25 00:30:59"))
@@ -163,7 +163,7 @@ def test_a_time_that_the_clock_showed_twice_covers_both_but_not_the_hour_between
     assert read("2026-10-25 02:30+02:00").end == utc("2026-10-25 00:30:59.999999")
 
 
-def test_a_time_that_the_clock_skipped_is_the_instant_of_the_jump() -> None:
+def test_skipped_time_is_the_instant_of_the_jump() -> None:
     skipped = read("2026-03-29 02:30")
     assert skipped.reaches(utc("2026-03-29 00:59:59"))
     assert not skipped.reaches(utc("2026-03-29 01:00"))
@@ -194,7 +194,7 @@ def test_todays_times_are_printed_short_and_others_with_their_date(then: str, pr
     assert printed_time(at(then), NOW) == printed
 
 
-def test_an_exact_time_tells_the_two_occurrences_apart() -> None:
+def test_exact_time_distinguishes_two_occurrences() -> None:
     first = utc("2026-10-25 00:30:10")
     second = utc("2026-10-25 01:30:10")
     assert exact_time(first, NOW) == "2026-10-25 02:30:10+02:00"
@@ -208,9 +208,7 @@ instants = st.datetimes(datetime(1975, 1, 1), datetime(2037, 12, 31), timezones=
 
 
 @given(then=instants, later=st.integers(-200_000, 200_000), zone=st.sampled_from(ZONES))
-def test_what_is_printed_reads_back_as_a_time_that_covers_it(
-    then: datetime, later: int, zone: ZoneInfo
-) -> None:
+def test_printed_time_is_read_back(then: datetime, later: int, zone: ZoneInfo) -> None:
     then = then.replace(microsecond=0)
     now = (then + timedelta(seconds=later)).astimezone(zone)
     for printed in (printed_time(then, now), exact_time(then, now)):

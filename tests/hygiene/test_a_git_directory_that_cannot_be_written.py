@@ -30,7 +30,7 @@ def assert_told(done: Result) -> None:
     said = done.err.splitlines()
     assert len(said) == 2, done.err
     assert said[0].startswith("error: cannot write below '")
-    assert said[1] == "hint: a sandbox or another owner closes it: allow writing in the git directory"
+    assert said[1] == "hint: allow writing to the git directory: a sandbox or its permissions prevent it"
 
 
 @pytest.mark.parametrize("seen_before", [False, True], ids=["first capture", "later capture"])

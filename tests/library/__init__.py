@@ -1,1 +1,1 @@
-"""What a program of others has of this library."""
+"""Test the library as another program uses it."""

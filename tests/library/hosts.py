@@ -1,4 +1,4 @@
-"""Programs of others, as they use the library: threads, forks at any time; run as `python -m tests.library.hosts`."""
+"""Host programs that use the library in threads and fork at any time; run as `python -m tests.library.hosts`."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from git_envhist.errors import EnvhistError
 from git_envhist.model import Snapshot
 
 FORBIDDEN = ("os.chdir", "os.fork", "os.forkpty", "os.putenv", "os.unsetenv")
-"""What concerns a whole process is its owner's: nothing of ours does it in a host's."""
+"""Calls that affect the whole process: the library must not use them in a host program."""
 THREADS, STEPS = 3, 2
-PATIENCE = 60
-"""A copy goes by itself after so many seconds, so that whoever waits for it fails instead of waiting for ever."""
+TIMEOUT = 60
+"""Seconds after which a copy ends, so that a test that waits for it fails instead of hanging."""
 
 
 def threads() -> None:
@@ -101,7 +101,7 @@ def forks() -> None:
     assert b"".join(reader.read(b"file")) == b"5"  # type: ignore[arg-type]
     children.append(sleeper(asleep, awake))
     children.append(one_that_lets_go(reader.close))  # type: ignore[arg-type]
-    reader.close()  # git ends once nobody can ask it any more
+    reader.close()  # git ends when the last copy of its pipe is closed
     place = os.path.join(history.repository.state, "a lock")
     with locked(place):
         children.append(sleeper(asleep, awake))
@@ -112,7 +112,7 @@ def forks() -> None:
 
 
 def copies() -> None:
-    """Copies of a host go on with the history that it had open, beside each other and beside the host."""
+    """Copies of a host continue to use its open history, concurrently with each other and with the host."""
     history = EnvHistory.open(".")
     history.capture("before the copies")
     children = []
@@ -145,7 +145,7 @@ def sleeper(asleep: int, awake: int) -> int:
     if child == 0:
         os.close(awake)
         os.write(begun, b".")
-        os._exit(0 if select.select([asleep], [], [], PATIENCE)[0] else 1)
+        os._exit(0 if select.select([asleep], [], [], TIMEOUT)[0] else 1)
     os.read(there, 1)
     os.close(there)
     os.close(begun)
@@ -168,12 +168,12 @@ def one_that_lets_go(let_go: Callable[[], object]) -> int:
 
 
 def refuse() -> None:
-    """Nobody else is at work: whoever has to wait, waits for a copy."""
+    """Fail: no other process works here, so a wait can only be for a copy."""
     raise EnvhistError("a copy of the host keeps the lock")
 
 
 def together(work: Callable[[int], object], count: int) -> None:
-    """In so many threads, begun at one moment."""
+    """Run work in a number of threads that start together."""
     start = threading.Barrier(count)
 
     def begin(number: int) -> None:
@@ -188,7 +188,7 @@ def together(work: Callable[[int], object], count: int) -> None:
 
 
 def restores() -> None:
-    """Threads that go back at once, each to a moment of its own, beside one that captures and copies that are made."""
+    """Threads restore different snapshots concurrently, while another captures and copies are made."""
     history = EnvHistory.open(".")
     moments = []
     for number in range(2):
@@ -213,10 +213,10 @@ def restores() -> None:
 
     together(work, 3)
     assert not failures, failures
-    # Whichever went last: all of it is of one moment, nothing is half of one.
-    told = {Path(name).read_text().split()[1] for name in ("one", "two")}
-    assert len(told) == 1, told
-    # What the thread wrote is there, or it went with a restore that saved it first.
+    # All files are of one snapshot, whichever restore was the last.
+    numbers = {Path(name).read_text().split()[1] for name in ("one", "two")}
+    assert len(numbers) == 1, numbers
+    # A restore may have removed the file of the thread, after it captured it.
     assert any(holds(history, one, "mine") for one in history.log())
     history.capture("after all of it", waiting=refuse)
     assert history.restore(moments[0]).exact
@@ -225,7 +225,7 @@ def restores() -> None:
 
 
 def holds(history: EnvHistory, snapshot: Snapshot, path: str) -> bool:
-    """Whether a moment has a file."""
+    """Return whether a snapshot has a file."""
     try:
         return bool(history.read_file(snapshot, path))
     except EnvhistError:

@@ -1,6 +1,6 @@
-"""The same for a program that lives in `asyncio`: every verb, waited for to its end."""
+"""The verbs as coroutines."""
 
-# ruff: noqa: PT012 - what is done before it fails is the point
+# ruff: noqa: PT012 - the block before the failing statement is under test
 
 from __future__ import annotations
 
@@ -19,29 +19,48 @@ INNER = {
     **dict.fromkeys(("checks", "restorer", "dropper", "pruner"), "objects that do the work"),
     **dict.fromkeys(("capturing", "capturing_fetched", "progress_handler"), "objects that do the work"),
     **dict.fromkeys(
-        ("judge", "snapshot_of", "snapshots_of", "tree_of", "with_contents", "open_sealed", "newest"),
+        (
+            "judge",
+            "snapshot_of",
+            "snapshots_of",
+            "tree_of",
+            "with_contents",
+            "open_sealed",
+            "newest",
+            "pushed_tip",
+        ),
         "questions of packages",
     ),
     **dict.fromkeys(
-        ("add_records", "warn", "notify", "refresh", "fetch_missing", "fetch_blobs", "thin", "daily"),
+        (
+            "add_records",
+            "warn",
+            "notify",
+            "refresh",
+            "fetch_missing",
+            "fetch_blobs",
+            "pushed_tip",
+            "thin",
+            "daily",
+        ),
         "steps of packages",
     ),
     **dict.fromkeys(("tool_keywords", "environment_path", "watch_or_timeout"), "parts of a verb"),
     **dict.fromkeys(("reader", "sides", "present"), "belongs to the thread that opened it"),
 }
-"""What the twin has not, and why; `history` of the twin has it."""
+"""Members that `AsyncEnvHistory` does not have, and why; its `history` has them."""
 
 
 def public(kind: type) -> set[str]:
     return {name for name, _ in inspect.getmembers(kind) if not name.startswith("_")}
 
 
-def test_the_twin_has_every_verb() -> None:
+def test_asynchronous_history_has_every_verb() -> None:
     assert public(EnvHistory) - public(AsyncEnvHistory) == set(INNER)
     assert public(AsyncEnvHistory) - public(EnvHistory) == {"history"}
 
 
-def test_what_is_waited_for_says_what_it_gives() -> None:
+def test_coroutines_have_the_parameters_of_their_verbs() -> None:
     for name in public(AsyncEnvHistory) - {"history", "restore", "fork"}:
         mine, its = getattr(AsyncEnvHistory, name), getattr(EnvHistory, name)
         if inspect.iscoroutinefunction(mine):
@@ -49,7 +68,7 @@ def test_what_is_waited_for_says_what_it_gives() -> None:
             assert set(inspect.signature(mine).parameters) == parameters, name
 
 
-def test_the_same_for_whoever_awaits_it(repo: Repo) -> None:
+def test_verbs_work_as_coroutines(repo: Repo) -> None:
     async def work() -> None:
         history = await AsyncEnvHistory.open(repo.path)
         heard: list[int] = []
@@ -86,7 +105,7 @@ def test_the_same_for_whoever_awaits_it(repo: Repo) -> None:
     asyncio.run(work())
 
 
-def test_whoever_is_cancelled_hears_of_it_when_the_verb_has_ended(repo: Repo) -> None:
+def test_cancellation_is_raised_when_the_verb_has_ended(repo: Repo) -> None:
     async def work() -> None:
         history = await AsyncEnvHistory.open(repo.path)
         ended: list[str] = []
@@ -102,7 +121,7 @@ def test_whoever_is_cancelled_hears_of_it_when_the_verb_has_ended(repo: Repo) ->
     asyncio.run(work())
 
 
-def test_tasks_and_effects_are_waited_for_as_well(repo: Repo) -> None:
+def test_tasks_and_effects_work_as_coroutines(repo: Repo) -> None:
     async def work() -> None:
         history = await AsyncEnvHistory.open(repo.path)
         await history.tasks.add("write the server")
@@ -118,7 +137,7 @@ def test_tasks_and_effects_are_waited_for_as_well(repo: Repo) -> None:
     asyncio.run(work())
 
 
-def test_a_watch_ends_with_whoever_goes_through_it(repo: Repo) -> None:
+def test_watch_ends_when_its_iteration_ends(repo: Repo) -> None:
     async def work() -> None:
         history = await AsyncEnvHistory.open(repo.path)
         seen: list[Trigger] = []
@@ -136,7 +155,7 @@ def test_a_watch_ends_with_whoever_goes_through_it(repo: Repo) -> None:
         with pytest.raises(asyncio.CancelledError):
             await following
         assert seen == [Trigger.WATCH]
-        # Nobody watches any more: another one may.
+        # The watch has ended: another one may start.
         watch = history.watch(settle=0.05)
         repo.write("file", b"changed")
         assert (await anext(watch)).snapshot is not None
@@ -145,7 +164,7 @@ def test_a_watch_ends_with_whoever_goes_through_it(repo: Repo) -> None:
     asyncio.run(work())
 
 
-def test_a_history_is_begun(tmp_path: object) -> None:
+def test_history_is_created(tmp_path: object) -> None:
     async def work() -> None:
         history = await AsyncEnvHistory.init(str(tmp_path), force=True)
         assert (await history.capture("begun")).files == 0

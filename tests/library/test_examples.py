@@ -14,12 +14,12 @@ from tests.support.repository import Repo, make_repo
 
 pytestmark = pytest.mark.usefixtures("in_process")
 OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
-PAGES = ("api.md",)
+PAGES = ("guide/api.md",)
 MODULES = ("api", "aio")
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_the_examples_of_a_page_are_true(page: str, repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_examples_of_a_page_run(page: str, repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(repo.path)
     path: Path = CHECKOUT / "docs" / page
     done = doctest.testfile(str(path), module_relative=False, optionflags=OPTIONS, encoding="utf-8")
@@ -28,9 +28,7 @@ def test_the_examples_of_a_page_are_true(page: str, repo: Repo, monkeypatch: pyt
 
 
 @pytest.mark.parametrize("name", MODULES)
-def test_the_examples_of_the_verbs_are_true(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_examples_of_the_verbs_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from git_envhist import EnvHistory
 
     module: ModuleType = importlib.import_module(f"git_envhist.{name}")

@@ -1,4 +1,4 @@
-"""Who wants to hear, from many threads and loops; what a tool may be; what a thread knows."""
+"""Handlers in threads and event loops, kinds of tools, and lookups per thread."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ def history(repo: Repo) -> EnvHistory:
     return EnvHistory.open(repo.path, workers="here")
 
 
-def test_whoever_asks_while_another_one_does_is_heard_as_well() -> None:
+def test_handler_added_by_another_thread_is_called() -> None:
     handlers, heard, asked = Handlers(print), [], []
 
     class Interrupted(str):
-        """Wherever the event is looked up another thread comes in between, and asks as well."""
+        """Simulates another thread that adds a handler whenever the event is looked up."""
 
         __slots__ = ()
 
@@ -45,7 +45,7 @@ def test_whoever_asks_while_another_one_does_is_heard_as_well() -> None:
     assert heard == asked != []
 
 
-def test_whoever_asked_twice_hears_once_when_one_is_forgotten() -> None:
+def test_handler_added_twice_is_called_once_when_one_is_removed() -> None:
     handlers, heard = Handlers(print), []
     forget = handlers.add("captured", heard.append)
     handlers.add("captured", heard.append)
@@ -55,7 +55,7 @@ def test_whoever_asked_twice_hears_once_when_one_is_forgotten() -> None:
     assert heard == ["once"]
 
 
-def test_what_another_thread_looked_up_is_not_the_world_of_this_one(history: EnvHistory, repo: Repo) -> None:
+def test_thread_does_not_use_the_catalog_of_another_thread(history: EnvHistory, repo: Repo) -> None:
     history.capture("first")
     history.refresh()
     looks = threading.Thread(target=lambda: (history.catalog, history.now))
@@ -65,7 +65,9 @@ def test_what_another_thread_looked_up_is_not_the_world_of_this_one(history: Env
     assert history.catalog.own.snapshots[0].intent == "second"
 
 
-def test_words_mean_what_is_there_now_to_every_verb(history: EnvHistory, repo: Repo, tmp_path: Path) -> None:
+def test_every_verb_resolves_revisions_on_current_timelines(
+    history: EnvHistory, repo: Repo, tmp_path: Path
+) -> None:
     history.capture("first")
     assert len(history.catalog.own.snapshots) == 1
     EnvHistory.open(repo.path, workers="here").capture("by another", name="theirs")
@@ -77,9 +79,7 @@ def test_words_mean_what_is_there_now_to_every_verb(history: EnvHistory, repo: R
     assert history.remove_name("last").intent == "and again"
 
 
-def test_a_remote_that_was_configured_just_now_is_known(
-    history: EnvHistory, repo: Repo, tmp_path: Path
-) -> None:
+def test_remote_configured_after_opening_is_known(history: EnvHistory, repo: Repo, tmp_path: Path) -> None:
     history.capture("first")
     repo.git("init", "-q", "--bare", str(tmp_path / "shared.git"))
     repo.git("remote", "add", "shared", str(tmp_path / "shared.git"))
@@ -88,7 +88,7 @@ def test_a_remote_that_was_configured_just_now_is_known(
     assert history.fetch("other").remote.name == "other"
 
 
-def test_what_was_made_of_settings_that_were_read_anew_does_not_stay(history: EnvHistory, repo: Repo) -> None:
+def test_object_made_of_old_settings_is_made_again(history: EnvHistory, repo: Repo) -> None:
     def make() -> str:
         # Another thread, just now.
         repo.git("config", "envhist.exclude", "left-out")
@@ -107,7 +107,7 @@ def test_what_was_made_of_settings_that_were_read_anew_does_not_stay(history: En
     assert found.files == 2
 
 
-def test_asking_twice_does_not_leave_a_verb_behind() -> None:
+def test_verb_ends_before_a_repeated_cancellation_is_raised() -> None:
     ended: list[str] = []
 
     def verb() -> None:
@@ -126,7 +126,7 @@ def test_asking_twice_does_not_leave_a_verb_behind() -> None:
     asyncio.run(work())
 
 
-def test_what_a_waiting_handler_raises_is_a_warning(repo: Repo) -> None:
+def test_exception_of_an_asynchronous_handler_is_a_warning(repo: Repo) -> None:
     async def work() -> list[str]:
         history = await AsyncEnvHistory.open(repo.path)
         failed = asyncio.Event()
@@ -157,7 +157,7 @@ class Unspeakable:
         raise RuntimeError("not in words")
 
 
-def test_a_tool_may_yield_and_be_given_anything(history: EnvHistory, repo: Repo) -> None:
+def test_tool_may_be_a_generator_and_take_any_argument(history: EnvHistory, repo: Repo) -> None:
     @history.tool(rollback=True)
     def lines(what: object, fail: bool = False) -> Iterator[int]:
         for number in range(3):
@@ -174,7 +174,7 @@ def test_a_tool_may_yield_and_be_given_anything(history: EnvHistory, repo: Repo)
     with pytest.raises(ValueError, match="at the end"):
         list(stream)
     assert repo.read("app.py") == b"2"
-    # Whoever stops going through it has heard enough: nothing failed.
+    # A caller that stops iterating is no failure.
     stream = lines("half")
     assert next(stream) == 0
     stream.close()
@@ -182,7 +182,7 @@ def test_a_tool_may_yield_and_be_given_anything(history: EnvHistory, repo: Repo)
     assert history.log(limit=1)[0].intent == "lines('half')"
 
 
-def test_a_tool_may_yield_to_whoever_waits(repo: Repo) -> None:
+def test_tool_may_be_an_asynchronous_generator(repo: Repo) -> None:
     async def work() -> list[int]:
         history = await AsyncEnvHistory.open(repo.path)
 

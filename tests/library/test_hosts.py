@@ -13,7 +13,7 @@ from tests.support.repository import Repo
 
 
 @pytest.mark.parametrize("host", ["threads", "forks", "copies", "restores"])
-def test_a_host_program_has_threads_and_forks(repo: Repo, host: str) -> None:
+def test_host_program_may_use_threads_and_forks(repo: Repo, host: str) -> None:
     words = (sys.executable, "-X", "faulthandler", "-W", "ignore::DeprecationWarning")
     repo.execute(*words, "-m", "tests.library.hosts", host, env={"PYTHONPATH": str(CHECKOUT)})
     assert repo.git("fsck", "--strict", "--no-dangling") == ""

@@ -1,4 +1,4 @@
-"""Whoever imports the package pays for what it uses: few modules, no process, none of the libraries below."""
+"""Importing the package is cheap: few modules, no process, none of the libraries below."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ HEAVY = {
 }
 STARTS = ("subprocess.Popen", "os.system", "os.exec", "os.fork", "os.forkpty", "os.posix_spawn", "os.spawn")
 PACKAGE_ALONE, WITH_THE_CLASS = 3, 71
-"""So many modules of ours at most."""
+"""The maximum number of our modules."""
 SCRIPT = """
 import sys
 started = []
@@ -34,14 +34,14 @@ def imported(what: str) -> tuple[list[str], list[str]]:
     return started, modules
 
 
-def test_the_package_alone_is_next_to_nothing() -> None:
+def test_import_of_the_package_loads_few_modules() -> None:
     started, modules = imported("import git_envhist")
     assert not started
     assert len([name for name in modules if name.startswith("git_envhist")]) <= PACKAGE_ALONE
     assert not HEAVY.intersection(modules)
 
 
-def test_the_class_comes_without_any_library_or_process() -> None:
+def test_import_of_the_class_loads_no_library_and_starts_no_process() -> None:
     started, modules = imported("from git_envhist import EnvHistory")
     assert not started
     assert not HEAVY.intersection(modules)

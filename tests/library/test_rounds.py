@@ -1,6 +1,6 @@
-"""Work between two moments: kept, failed, taken back; tools of agents; who hears of it."""
+"""Work between two snapshots, successful, failed or rolled back; tools of agents; events."""
 
-# ruff: noqa: PT012 - what is done before it fails is the point
+# ruff: noqa: PT012 - the block before the failing statement is under test
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def intents(history: EnvHistory) -> list[str]:
     return [one.intent for one in reversed(history.log())]
 
 
-def test_what_failed_is_kept_and_what_was_there_comes_back(history: EnvHistory, repo: Repo) -> None:
+def test_failed_work_is_captured_and_rolled_back(history: EnvHistory, repo: Repo) -> None:
     repo.write(".env.local", b"A=1")
     with pytest.raises(ZeroDivisionError), history.around("upgrade", rollback=True) as moment:
         repo.write(".env.local", b"A=2")
@@ -42,7 +42,7 @@ def test_what_failed_is_kept_and_what_was_there_comes_back(history: EnvHistory, 
     assert repo.read(".env.local") == b"A=2"
 
 
-def test_without_a_roll_back_all_stays_and_is_told(history: EnvHistory, repo: Repo) -> None:
+def test_failed_work_without_rollback_is_captured_and_stays(history: EnvHistory, repo: Repo) -> None:
     with pytest.raises(KeyboardInterrupt), history.around("upgrade") as moment:
         repo.write("new", b"new")
         raise KeyboardInterrupt
@@ -50,7 +50,7 @@ def test_without_a_roll_back_all_stays_and_is_told(history: EnvHistory, repo: Re
     assert intents(history) == ["before: upgrade", "upgrade\n\nfailed: KeyboardInterrupt"]
 
 
-def test_a_check_that_fails_takes_back_as_well(history: EnvHistory, repo: Repo) -> None:
+def test_work_is_rolled_back_when_its_check_fails(history: EnvHistory, repo: Repo) -> None:
     with history.around("break it", rollback=True, verify="grep -q hello app.py") as moment:
         repo.write("app.py", b"broken")
     assert moment.passed is False
@@ -58,7 +58,7 @@ def test_a_check_that_fails_takes_back_as_well(history: EnvHistory, repo: Repo) 
     assert repo.read("app.py") == b"print('hello')\n"
 
 
-def test_where_the_way_back_is_barred_the_first_error_is_told_with_it(
+def test_error_of_the_work_has_a_note_when_the_rollback_fails(
     history: EnvHistory, repo: Repo, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: object, **__: object) -> None:
@@ -73,12 +73,12 @@ def test_where_the_way_back_is_barred_the_first_error_is_told_with_it(
     ]
 
 
-def test_a_round_that_was_not_begun_has_nothing(history: EnvHistory) -> None:
+def test_work_has_no_snapshot_before_it_begins(history: EnvHistory) -> None:
     with pytest.raises(EnvhistError, match="has not begun"):
         _ = history.around("later").before
 
 
-def test_a_tool_has_a_moment_before_and_after_each_call(history: EnvHistory, repo: Repo) -> None:
+def test_tool_is_captured_before_and_after_each_call(history: EnvHistory, repo: Repo) -> None:
     @history.tool
     def write(path: str, text: str, *, token: str = "") -> None:
         """Write a file."""
@@ -107,7 +107,7 @@ def test_a_tool_has_a_moment_before_and_after_each_call(history: EnvHistory, rep
     ]
 
 
-def test_what_a_call_says_is_short(history: EnvHistory, repo: Repo) -> None:
+def test_intent_of_a_tool_call_is_cut(history: EnvHistory, repo: Repo) -> None:
     @history.tool
     def write(path: str, text: str) -> None:
         repo.write(path, text)
@@ -146,18 +146,18 @@ def test_handler_that_fails_receives_every_event_and_breaks_nothing(repo: Repo, 
         history.on("saved", fail)
 
 
-def test_an_agent_stands_with_what_it_captures(repo: Repo) -> None:
+def test_snapshot_of_an_agent_has_its_name(repo: Repo) -> None:
     agent = AgentName("refactorer", "2.1", session="s-1")
     history = EnvHistory.open(repo.path, agent=agent, workers="here")
     moment = history.capture("mine")
     restored = history.restore(moment)
-    for one in (moment.snapshot, restored.moment or moment.snapshot):
+    for one in (moment.snapshot, restored.snapshot or moment.snapshot):
         assert isinstance(one, Snapshot)
         actor = one.actor
         assert (actor.agent, actor.agent_version, actor.session) == ("refactorer", "2.1", "s-1")
 
 
-def test_a_command_between_two_moments(history: EnvHistory, repo: Repo) -> None:
+def test_command_runs_between_two_snapshots(history: EnvHistory, repo: Repo) -> None:
     ran = history.run(
         ["sh", "-c", "echo made >made; echo said; echo also >&2; exit 3"], verify="test -f made"
     )
@@ -169,7 +169,7 @@ def test_a_command_between_two_moments(history: EnvHistory, repo: Repo) -> None:
         history.run(["nothing of this name"])
 
 
-def test_a_watch_yields_each_capture_until_somebody_stops(history: EnvHistory, repo: Repo) -> None:
+def test_watch_yields_each_capture_until_its_caller_stops(history: EnvHistory, repo: Repo) -> None:
     watch = history.watch(settle=0.05)
     assert next(watch).snapshot is not None
     repo.write("file", b"changed")
@@ -178,13 +178,13 @@ def test_a_watch_yields_each_capture_until_somebody_stops(history: EnvHistory, r
     assert captured.snapshot.trigger is Trigger.WATCH
     assert history.read_file(captured, "file") == b"changed"
     watch.close()  # type: ignore[attr-defined]
-    again = history.watch(settle=0.05)  # nobody else watches any more
+    again = history.watch(settle=0.05)  # the lock of the watch is free again
     repo.write("file", b"changed again")
     assert next(again).snapshot is not None
     again.close()  # type: ignore[attr-defined]
 
 
-def test_hooks_are_installed_and_taken_away(history: EnvHistory, repo: Repo) -> None:
+def test_hooks_are_installed_and_removed(history: EnvHistory, repo: Repo) -> None:
     would = history.install(dry_run=True)
     assert any(one.edits for one in would)
     assert not history.status().here
@@ -194,7 +194,7 @@ def test_hooks_are_installed_and_taken_away(history: EnvHistory, repo: Repo) -> 
     assert not history.status().here
 
 
-def test_a_list_holds_what_is_sought_and_recent_needs_no_snapshot(history: EnvHistory, repo: Repo) -> None:
+def test_log_selects_by_keywords_and_recent_needs_no_snapshot(history: EnvHistory, repo: Repo) -> None:
     assert b"app.py" in {change.path for change in history.recent("1d").changes}
     history.capture("One", verify="true")
     repo.write("file", b"1")

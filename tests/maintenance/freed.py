@@ -1,9 +1,9 @@
 """Check the sizes that `du` prints for a large environment: `python -m tests.maintenance.freed [--at DIR]`.
 
-The environment of the benchmarks, about 100,000 files, is captured, changed in the way of days of work, captured
-again; then `gc`. What `du` says that some moments, or a directory, would free is held against what `du -s` counts less
-in a copy of the repository in which they were dropped (or the directory purged), the trash emptied, and `gc` run.
-`--at`: an environment as `--keep` of the benchmarks has left it; it is changed.
+The environment of the benchmarks, about 100,000 files, is captured, changed like in days of work, captured again, and
+packed by `gc`. The bytes that `du` prints for snapshots or a directory are compared with the bytes that `du -s` counts
+less in a copy of the repository in which they were dropped (or the directory purged), the trash emptied, and `gc` run.
+`--at`: an environment left by `--keep` of the benchmarks; it is changed.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def main() -> int:
 
 
 def _live(repo: Repo) -> None:
-    """Moments that share most, and each of which has something alone."""
+    """Return snapshots that share most objects, each with some of its own."""
     chance = random.Random("freed")
     files = sorted(path for path in repo.path.rglob("*.js") if path.is_file() and ".git" not in path.parts)
     for number in range(MOMENTS):
@@ -76,7 +76,7 @@ def _live(repo: Repo) -> None:
 
 def _measured(repo: Repo, *words: str, told: str = "") -> None:
     begun = time.monotonic()
-    # Begun by somebody small: what a process takes over from its parent counts as its own.
+    # Started by a small process: memory inherited from a parent counts as the child's.
     script = [sys.executable, "-c", MEASURE, "git-envlog", *words]
     done = subprocess.run(script, cwd=repo.path, env=repo.env, capture_output=True, text=True, check=True)
     processors, memory = done.stdout.split()[-2:]
@@ -104,7 +104,7 @@ def _hold_against(repo: Repo, case: tuple[str, ...], base: Path) -> None:
 
 
 def _counted(place: Path) -> int:
-    """The bytes of packs, as another program counts them."""
+    """Return the bytes of packs, counted by another program."""
     packs = sorted(map(str, (place / ".git/objects/pack").glob("*.pack")))
     told = subprocess.run(["du", "-cb", *packs], check=True, capture_output=True, text=True).stdout
     return int(told.splitlines()[-1].split()[0])

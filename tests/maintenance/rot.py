@@ -1,9 +1,9 @@
-"""Bits that flip and files that are cut short, anywhere: `python -m tests.maintenance.rot [--times N]` prints a table.
+"""Flip bits and truncate files at random places: `python -m tests.maintenance.rot [--times N]` prints a table.
 
-Each time one file of the store (a pack, an index, a ref, a cache; before and after `gc`) is damaged at one place of a
-copy. Then: a full check finds it, unless nothing was changed that anybody reads; what it does not name is read back
-byte for byte; after a repair every moment that is left is whole, all that were not named are left, and the user's own
-`git fsck`, `gc`, `clone --mirror` and `push --mirror` end well.
+Each round damages one file of the store (a pack, an index, a ref, a cache; before and after `gc`) in a copy. Then: a
+full check finds the damage, unless no program reads the changed bytes; everything that it does not report is read back
+byte for byte; after a repair every remaining snapshot is intact, all that were not reported remain, and the user's own
+`git fsck`, `gc`, `clone --mirror` and `push --mirror` succeed.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def main() -> int:
 
 
 def make(place: Path, packed: bool) -> Repo:
-    """A history of moments that share some files and differ in others, with names and a big file."""
+    """Create a history of snapshots that share some files and differ in others, with names and a big file."""
     place.mkdir()
     repo = sealed_repo(place)
     repo.write("code/main.py", "print(1)\n")
@@ -73,7 +73,7 @@ def make(place: Path, packed: bool) -> Repo:
 
 
 def once(model: Repo, place: Path, kind: str, rng: random.Random, wrong: list[str]) -> str:
-    """Damage a copy in one place, check, repair, judge; in a word what it came to."""
+    """Damage a copy at one place, check, repair and judge it. Return the result as a word."""
     shutil.rmtree(place, ignore_errors=True)
     subprocess.run(["cp", "-a", str(model.path), str(place)], check=True)
     repo = Repo(place, model.env)
@@ -84,13 +84,13 @@ def once(model: Repo, place: Path, kind: str, rng: random.Random, wrong: list[st
         found = history.fsck()
         named = {broken.commit for broken in found.broken}
         repaired = EnvHistory.open(str(place), workers="here", one_command=True).fsck(repair=True)
-        told = judge(repo, before, named, found, repaired)
-        if told is None:
+        reported = judge(repo, before, named, found, repaired)
+        if reported is None:
             counts = "harmless" if found.is_whole else "found"
             return counts if found.is_whole or not repaired.repaired else _outcome(repaired)
     except Exception as error:  # every failure counts, whatever its kind
-        told = f"{type(error).__name__}: {error}"
-    wrong.append(f"{kind}: {what}: {told}")
+        reported = f"{type(error).__name__}: {error}"
+    wrong.append(f"{kind}: {what}: {reported}")
     return "found"
 
 
@@ -100,7 +100,7 @@ def _outcome(repaired: FsckReport) -> str:
 
 
 def damage(repo: Repo, kind: str, rng: random.Random) -> str:
-    """Flip a bit of a file, or cut it short."""
+    """Flip a bit of a file, or truncate it."""
     git_dir = repo.path / ".git"
     packs = sorted(
         path for path in (git_dir / "objects/pack").glob("*.pack") if path.with_suffix(".keep").exists()
@@ -126,7 +126,7 @@ def damage(repo: Repo, kind: str, rng: random.Random) -> str:
 
 
 def contents(repo: Repo) -> dict[str, tuple[str, ...]]:
-    """By the intent of a moment, the ids of all its files, as git tells them."""
+    """Return the ids of all files of each snapshot by intent, as git lists them."""
     ref = repo.git("for-each-ref", "--format=%(refname)", "refs/envhist/heads", check=False)
     listed = repo.run_git("log", "--format=%H%x09%s", ref, check=False)
     found = {}
@@ -139,14 +139,14 @@ def contents(repo: Repo) -> dict[str, tuple[str, ...]]:
 def judge(
     repo: Repo, before: dict[str, tuple[str, ...]], named: set[str], found: FsckReport, repaired: FsckReport
 ) -> str | None:
-    """What is wrong; None where nothing is."""
+    """Return a description of an error, or None."""
     if not repaired.is_whole:
         return f"not whole after a repair: {repaired.faults[:2]} {[one.paths for one in repaired.broken][:2]}"
     after = contents(repo)
     if changed := [intent for intent, files in after.items() if before.get(intent) != files]:
         return f"other files in {changed}"
     lost = set(before) - set(after)
-    # Where a commit itself is lost, what came before is not known to be there.
+    # If a commit itself is lost, the snapshots before it are not known to exist.
     is_cut_off = any(one.snapshot is None for one in found.broken)
     is_cut_off |= any(fault.kind == "ref" for fault in found.faults)
     if len(lost) > len(found.broken) and not is_cut_off:

@@ -1,4 +1,4 @@
-"""The daily upkeep of repositories of ours: of a directory without git, and of the checkpoint classes of `compat/`."""
+"""The daily upkeep of our own repositories: of a directory without git, and of the checkpoint classes of `compat/`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from git_envhist.compat.chimera.env.local import LocalEnvironment
 from git_envhist.compat.praisonai.service import CheckpointService
 from git_envhist.git.repository import Repository
 from git_envhist.handlers.upkeep import run_upkeep
-from git_envhist.maintenance.daily import DAY, STAMP, begin_if_due
+from git_envhist.maintenance.daily import DAY, STAMP, start_if_due
 from git_envhist.model import Trigger
 from git_envhist.rewrite.marking import is_marked
 from tests.support.repository import Repo
@@ -26,7 +26,7 @@ TIMEOUT = 60
 
 @pytest.fixture(autouse=True)
 def configured(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The user keeps three snapshots, and lets git clean by itself; captures need no worker processes."""
+    """Configure three snapshots and git's own gc for the user; captures need no worker processes."""
     for name in ("gc.auto", "maintenance.auto"):
         repo.git("config", "--global", "--unset", name)
     for name, value in (("keepLast", "3"), ("keepDaily", "0"), ("keepWeekly", "0")):
@@ -36,7 +36,7 @@ def configured(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def plain(tmp_path: Path) -> EnvHistory:
-    """The history of a directory without git."""
+    """Open the history of a directory without git."""
     directory = tmp_path / "plain"
     directory.mkdir()
     return EnvHistory.init(directory)
@@ -76,7 +76,7 @@ def test_capture_starts_the_upkeep_of_a_directory_without_git(plain: EnvHistory)
     wait_until(lambda: [one.intent for one in plain.log()] == ["last", "number 5", "number 4"])
 
 
-def test_upkeep_begins_in_a_store_though_its_own_configuration_switches_git_off(
+def test_upkeep_starts_in_a_store_that_disables_git_gc(
     plain: EnvHistory, repo: Repo, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     take(plain, 1)
@@ -85,16 +85,14 @@ def test_upkeep_begins_in_a_store_though_its_own_configuration_switches_git_off(
     make_due(plain.repository.common_dir)
     for name in ("gc.auto", "maintenance.auto"):
         repo.git("config", "--global", name, "0")
-        assert not begin_if_due(plain.repository)
+        assert not start_if_due(plain.repository)
         repo.git("config", "--global", "--unset", name)
-    assert begin_if_due(plain.repository)
+    assert start_if_due(plain.repository)
     assert [one.common_dir for one in begun] == [plain.repository.common_dir]
 
 
 @pytest.mark.full
-def test_upkeep_thins_a_directory_without_git_that_became_a_git_repository_later(
-    plain: EnvHistory, repo: Repo
-) -> None:
+def test_upkeep_prunes_a_directory_that_became_a_git_repository_later(plain: EnvHistory, repo: Repo) -> None:
     take(plain, 5)
     repo.git("init", "-q", plain.repository.root)
     users = EnvHistory.open(plain.repository.root)
@@ -123,7 +121,7 @@ def test_save_starts_the_upkeep_of_its_store_and_never_of_the_users_repository(
     make_due(service.git_dir)
     assert asyncio.run(save("6")) == ["6", "5", "4"]
     store = service._keeper._store.history()
-    # The first two, and the one that it began with, are marked and few.
+    # The first two, and the initial one, are marked and few.
     wait_until(lambda: len(store.dropper.trash()) >= 3)
     assert [one.intent for one in store.log() if not is_marked(one)] == ["6", "5", "4"]
     assert len(users.log()) == 6
@@ -142,7 +140,7 @@ def test_upkeep_frees_what_a_checkpoint_class_dropped_and_keeps_what_it_lists(
         (workspace / "file").write_bytes(os.urandom(100_000))
         numbers.append(env.checkpoint())
     store = env._moments._open()
-    # Five are listed: more than the policy of the user's own histories keeps.
+    # Five are listed: more than the user's policy keeps.
     assert upkeep(store.repository, "library") == 0
     assert len(env._moments.all()) == 5
     assert len(store.log()) == 5
@@ -150,7 +148,7 @@ def test_upkeep_frees_what_a_checkpoint_class_dropped_and_keeps_what_it_lists(
     later = datetime.now(UTC) + timedelta(days=60)
     monkeypatch.setenv("GIT_COMMITTER_DATE", later.isoformat())
     monkeypatch.setattr("git_envhist.retention.prune.DAYS_AT_WORK", 1)
-    monkeypatch.setattr("git_envhist.retention.prune.Pruner._time_is_over_before", lambda *_: later.date())
+    monkeypatch.setattr("git_envhist.retention.prune.Pruner._expiry_day", lambda *_: later.date())
     assert upkeep(store.repository, "library") == 0
     assert store.repository.list_refs("refs/envhist/trash") == {}
     store.gc(prune="now")

@@ -1,4 +1,4 @@
-"""What `git envlog du` says would come back does come back; judged by git, object by object."""
+"""Sizes printed by `git envlog du` match the freed space; judged by git, object by object."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from git_envhist.api import EnvHistory
 from git_envhist.model import Snapshot
 from tests.cli.test_json import validate
-from tests.maintenance.test_collect import moment, size_of
+from tests.maintenance.test_collect import size_of, take_snapshot
 from tests.objects.packing import noise
 from tests.support.repository import Repo
 
@@ -21,11 +21,11 @@ def history(repo: Repo) -> EnvHistory:
 
 
 def taken_by(repo: Repo) -> dict[str, int]:
-    """What each object in our packs takes there, as git tells it."""
-    told = repo.git(
+    """Return the size of each object in our packs, as printed by git."""
+    output = repo.git(
         "cat-file", "--batch-all-objects", "--unordered", "--batch-check=%(objectname) %(objectsize:disk)"
     )
-    return {line.split()[0]: int(line.split()[1]) for line in told.splitlines()}
+    return {line.split()[0]: int(line.split()[1]) for line in output.splitlines()}
 
 
 def reached(repo: Repo, *words: str) -> set[str]:
@@ -38,28 +38,28 @@ def three(repo: Repo, history: EnvHistory) -> list[Snapshot]:
     for number in range(3):
         repo.write(f"node_modules/m{number % 2}/index.js", noise(40_000, number))
         repo.write("app.db", noise(9_000, 10 + number))
-        moments.append(moment(history, f"moment {number}"))
+        moments.append(take_snapshot(history, f"moment {number}"))
     return moments
 
 
-def test_what_a_moment_frees_is_what_comes_back_when_it_goes(repo: Repo, history: EnvHistory) -> None:
+def test_snapshot_frees_what_dropping_it_frees(repo: Repo, history: EnvHistory) -> None:
     moments = three(repo, history)
     sizes = taken_by(repo)
     trees = [f"{one.commit}^{{tree}}" for one in moments]
     middle = reached(repo, trees[1]) - reached(repo, trees[0]) - reached(repo, trees[2])
 
-    rows = {row.name: row for row in history.du().by_moment}
+    rows = {row.name: row for row in history.du().by_snapshot}
 
     assert rows[moments[1].id].frees == sum(sizes[oid] for oid in middle) + sizes[moments[1].commit]
     assert rows[moments[1].id].frees > 9_000
-    # Its large files are in the moments beside it, too.
+    # Its large files are also in the neighboring snapshots.
     assert rows[moments[1].id].frees < 40_000 < rows[moments[2].id].frees
 
 
-def test_what_a_directory_frees_is_what_its_objects_take(repo: Repo, history: EnvHistory) -> None:
+def test_directory_frees_the_size_of_its_objects(repo: Repo, history: EnvHistory) -> None:
     moments = three(repo, history)
     repo.write("src/twin.js", repo.read("node_modules/m1/index.js"))
-    moments.append(moment(history, "one of them stands elsewhere, too"))
+    moments.append(take_snapshot(history, "one of them stands elsewhere, too"))
     sizes = taken_by(repo)
     everything = {oid for one in moments for oid in reached(repo, f"{one.commit}^{{tree}}")}
     modules = {oid for one in moments for oid in reached(repo, f"{one.commit}:node_modules")}
@@ -80,9 +80,9 @@ def test_what_a_directory_frees_is_what_its_objects_take(repo: Repo, history: En
     assert "files" in classes
 
 
-def test_what_moments_free_together_is_more_than_each_alone(repo: Repo, history: EnvHistory) -> None:
+def test_snapshots_free_more_together_than_alone(repo: Repo, history: EnvHistory) -> None:
     moments = three(repo, history)
-    alone = {row.name: row.frees for row in history.du().by_moment}
+    alone = {row.name: row.frees for row in history.du().by_snapshot}
     chosen = [moments[1].id, moments[2].id]
 
     together = history.du(*chosen).together
@@ -99,34 +99,34 @@ def test_what_moments_free_together_is_more_than_each_alone(repo: Repo, history:
     assert before - sum(taken_by(repo).values()) > 0.9 * together
 
 
-def test_what_the_user_holds_too_is_not_freed(repo: Repo, history: EnvHistory) -> None:
+def test_objects_that_the_user_reaches_are_not_freed(repo: Repo, history: EnvHistory) -> None:
     repo.write("large", noise(50_000))
-    one = moment(history, "before it is committed")
+    one = take_snapshot(history, "before it is committed")
     assert history.du(one.id).together > 50_000
     repo.git("add", "large")
     repo.git("commit", "-q", "-m", "large")
-    told = history.du(one.id).together
-    assert told is not None
-    assert told < 10_000
+    output = history.du(one.id).together
+    assert output is not None
+    assert output < 10_000
 
 
-def test_the_pieces_of_a_big_file_belong_to_its_directory(repo: Repo, history: EnvHistory) -> None:
+def test_chunks_of_a_big_file_count_for_its_directory(repo: Repo, history: EnvHistory) -> None:
     repo.write("data/big.bin", noise(9 << 20))
     repo.write("other/small", b"x")
-    moment(history, "big")
+    take_snapshot(history, "big")
     rows = {row.name: row for row in history.du().by_directory}
     assert rows["data"].frees > 9 << 20
     assert rows["other"].frees < 2_000
     assert (history.du(paths=[b"data/big.bin"]).together or 0) > 9 << 20
 
 
-def test_the_words_and_the_json(repo: Repo, history: EnvHistory) -> None:
+def test_du_prints_text_and_json(repo: Repo, history: EnvHistory) -> None:
     moments = three(repo, history)
-    told = repo.run("git-envlog", "du", "-n", "2", check=True).out
-    assert "3 moments" in told
-    assert "node_modules" in told
-    assert "and 1 more" in told
-    assert "holds" in told
+    output = repo.run("git-envlog", "du", "-n", "2", check=True).out
+    assert "3 moments" in output
+    assert "node_modules" in output
+    assert "and 1 more" in output
+    assert "holds" in output
     asked = repo.run("git-envlog", "du", moments[0].id[:8], check=True).out
     assert asked.startswith(f"dropping {moments[0].id[:8]} would free ")
     assert repo.run("git-envlog", "du", "--", "app.db", check=True).out.startswith(
@@ -144,15 +144,15 @@ def test_the_words_and_the_json(repo: Repo, history: EnvHistory) -> None:
     assert data["bytes"] == size
 
 
-def test_an_empty_history_holds_nothing(repo: Repo) -> None:
+def test_empty_history_uses_no_space(repo: Repo) -> None:
     assert "0 B in 0 packs" in repo.run("git-envlog", "du", check=True).out
     subprocess.run(["git", "status"], cwd=repo.path, check=True, capture_output=True)
 
 
-def test_what_others_are_differences_of_comes_back_in_part(repo: Repo, history: EnvHistory) -> None:
+def test_base_of_deltas_is_freed_in_part(repo: Repo, history: EnvHistory) -> None:
     for number in range(4):
         repo.write("large", noise(60_000, 9) + noise(3_000, number))
-        moment(history, f"{number}")
+        take_snapshot(history, f"{number}")
     history.gc("now")
     said = history.du("@").together
     before = size_of(repo)

@@ -1,4 +1,4 @@
-"""What `du` says that moments or paths would free is what the disk gives back when they go: lives lived by chance."""
+"""The sizes that `du` prints match the freed disk space, for random histories."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from git_envhist.api import EnvHistory
 from git_envhist.git.repository import Repository
 from git_envhist.maintenance.gc import NOTHING_STAYS, collect
 from git_envhist.model import Snapshot
-from tests.maintenance.test_collect import moment, size_of
+from tests.maintenance.test_collect import size_of, take_snapshot
 from tests.objects.packing import noise
 from tests.support.depth import FULL
 from tests.support.repository import Repo, make_repo
@@ -22,12 +22,12 @@ from tests.support.repository import Repo, make_repo
 LIVES = range(3 if FULL else 1)
 FILES = 500
 SAID_ANEW = 2_000
-"""Bytes: the commits behind a gap, their notes, and the directories above an erased path are written again."""
+"""Bytes: the commits after a gap, their notes, and the directories above an erased path are written again."""
 
 
 @dataclass(frozen=True)
 class Life:
-    """A repository whose history was made by chance."""
+    """A repository with a random history."""
 
     repo: Repo
     seed: int
@@ -47,13 +47,13 @@ def life(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 @pytest.fixture
 def copied(life: Life, tmp_path: Path) -> Repo:
-    """Copy the repository of the life, for a test that changes it."""
+    """Copy the repository of a history, for a test that changes it."""
     shutil.copytree(life.repo.path, tmp_path / "copied", symlinks=True)
     return Repo(tmp_path / "copied", life.repo.env)
 
 
 def live(repo: Repo, history: EnvHistory, chance: random.Random) -> list[Snapshot]:
-    """Texts that change a little, directories whose entries change, what cannot be deflated, and comes again."""
+    """Texts that change a little, directories with changing entries, incompressible and repeated data."""
     lines = {name: [f"{chance.random()}" for _ in range(400)] for name in range(12)}
     moments = []
     for number in range(10):
@@ -64,24 +64,24 @@ def live(repo: Repo, history: EnvHistory, chance: random.Random) -> list[Snapsho
         for one in range(FILES) if number == 0 else chance.sample(range(FILES), FILES // 8):
             repo.write(f"many/file{one}", f"{number} {one}")
         repo.write("cache/blob", noise(20_000, chance.randrange(4)))
-        moments.append(moment(history, f"moment {number}"))
+        moments.append(take_snapshot(history, f"moment {number}"))
     return moments
 
 
 def live_and_clean(repo: Repo, history: EnvHistory, chance: random.Random) -> list[Snapshot]:
     first, *moments = live(repo, history, chance)
-    # The first time anything goes, what the notes were before goes, too.
+    # The first drop also frees the older versions of the notes.
     drop(history, [first])
     clean(repo)
     return moments
 
 
 def clean(repo: Repo) -> None:
-    # By one thread: of more, each takes a part, and what of them takes which is not the same twice.
+    # With one thread: with more, the division of the work is not reproducible.
     collect(Repository.open(str(repo.path)), keep_since=NOTHING_STAYS, threads=1)
 
 
-def comes_back(repo: Repo, go: Callable[[], object]) -> int:
+def freed_bytes(repo: Repo, go: Callable[[], object]) -> int:
     before = size_of(repo)
     go()
     clean(repo)
@@ -98,7 +98,7 @@ def test_dropped_snapshots_free_the_bytes_that_du_prints(copied: Repo, life: Lif
     some = chance.sample(life.moments, chance.choice([1, 2, 4]))
     said = history.du(*(one.id for one in some)).together
 
-    back = comes_back(copied, lambda: drop(history, some))
+    back = freed_bytes(copied, lambda: drop(history, some))
 
     assert said is not None
     assert abs(said - back) < SAID_ANEW
@@ -109,7 +109,7 @@ def test_purged_path_frees_the_bytes_that_du_prints(copied: Repo, path: str) -> 
     history = open_history(copied)
     said = history.du(paths=[path.encode()]).together
 
-    back = comes_back(copied, lambda: history.purge(str(copied.path / path)))
+    back = freed_bytes(copied, lambda: history.purge(str(copied.path / path)))
 
     assert said is not None
     assert abs(said - back) < SAID_ANEW
@@ -120,4 +120,4 @@ def test_dropped_snapshots_free_more_than_du_prints_when_packs_were_never_cleane
     moments = live(repo, history, random.Random("fresh"))
     said = history.du(moments[3].id, moments[4].id).together
     assert said is not None
-    assert comes_back(repo, lambda: drop(history, moments[3:5])) > said
+    assert freed_bytes(repo, lambda: drop(history, moments[3:5])) > said

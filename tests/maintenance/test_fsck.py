@@ -1,4 +1,4 @@
-"""Damage of every kind is found and named, the rest stays restorable, and git goes on after a repair."""
+"""Damage of every kind is found and reported, the rest stays restorable, and git works after a repair."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from git_envhist.maintenance.gc import DAY, SHARES, check_some_packs
 from git_envhist.model import Snapshot
 from tests.cli.test_json import validate
 from tests.end_to_end.captures import assert_holds
-from tests.maintenance.test_collect import forget, moment, packs_of
+from tests.maintenance.test_collect import forget, packs_of, take_snapshot
 from tests.objects.packing import damage, flip, noise
 from tests.support.oracle import Listing, listing
 from tests.support.repository import Repo
@@ -26,21 +26,21 @@ def history(repo: Repo) -> EnvHistory:
 
 
 HELD: dict[str, Listing] = {}
-"""By the id of a moment, what stood there when it was taken."""
+"""Return the files of each snapshot by its id, as they were captured."""
 
 
 def taken(repo: Repo, history: EnvHistory, intent: str) -> Snapshot:
-    one = moment(history, intent)
+    one = take_snapshot(history, intent)
     HELD[one.id] = listing(repo.path, top=True)
     return one
 
 
-def assert_whole(repo: Repo, one: Snapshot) -> None:
+def assert_intact(repo: Repo, one: Snapshot) -> None:
     assert_holds(repo, one.commit, HELD[one.id])
 
 
-def three_moments(repo: Repo, history: EnvHistory) -> list[Snapshot]:
-    """Each with a file that the others have not, in packs of its own."""
+def three_snapshots(repo: Repo, history: EnvHistory) -> list[Snapshot]:
+    """Return snapshots, each with a file of its own, in separate packs."""
     moments = []
     repo.write("kept", "in all of them\n" * 20)
     for number in range(3):
@@ -55,7 +55,7 @@ def opened(repo: Repo) -> EnvHistory:
 
 
 def place_of(repo: Repo, oid: str) -> tuple[Path, int, int]:
-    """Where an object lies: its pack, where its entry begins, how long it is."""
+    """Return the location of an object: its pack, offset and length."""
     for pack in packs_of(repo):
         for line in repo.git("verify-pack", "-v", str(pack)).splitlines():
             words = line.split()
@@ -65,14 +65,14 @@ def place_of(repo: Repo, oid: str) -> tuple[Path, int, int]:
 
 
 def flip_in(repo: Repo, *names: str) -> Path:
-    """Flip a bit in the middle of what some objects' bytes are packed to; the pack of the first."""
+    """Flip a bit in the middle of the packed bytes of some objects. Return the pack of the first."""
     places = [place_of(repo, repo.git("rev-parse", name)) for name in names]
     for pack, start, length in places:
         damage(pack, lambda content, at=start + length // 2 + 1: flip(content, at))  # type: ignore[misc]
     return places[0][0]
 
 
-def assert_git_goes_on(repo: Repo, tmp_path: Path) -> None:
+def assert_git_works(repo: Repo, tmp_path: Path) -> None:
     repo.git("fsck", "--full", "--strict", "--no-dangling")
     repo.git("gc", "-q", "--prune=now")
     repo.git("clone", "-q", "--mirror", ".", str(tmp_path / "mirror"))
@@ -80,8 +80,8 @@ def assert_git_goes_on(repo: Repo, tmp_path: Path) -> None:
     repo.git("push", "-q", "--mirror", str(tmp_path / "bare"))
 
 
-def test_a_whole_history_is_whole(repo: Repo, history: EnvHistory) -> None:
-    three_moments(repo, history)
+def test_intact_history_has_no_faults(repo: Repo, history: EnvHistory) -> None:
+    three_snapshots(repo, history)
     for words in ((), ("--quick",), ("--repair",)):
         done = repo.run("git-envlog", "fsck", *words, check=True)
         assert done.out.startswith("whole: 3 moments; ")
@@ -89,15 +89,17 @@ def test_a_whole_history_is_whole(repo: Repo, history: EnvHistory) -> None:
     assert (told["whole"], told["moments"], told["faults"], told["broken"]) == (True, 3, [], [])
 
 
-def test_what_is_broken_in_the_trash_is_counted_among_all(repo: Repo, history: EnvHistory) -> None:
-    moments = three_moments(repo, history)
+def test_damaged_snapshot_in_the_trash_is_reported(repo: Repo, history: EnvHistory) -> None:
+    moments = three_snapshots(repo, history)
     repo.run("git-envlog", "drop", moments[1].id, check=True)
     flip_in(repo, f"{moments[1].commit}:d/only-1")
     assert "1 of 3 moments not whole" in repo.run("git-envlog", "fsck").out
 
 
-def test_a_flipped_bit_is_named_by_path_and_moment(repo: Repo, history: EnvHistory, tmp_path: Path) -> None:
-    moments = three_moments(repo, history)
+def test_flipped_bit_is_reported_by_path_and_snapshot(
+    repo: Repo, history: EnvHistory, tmp_path: Path
+) -> None:
+    moments = three_snapshots(repo, history)
     pack = flip_in(repo, f"{moments[1].commit}:d/only-1")
 
     assert repo.run("git-envlog", "fsck", "--quick").status == 0
@@ -118,13 +120,13 @@ def test_a_flipped_bit_is_named_by_path_and_moment(repo: Repo, history: EnvHisto
     assert (repo.path / ".git/envhist/damaged" / pack.name).exists()
     assert [one.intent for one in opened(repo).log()] == ["moment 2", "moment 0"]
     assert [one.id for one in opened(repo).log()] == [moments[2].id, moments[0].id]
-    assert_git_goes_on(repo, tmp_path)
+    assert_git_works(repo, tmp_path)
     for one in opened(repo).log():
-        assert_whole(repo, one)
+        assert_intact(repo, one)
     assert opened(repo).read_file(moments[2].id, history.environment_path(b"d/only-2")) == noise(3000, 2)
 
 
-def test_what_still_stands_in_the_working_tree_comes_back(
+def test_repair_recovers_objects_from_the_working_tree(
     repo: Repo, history: EnvHistory, tmp_path: Path
 ) -> None:
     repo.write("big.bin", noise(9 << 20))
@@ -141,12 +143,12 @@ def test_what_still_stands_in_the_working_tree_comes_back(
 
     assert "came back from the working tree" in mended.out
     assert [one.id for one in opened(repo).log()] == [before.id]
-    assert_whole(repo, before)
-    assert_git_goes_on(repo, tmp_path)
+    assert_intact(repo, before)
+    assert_git_works(repo, tmp_path)
 
 
-def test_what_a_remote_has_comes_back(repo: Repo, history: EnvHistory, tmp_path: Path) -> None:
-    moments = three_moments(repo, history)
+def test_repair_recovers_objects_from_a_remote(repo: Repo, history: EnvHistory, tmp_path: Path) -> None:
+    moments = three_snapshots(repo, history)
     repo.git("init", "-q", "--bare", str(tmp_path / "server"))
     repo.git("remote", "add", "origin", str(tmp_path / "server"))
     repo.run("git-envlog", "push", "--yes", check=True)
@@ -157,14 +159,14 @@ def test_what_a_remote_has_comes_back(repo: Repo, history: EnvHistory, tmp_path:
     assert "came back from the remote 'origin'" in mended.out
     assert [one.commit for one in opened(repo).log()] == [one.commit for one in reversed(moments)]
     for one in moments:
-        assert_whole(repo, one)
+        assert_intact(repo, one)
 
 
 @pytest.mark.parametrize("share", [0.0, 0.3, 0.9])
-def test_a_pack_cut_short_is_found_at_once(
+def test_truncated_pack_is_found_by_a_quick_check(
     repo: Repo, history: EnvHistory, tmp_path: Path, share: float
 ) -> None:
-    moments = three_moments(repo, history)
+    moments = three_snapshots(repo, history)
     pack, _, _ = place_of(repo, repo.git("rev-parse", f"{moments[1].commit}:d/only-1"))
     os.chmod(pack, 0o644)
     with open(pack, "r+b") as file:
@@ -177,12 +179,14 @@ def test_a_pack_cut_short_is_found_at_once(
 
     assert mended.status == 0, mended.out + mended.err
     assert {"moment 2", "moment 0"} <= {one.intent for one in opened(repo).log()}
-    assert_git_goes_on(repo, tmp_path)
+    assert_git_works(repo, tmp_path)
 
 
 @pytest.mark.parametrize("where", ["ids", "offsets", "head", "end"])
-def test_a_damaged_index_costs_nothing(repo: Repo, history: EnvHistory, tmp_path: Path, where: str) -> None:
-    moments = three_moments(repo, history)
+def test_repair_of_a_damaged_index_loses_nothing(
+    repo: Repo, history: EnvHistory, tmp_path: Path, where: str
+) -> None:
+    moments = three_snapshots(repo, history)
     pack, _, _ = place_of(repo, repo.git("rev-parse", f"{moments[1].commit}:d/only-1"))
     index = pack.with_suffix(".idx")
     count = (index.stat().st_size - 8 - 1024 - 40) // 28
@@ -196,15 +200,15 @@ def test_a_damaged_index_costs_nothing(repo: Repo, history: EnvHistory, tmp_path
 
     assert [one.id for one in opened(repo).log()] == [one.id for one in reversed(moments)], mended.out
     for one in opened(repo).log():
-        assert_whole(repo, one)
-    assert_git_goes_on(repo, tmp_path)
+        assert_intact(repo, one)
+    assert_git_works(repo, tmp_path)
 
 
 @pytest.mark.parametrize("content", ["", "not a hash\n", "1234567890" * 4 + "\n"])
-def test_a_bad_ref_is_set_aside_and_its_history_is_there_again(
+def test_repair_replaces_a_bad_ref_by_its_history(
     repo: Repo, history: EnvHistory, tmp_path: Path, content: str
 ) -> None:
-    moments = three_moments(repo, history)
+    moments = three_snapshots(repo, history)
     ref = f"refs/envhist/heads/{history.timeline}"
     (repo.path / ".git" / ref).write_text(content)
 
@@ -216,13 +220,13 @@ def test_a_bad_ref_is_set_aside_and_its_history_is_there_again(
     assert mended.status == 0, mended.out + mended.err
     assert (repo.path / ".git/envhist/set-aside").is_dir()
     assert [one.id for one in opened(repo).log()] == [one.id for one in reversed(moments)]
-    assert_git_goes_on(repo, tmp_path)
+    assert_git_works(repo, tmp_path)
 
 
-def test_a_lost_moment_in_the_middle_takes_no_other_along(
+def test_repair_drops_a_lost_snapshot_and_keeps_the_others(
     repo: Repo, history: EnvHistory, tmp_path: Path
 ) -> None:
-    moments = three_moments(repo, history)
+    moments = three_snapshots(repo, history)
     flip_in(repo, moments[1].commit)
 
     done = repo.run("git-envlog", "fsck")
@@ -231,11 +235,11 @@ def test_a_lost_moment_in_the_middle_takes_no_other_along(
     repo.run("git-envlog", "fsck", "--repair", check=True)
 
     assert [one.id for one in opened(repo).log()] == [moments[2].id, moments[0].id]
-    assert_git_goes_on(repo, tmp_path)
+    assert_git_works(repo, tmp_path)
 
 
-def test_damaged_notes_keep_what_can_be_read(repo: Repo, history: EnvHistory, tmp_path: Path) -> None:
-    moments = three_moments(repo, history)
+def test_repair_of_notes_keeps_everything_readable(repo: Repo, history: EnvHistory, tmp_path: Path) -> None:
+    moments = three_snapshots(repo, history)
     history.name("first", moments[0])
     history.name("last", moments[2])
     notes = f"refs/notes/envhist/{history.timeline}"
@@ -248,15 +252,15 @@ def test_damaged_notes_keep_what_can_be_read(repo: Repo, history: EnvHistory, tm
     names = {one.intent: one.names for one in opened(repo).log()}
     assert names["moment 2"] == ("last",)
     assert len(names) == 3
-    assert_git_goes_on(repo, tmp_path)
+    assert_git_works(repo, tmp_path)
 
 
 @pytest.mark.parametrize("lost", ["", "^{tree}"])
 @pytest.mark.parametrize("before", ["versions stand before it", "a rewrite was the last", "packed"])
-def test_no_name_is_lost_with_one_object_of_the_notes(
+def test_repair_of_notes_loses_no_name_with_one_object(
     repo: Repo, history: EnvHistory, tmp_path: Path, lost: str, before: str
 ) -> None:
-    moments = three_moments(repo, history)
+    moments = three_snapshots(repo, history)
     for number, one in enumerate(moments):
         history.name(f"name {number}", one)
     history.attach(moments[0], tool_outputs=[{"said": "once"}])
@@ -276,14 +280,12 @@ def test_no_name_is_lost_with_one_object_of_the_notes(
         (one.id, (f"name {moments.index(one)}",)) for one in kept
     ]
     assert [dict(one) for one in mended.get(moments[0].id).tool_outputs] == [{"said": "once"}]
-    assert_git_goes_on(repo, tmp_path)
+    assert_git_works(repo, tmp_path)
 
 
-def test_what_others_said_of_a_moment_stays_theirs_when_notes_are_gathered(
-    repo: Repo, history: EnvHistory
-) -> None:
-    """Another working tree keeps its notes in a place of its own, also on a moment of ours."""
-    moments = three_moments(repo, history)
+def test_repair_of_notes_leaves_other_writers_notes_to_them(repo: Repo, history: EnvHistory) -> None:
+    """Another working tree has notes of its own, also on a snapshot of this one."""
+    moments = three_snapshots(repo, history)
     history.name("ours", moments[0])
     repo.git("worktree", "add", "-q", "../beside")
     beside = Repo(repo.path.parent / "beside", repo.env)
@@ -302,8 +304,8 @@ def test_what_others_said_of_a_moment_stays_theirs_when_notes_are_gathered(
     assert ("ours" in told, "said beside" in told) == (True, False)
 
 
-def test_a_damaged_cache_is_found_and_forgotten(repo: Repo, history: EnvHistory) -> None:
-    three_moments(repo, history)
+def test_repair_deletes_a_damaged_cache(repo: Repo, history: EnvHistory) -> None:
+    three_snapshots(repo, history)
     shards = list((repo.path / ".git/envhist/cache").glob("shard-*"))
     damage(shards[0], lambda content: flip(content, len(content) // 2))
 
@@ -311,11 +313,11 @@ def test_a_damaged_cache_is_found_and_forgotten(repo: Repo, history: EnvHistory)
     assert done.status == 1
     assert "cache" in done.out
     repo.run("git-envlog", "fsck", "--repair", check=True)
-    assert_holds(repo, moment(opened(repo), "after").commit)
+    assert_holds(repo, take_snapshot(opened(repo), "after").commit)
 
 
-def test_a_lost_pack_is_found(repo: Repo, history: EnvHistory, tmp_path: Path) -> None:
-    moments = three_moments(repo, history)
+def test_missing_pack_is_found(repo: Repo, history: EnvHistory, tmp_path: Path) -> None:
+    moments = three_snapshots(repo, history)
     pack, _, _ = place_of(repo, repo.git("rev-parse", f"{moments[1].commit}:d/only-1"))
     for path in pack.parent.glob(f"{pack.stem}.*"):
         path.unlink()
@@ -325,12 +327,12 @@ def test_a_lost_pack_is_found(repo: Repo, history: EnvHistory, tmp_path: Path) -
     mended = repo.run("git-envlog", "fsck", "--repair")
 
     assert mended.status == 0, mended.out + mended.err
-    assert_git_goes_on(repo, tmp_path)
+    assert_git_works(repo, tmp_path)
     assert repo.run("git-envlog", "fsck").status == 0
 
 
-def test_a_share_is_checked_every_day_and_trouble_is_shown(repo: Repo, history: EnvHistory) -> None:
-    moments = three_moments(repo, history)
+def test_daily_check_reads_a_share_and_stores_problems(repo: Repo, history: EnvHistory) -> None:
+    moments = three_snapshots(repo, history)
     for day in range(SHARES):
         check_some_packs(history.repository, day * DAY)
     assert history.problems == []
@@ -346,8 +348,8 @@ def test_a_share_is_checked_every_day_and_trouble_is_shown(repo: Repo, history: 
     assert repo.run("git-envlog", check=True).err == ""
 
 
-def test_what_was_set_aside_is_not_garbage(repo: Repo, history: EnvHistory) -> None:
-    moments = three_moments(repo, history)
+def test_gc_keeps_objects_that_repair_set_aside(repo: Repo, history: EnvHistory) -> None:
+    moments = three_snapshots(repo, history)
     only = f"{moments[1].commit}:d/only-1"
     shards = repo.git("ls-tree", "-r", "--format=%(objectname)", moments[1].commit, ".envhist").split()
     flip_in(repo, only)
@@ -368,10 +370,8 @@ esac
 """
 
 
-def test_what_a_git_said_that_was_ended_half_way_decides_nothing(
-    repo: Repo, history: EnvHistory, tmp_path: Path
-) -> None:
-    moments = three_moments(repo, history)
+def test_output_of_a_killed_git_is_ignored(repo: Repo, history: EnvHistory, tmp_path: Path) -> None:
+    moments = three_snapshots(repo, history)
     ref = f"refs/envhist/heads/{history.timeline}"
     (repo.path / ".git" / ref).write_text("not a hash\n")
     program = tmp_path / "ended" / "git"
@@ -387,34 +387,32 @@ def test_what_a_git_said_that_was_ended_half_way_decides_nothing(
     assert [one.id for one in opened(repo).log()] == [one.id for one in reversed(moments)]
 
 
-def test_refs_that_somebody_deleted_come_back(repo: Repo, history: EnvHistory, tmp_path: Path) -> None:
-    moments = three_moments(repo, history)
+def test_repair_restores_deleted_refs(repo: Repo, history: EnvHistory, tmp_path: Path) -> None:
+    moments = three_snapshots(repo, history)
     history.name("first", moments[0])
     forget(repo, history)
 
     told = repo.run("git-envlog", "fsck", "--quick")
     assert told.status == 1
-    assert "our packs still hold 3 moments" in told.out
+    assert "our packs still contain 3 snapshots" in told.out
     repo.run("git-envlog", "fsck", "--repair", check=True)
 
     assert [one.id for one in opened(repo).log()] == [one.id for one in reversed(moments)]
     assert opened(repo).resolve("first").id == moments[0].id
     for one in opened(repo).log():
-        assert_whole(repo, one)
+        assert_intact(repo, one)
 
 
 @pytest.mark.parametrize("content", ["1234567890" * 4 + "\n", None])
-def test_a_timeline_that_began_anew_gets_back_what_it_had(
-    repo: Repo, history: EnvHistory, content: str | None
-) -> None:
-    moments = three_moments(repo, history)
+def test_repair_rejoins_a_restarted_timeline(repo: Repo, history: EnvHistory, content: str | None) -> None:
+    moments = three_snapshots(repo, history)
     history.name("first", moments[0])
     history.drop(moments[1])
     newest = repo.git("rev-parse", history.log()[0].commit)
     if content is not None:
         (repo.path / f".git/refs/envhist/heads/{history.timeline}").write_text(content)
     else:
-        # The pack with the newest commit alone cannot be read, for a while.
+        # Only the pack with the newest commit is temporarily unreadable.
         index = place_of(repo, newest)[0].with_suffix(".idx")
         held = index.read_bytes()
         index.chmod(0o600)
@@ -429,7 +427,7 @@ def test_a_timeline_that_began_anew_gets_back_what_it_had(
     history.gc("now")
     told = repo.run("git-envlog", "fsck", "--quick")
     assert told.status == 1
-    assert "our packs still hold 2 moments from before" in told.out
+    assert "our packs still contain 2 older snapshots" in told.out
     assert repo.run("git-envlog", "purge", "kept").status == 3
     repo.run("git-envlog", "fsck", "--repair", check=True)
 
@@ -438,14 +436,16 @@ def test_a_timeline_that_began_anew_gets_back_what_it_had(
     assert [one.id for one in line[1:]] == [moments[2].id, moments[0].id]
     assert opened(repo).resolve("first").id == moments[0].id
     for one in line[1:]:
-        assert_whole(repo, one)
+        assert_intact(repo, one)
     assert repo.run("git-envlog", "fsck").status == 0
     repo.git("fsck", "--full", "--strict", "--no-dangling")
 
 
 @pytest.mark.parametrize("clean", [True, False])
-def test_what_was_dropped_takes_the_place_of_nothing(repo: Repo, history: EnvHistory, clean: bool) -> None:
-    moments = three_moments(repo, history)
+def test_repair_of_a_deleted_ref_keeps_dropped_snapshots_in_the_trash(
+    repo: Repo, history: EnvHistory, clean: bool
+) -> None:
+    moments = three_snapshots(repo, history)
     history.drop(moments[2], moments[0])
     if clean:
         history.gc("now")
@@ -458,8 +458,8 @@ def test_what_was_dropped_takes_the_place_of_nothing(repo: Repo, history: EnvHis
     assert {one.snapshot.id for one in opened(repo).dropper.trash()} == {moments[0].id, moments[2].id}
 
 
-def test_what_was_dropped_does_not_come_back(repo: Repo, history: EnvHistory) -> None:
-    moments = three_moments(repo, history)
+def test_repair_does_not_restore_dropped_snapshots(repo: Repo, history: EnvHistory) -> None:
+    moments = three_snapshots(repo, history)
     history.drop(*moments)
     assert repo.run("git-envlog", "fsck").status == 0
     assert opened(repo).log() == []

@@ -1,4 +1,4 @@
-"""`git envlog gc`, and the one that comes by itself."""
+"""`git envlog gc`, and the daily gc."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from git_envhist.api import EnvHistory
 from git_envhist.maintenance.gc import MANY_REFS, collect
 from tests.cli.test_json import validate
-from tests.maintenance.test_collect import forget, moment, packs_of, stands
+from tests.maintenance.test_collect import exists, forget, packs_of, take_snapshot
 from tests.objects.packing import noise, pack_of, put_into
 from tests.support.repository import Repo
 
@@ -23,16 +23,16 @@ def history(repo: Repo) -> EnvHistory:
 
 
 def lose_something(repo: Repo, history: EnvHistory) -> str:
-    """A moment that nothing names any more, and one that is kept."""
+    """Return a snapshot that no ref reaches, and one that is kept."""
     repo.write("large", noise(200_000))
-    gone = moment(history, "large")
+    gone = take_snapshot(history, "large")
     forget(repo, history)
     (repo.path / "large").unlink()
-    moment(history, "small")
+    take_snapshot(history, "small")
     return gone.commit
 
 
-def test_the_program_tells_what_became_of_it(repo: Repo, history: EnvHistory) -> None:
+def test_gc_prints_its_result(repo: Repo, history: EnvHistory) -> None:
     gone = lose_something(repo, history)
     first = repo.run("git-envlog", "gc", check=True)
     assert "in 1 pack" in first.out or "in 2 packs" in first.out
@@ -45,54 +45,54 @@ def test_the_program_tells_what_became_of_it(repo: Repo, history: EnvHistory) ->
     assert told["removed"] > 0 == told["kept"]
     assert told["bytes"]["before"] - told["bytes"]["after"] > 200_000
     assert told["damaged"] == []
-    assert not stands(repo, gone)
+    assert not exists(repo, gone)
     assert history.gc().removed == 0
 
 
-def test_what_stands_in_two_packs_is_told_once(repo: Repo, history: EnvHistory, tmp_path: Path) -> None:
-    moment(history, "one")
+def test_object_in_two_packs_is_counted_once(repo: Repo, history: EnvHistory, tmp_path: Path) -> None:
+    take_snapshot(history, "one")
     for number in range(2):
         put_into(repo, pack_of(tmp_path / f"{number}", [b"in both", b"in %d" % number]))
     told = json.loads(repo.run("git-envlog", "gc", "--prune=now", "--json", check=True).out)
     assert (told["removed"], told["kept"]) == (3, 0)
 
 
-def test_prune_takes_times_as_git_does(repo: Repo, history: EnvHistory) -> None:
+def test_prune_accepts_times_like_git(repo: Repo, history: EnvHistory) -> None:
     gone = lose_something(repo, history)
     for words in ("--no-prune", "--prune=never", "--prune=3.days.ago"):
         repo.run("git-envlog", "gc", words, check=True)
-        assert stands(repo, gone)
+        assert exists(repo, gone)
     for pack in packs_of(repo):
         os.utime(pack, (time.time() - 4 * 24 * 3600,) * 2)
     repo.run("git-envlog", "gc", "--no-prune", check=True)
-    assert stands(repo, gone)
+    assert exists(repo, gone)
     repo.run("git-envlog", "gc", "--prune", "3.days.ago", check=True)
-    assert not stands(repo, gone)
+    assert not exists(repo, gone)
 
 
-def test_a_slip_of_the_pen_removes_nothing(repo: Repo, history: EnvHistory) -> None:
+def test_mistyped_time_removes_nothing(repo: Repo, history: EnvHistory) -> None:
     gone = lose_something(repo, history)
     done = repo.run("git-envlog", "gc", "--prune=nwo")
     assert done.status == 129
     assert "nwo" in done.err
-    assert stands(repo, gone)
+    assert exists(repo, gone)
 
 
-def test_a_clone_lets_what_it_inherited_go(repo: Repo, history: EnvHistory) -> None:
+def test_gc_in_a_clone_removes_inherited_packs(repo: Repo, history: EnvHistory) -> None:
     repo.write("large", noise(300_000))
-    moment(history, "large")
+    take_snapshot(history, "large")
     repo.git("clone", "-q", "--local", ".", "../clone")
     clone = Repo(repo.path.parent / "clone", repo.env)
 
     clone.run("git-envlog", "gc", "--prune=now", check=True)
 
-    # What its own branch leads to stays, little as it is.
+    # Objects of its own branch are kept.
     assert sum(pack.stat().st_size for pack in packs_of(clone)) < 5_000
     clone.git("fsck", "--full", "--strict", "--no-dangling")
 
 
 def as_people_have_it(repo: Repo) -> None:
-    """The tests' own configuration has git clean nothing by itself."""
+    """The tests' configuration disables git's own gc."""
     repo.git("config", "gc.auto", "6700")
     repo.git("config", "maintenance.auto", "true")
 
@@ -101,7 +101,7 @@ def stamp(repo: Repo) -> Path:
     return repo.path / ".git/envhist/upkeep"
 
 
-def test_once_a_day_it_comes_by_itself_and_nobody_waits(repo: Repo, history: EnvHistory) -> None:
+def test_capture_starts_gc_once_a_day_without_waiting(repo: Repo, history: EnvHistory) -> None:
     as_people_have_it(repo)
     gone = lose_something(repo, history)
     begun = stamp(repo).stat().st_mtime
@@ -109,7 +109,7 @@ def test_once_a_day_it_comes_by_itself_and_nobody_waits(repo: Repo, history: Env
     for pack in packs_of(repo):
         os.utime(pack, (weeks_ago, weeks_ago))
     os.utime(stamp(repo), (weeks_ago, weeks_ago))
-    # What the environment calls by our names is none of ours.
+    # Files of the environment with our names are not ours.
     repo.write("git_envhist/__init__.py", "open('run', 'w')\n")
     repo.write("json.py", "open('run', 'w')\n")
 
@@ -117,16 +117,18 @@ def test_once_a_day_it_comes_by_itself_and_nobody_waits(repo: Repo, history: Env
 
     assert stamp(repo).stat().st_mtime >= begun
     until = time.monotonic() + 120
-    while stands(repo, gone) and time.monotonic() < until:
+    while exists(repo, gone) and time.monotonic() < until:
         time.sleep(0.05)
-    assert not stands(repo, gone)
+    assert not exists(repo, gone)
     assert not (repo.path / "run").exists()
 
 
 @pytest.mark.parametrize("setting", [("gc.auto", "0"), ("maintenance.auto", "false")])
-def test_gits_own_switches_switch_it_off(repo: Repo, history: EnvHistory, setting: tuple[str, str]) -> None:
+def test_git_configuration_disables_the_daily_gc(
+    repo: Repo, history: EnvHistory, setting: tuple[str, str]
+) -> None:
     as_people_have_it(repo)
-    moment(history, "one")
+    take_snapshot(history, "one")
     repo.git("config", *setting)
     weeks_ago = time.time() - 20 * 24 * 3600
     os.utime(stamp(repo), (weeks_ago, weeks_ago))
@@ -136,10 +138,10 @@ def test_gits_own_switches_switch_it_off(repo: Repo, history: EnvHistory, settin
     assert abs(stamp(repo).stat().st_mtime - weeks_ago) < 1
 
 
-def test_what_comes_by_itself_packs_what_captures_merge_every_hour(repo: Repo, history: EnvHistory) -> None:
+def test_daily_gc_packs_merged_packs_of_captures(repo: Repo, history: EnvHistory) -> None:
     for number in range(15):
         repo.write("app.db", noise(60_000) + noise(600, number))
-        moment(history, f"{number}")
+        take_snapshot(history, f"{number}")
     before = sum(pack.stat().st_size for pack in packs_of(repo))
 
     collect(history.repository, thorough=False)
@@ -148,11 +150,11 @@ def test_what_comes_by_itself_packs_what_captures_merge_every_hour(repo: Repo, h
     assert packs_of(repo)[0].stat().st_size < before / 4
 
 
-def test_day_by_day_nothing_is_lost_and_packs_stay_few(repo: Repo, history: EnvHistory) -> None:
+def test_daily_gc_loses_nothing_and_keeps_packs_few(repo: Repo, history: EnvHistory) -> None:
     for day in range(5):
         for number in range(3):
             repo.write("app.db", noise(6_000, day) + noise(600, number))
-            moment(history, f"{day} {number}")
+            take_snapshot(history, f"{day} {number}")
         history.drop("@~1")
         collect(history.repository, thorough=False)
 
@@ -165,10 +167,10 @@ def test_day_by_day_nothing_is_lost_and_packs_stay_few(repo: Repo, history: EnvH
         )
 
 
-def test_many_refs_of_ours_become_one_file(repo: Repo, history: EnvHistory) -> None:
+def test_gc_packs_many_refs(repo: Repo, history: EnvHistory) -> None:
     for number in range(MANY_REFS + 4):
         repo.write("x", f"{number}")
-        moment(history, f"{number}")
+        take_snapshot(history, f"{number}")
     for one in history.log()[1:]:
         history.drop(one)
     before = repo.git("for-each-ref", "--format=%(refname) %(objectname)")
@@ -177,5 +179,5 @@ def test_many_refs_of_ours_become_one_file(repo: Repo, history: EnvHistory) -> N
 
     assert repo.git("for-each-ref", "--format=%(refname) %(objectname)") == before
     assert [path for path in (repo.path / ".git/refs/envhist").rglob("*") if path.is_file()] == []
-    assert moment(history, "goes on").parent is not None
+    assert take_snapshot(history, "goes on").parent is not None
     assert len(history.dropper.trash()) == MANY_REFS + 3

@@ -1,4 +1,4 @@
-"""A cleaning that is killed anywhere loses nothing, and the next one finishes what it began.
+"""A gc killed at any step loses nothing, and the next one completes it.
 
 The suite tries a sample of the steps; `--full` and `python -m tests.maintenance.test_gc_killed` try all of them.
 """
@@ -20,7 +20,7 @@ from tests.support.repository import Repo, make_repo
 
 
 def model(place: Path) -> tuple[Repo, set[str]]:
-    """A repository with moments, some of which nothing names, and objects of the user's in our packs alone."""
+    """Create a repository with reachable and unreachable snapshots, and objects of the user's in our packs only."""
     repo = make_repo(place)
     history = EnvHistory.open(str(repo.path), workers="here", one_command=True)
     repo.write("users", "the user's, stored by a capture first\n" * 9)
@@ -40,7 +40,7 @@ def model(place: Path) -> tuple[Repo, set[str]]:
 
 
 def deaths(place: Path, default: int) -> Iterator[int]:
-    """Kill a cleaning before its steps in turn, judge after each death, and yield the step."""
+    """Kill a gc before its steps in turn, judge after each kill, and yield the step."""
     repo, needed = model(place / "model")
     copy = place / "copy"
 
@@ -58,7 +58,7 @@ def deaths(place: Path, default: int) -> Iterator[int]:
 
 
 def judge(repo: Repo, there: Repository, needed: set[str]) -> None:
-    # As whoever comes next has it: a capture, or a cleaning.
+    # The state that the next capture or gc finds.
     sweep_killed(there)
     repo.git("fsck", "--full", "--strict", "--no-dangling")
     assert missing(repo, needed) == []
@@ -77,7 +77,7 @@ def missing(repo: Repo, needed: set[str]) -> list[str]:
     return [line for line in told.splitlines() if line.endswith(" missing")]
 
 
-def test_cleaning_killed_at_any_step_loses_no_object(tmp_path: Path) -> None:
+def test_gc_killed_at_any_step_loses_no_object(tmp_path: Path) -> None:
     assert max(deaths(tmp_path, default=10)) > 70
 
 

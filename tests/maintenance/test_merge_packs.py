@@ -1,4 +1,4 @@
-"""Small packs become few, byte for byte; judged by C git."""
+"""Small packs are merged into few, byte for byte; judged by C git."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from git_envhist.git.refs import RunningGit
 from git_envhist.maintenance import merge_packs as merging
-from git_envhist.maintenance.merge_packs import FACTOR, MAX_PACKS, choose, goes_by_packs, merge_packs
+from git_envhist.maintenance.merge_packs import FACTOR, MAX_PACKS, choose, merge_packs, works_from_packs
 from git_envhist.objects.own_packs import KEEP_MARK, drop_broken_index
 from git_envhist.objects.pack_writer import PackWriter
 from git_envhist.snapshots.staging import Staging, sweep
@@ -53,7 +53,7 @@ def contents_of(repository: Path) -> dict[str, int]:
 
 
 @both_formats
-def test_many_packs_become_few_and_hold_the_same(tmp_path: Path, object_format: str) -> None:
+def test_merged_packs_contain_the_same_objects(tmp_path: Path, object_format: str) -> None:
     repository = empty_repo(tmp_path, object_format).path / ".git"
     for number in range(40):
         publish(repository, object_format, [b"shared", os.urandom(100 + number), b"%d" % number])
@@ -72,7 +72,7 @@ def test_many_packs_become_few_and_hold_the_same(tmp_path: Path, object_format: 
     assert left == {packs_of(repository)[0].stem}
 
 
-def test_a_damaged_pack_is_left_as_it_is(tmp_path: Path) -> None:
+def test_damaged_pack_is_not_merged(tmp_path: Path) -> None:
     repository = empty_repo(tmp_path, "sha1").path / ".git"
     for number in range(20):
         publish(repository, "sha1", [os.urandom(300), b"%d" % number])
@@ -89,8 +89,8 @@ def test_a_damaged_pack_is_left_as_it_is(tmp_path: Path) -> None:
     assert len(packs_of(repository)) == 2
 
 
-def test_a_pack_whose_index_names_something_else_is_left_as_it_is(tmp_path: Path) -> None:
-    """Its entries are whole, and would stand under the wrong id from then on."""
+def test_pack_with_a_wrong_index_is_not_merged(tmp_path: Path) -> None:
+    """Its entries are intact, but would be stored under the wrong id."""
     repository = empty_repo(tmp_path, "sha1").path / ".git"
     for number in range(20):
         publish(repository, "sha1", [os.urandom(300), b"%d" % number])
@@ -104,7 +104,7 @@ def test_a_pack_whose_index_names_something_else_is_left_as_it_is(tmp_path: Path
     assert len(packs_of(repository)) == 2
 
 
-def test_only_so_much_is_copied_while_somebody_waits(tmp_path: Path) -> None:
+def test_one_merge_copies_a_limited_number_of_bytes(tmp_path: Path) -> None:
     repository = empty_repo(tmp_path, "sha1").path / ".git"
     state, packs = str(repository / "envhist"), str(repository / "objects/pack")
     for _ in range(MAX_PACKS + 8):
@@ -117,7 +117,7 @@ def test_only_so_much_is_copied_while_somebody_waits(tmp_path: Path) -> None:
     assert contents_of(repository) == before
 
 
-def test_packs_of_others_are_no_business_of_ours(tmp_path: Path) -> None:
+def test_packs_of_other_programs_are_not_merged(tmp_path: Path) -> None:
     repository = empty_repo(tmp_path, "sha1").path / ".git"
     for number in range(20):
         publish(repository, "sha1", [b"%d" % number])
@@ -132,7 +132,7 @@ def test_packs_of_others_are_no_business_of_ours(tmp_path: Path) -> None:
     assert len(packs_of(repository)) == 4
 
 
-def test_a_multi_pack_index_never_names_a_pack_that_went(tmp_path: Path) -> None:
+def test_multi_pack_index_never_names_a_removed_pack(tmp_path: Path) -> None:
     repository = empty_repo(tmp_path, "sha1").path / ".git"
     for number in range(20):
         publish(repository, "sha1", [b"%d" % number])
@@ -145,10 +145,10 @@ def test_a_multi_pack_index_never_names_a_pack_that_went(tmp_path: Path) -> None
     subprocess.run(["git", "fsck", "--strict"], cwd=repository, check=True)
 
 
-def test_merge_killed_at_any_step_loses_no_object_and_is_finished_by_the_next(
+def test_merge_killed_at_any_step_loses_no_object_and_is_completed_by_the_next(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(merging, "AT_A_TIME", 4)
+    monkeypatch.setattr(merging, "BATCH", 4)
     model = empty_repo(tmp_path, "sha1").path / ".git"
     for number in range(MAX_PACKS + 1):
         publish(model, "sha1", [b"shared", b"%d" % number])
@@ -169,10 +169,10 @@ def test_merge_killed_at_any_step_loses_no_object_and_is_finished_by_the_next(
     for step in each_death(merge, begin_anew):
         deaths, steps = deaths + 1, step
         assert contents_of(repository) == before
-        # A capture sweeps before it does anything else; nothing was published by whoever died here.
+        # A capture sweeps first; the killed merge had published nothing.
         sweep(state, packs, lambda commit: False)
         assert {path.suffix for path in Path(packs).iterdir()} <= {"", ".idx", ".pack", ".keep"}
-        # Nor is a pack left that nobody finds and nobody removes.
+        # No unreachable and unremoved pack is left either.
         stems = {
             suffix: {path.stem for path in Path(packs).glob(f"*{suffix}")}
             for suffix in (".idx", ".pack", ".keep")
@@ -190,7 +190,7 @@ def test_merge_killed_at_any_step_loses_no_object_and_is_finished_by_the_next(
 
 
 @pytest.mark.parametrize("command", ["gc", "repack", "fsck", "multi-pack-index", "clone"])
-def test_nothing_is_merged_under_a_git_that_goes_by_packs(tmp_path: Path, command: str) -> None:
+def test_nothing_is_merged_while_a_git_works_from_packs(tmp_path: Path, command: str) -> None:
     repository = empty_repo(tmp_path, "sha1").path / ".git"
     for number in range(20):
         publish(repository, "sha1", [b"%d" % number])
@@ -199,12 +199,12 @@ def test_nothing_is_merged_under_a_git_that_goes_by_packs(tmp_path: Path, comman
 
     assert merge_packs(state, packs, "sha1", at_work=lambda: running) == 0
     assert len(packs_of(repository)) == 20
-    # One for which git itself would not wait any more.
+    # A `gc.pid` so old that git itself would ignore it.
     running[1] = RunningGit(2, time.time() - 13 * 3600, command)
     assert merge_packs(state, packs, "sha1", at_work=lambda: running) == 20
 
 
-def test_packs_stay_where_a_git_comes_while_they_are_merged(tmp_path: Path) -> None:
+def test_packs_are_kept_when_a_git_starts_during_a_merge(tmp_path: Path) -> None:
     repository = empty_repo(tmp_path, "sha1").path / ".git"
     for number in range(20):
         publish(repository, "sha1", [b"%d" % number])
@@ -218,30 +218,27 @@ def test_packs_stay_where_a_git_comes_while_they_are_merged(tmp_path: Path) -> N
     assert len(contents_of(repository)) == 20
 
 
-def test_many_packs_go_some_at_a_time_and_the_rest_stays_for_a_git_that_comes(tmp_path: Path) -> None:
+def test_packs_are_removed_in_batches_until_a_git_starts(tmp_path: Path) -> None:
     repository = empty_repo(tmp_path, "sha1").path / ".git"
-    number = 2 * merging.AT_A_TIME + 2
+    number = 2 * merging.BATCH + 2
     for one in range(number):
         publish(repository, "sha1", [b"%d" % one])
     state, packs = str(repository / "envhist"), str(repository / "objects/pack")
     fsck = [RunningGit(1, time.time(), "fsck")]
 
-    def comes_after(some: int) -> list[RunningGit]:
+    def starts_after(some: int) -> list[RunningGit]:
         return fsck if len(packs_of(repository)) <= number + 1 - some else []
 
-    # It is there when the second lot is out of sight: that comes back, and no more goes.
-    assert (
-        merge_packs(state, packs, "sha1", at_work=lambda: comes_after(merging.AT_A_TIME + 1))
-        == merging.AT_A_TIME
-    )
-    assert len(packs_of(repository)) == number + 1 - merging.AT_A_TIME
+    # It appears when the second batch was moved aside: that batch is restored, and the rest is kept.
+    assert merge_packs(state, packs, "sha1", at_work=lambda: starts_after(merging.BATCH + 1)) == merging.BATCH
+    assert len(packs_of(repository)) == number + 1 - merging.BATCH
     assert len(contents_of(repository)) == number
-    assert merge_packs(state, packs, "sha1") == number + 1 - merging.AT_A_TIME
+    assert merge_packs(state, packs, "sha1") == number + 1 - merging.BATCH
     assert len(packs_of(repository)) == 1
     assert len(contents_of(repository)) == number
 
 
-def test_an_index_that_a_git_writes_while_packs_go_names_none_that_went(tmp_path: Path) -> None:
+def test_index_written_during_removal_names_no_removed_pack(tmp_path: Path) -> None:
     repository, writing = _indexed_meanwhile(tmp_path, still_at_work=False)
     before = contents_of(repository)
     state, packs = str(repository / "envhist"), str(repository / "objects/pack")
@@ -252,7 +249,7 @@ def test_an_index_that_a_git_writes_while_packs_go_names_none_that_went(tmp_path
     subprocess.run(["git", "fsck", "--strict"], cwd=repository, check=True)
 
 
-def test_packs_come_back_for_a_git_that_may_have_listed_them(tmp_path: Path) -> None:
+def test_packs_are_restored_for_a_git_that_may_have_listed_them(tmp_path: Path) -> None:
     repository, writing = _indexed_meanwhile(tmp_path, still_at_work=True)
     before = contents_of(repository)
     state, packs = str(repository / "envhist"), str(repository / "objects/pack")
@@ -268,7 +265,7 @@ def test_packs_come_back_for_a_git_that_may_have_listed_them(tmp_path: Path) -> 
 
 
 def _indexed_meanwhile(tmp_path: Path, still_at_work: bool) -> tuple[Path, Callable[[], list[RunningGit]]]:
-    """A git that lists all packs when nobody seems to be there, and writes its list when they are out of sight."""
+    """A git that lists all packs unseen, and writes its index after they were moved aside."""
     repository = empty_repo(tmp_path, "sha1").path / ".git"
     for number in range(20):
         publish(repository, "sha1", [b"%d" % number])
@@ -289,7 +286,7 @@ def _indexed_meanwhile(tmp_path: Path, still_at_work: bool) -> tuple[Path, Calla
     return repository, at_work
 
 
-def test_while_gits_follow_each_other_nothing_is_merged(tmp_path: Path) -> None:
+def test_nothing_is_merged_while_gits_run_in_quick_succession(tmp_path: Path) -> None:
     repository = empty_repo(tmp_path, "sha1").path / ".git"
     for number in range(20):
         publish(repository, "sha1", [b"%d" % number])
@@ -297,28 +294,28 @@ def test_while_gits_follow_each_other_nothing_is_merged(tmp_path: Path) -> None:
     status = RunningGit(1, time.time(), "status")
 
     assert merge_packs(state, packs, "sha1", at_work=lambda: [status]) == 0
-    # One that came while it was waited whether one comes.
+    # A git that started during the pause.
     answers = iter(([], [status]))
     assert merge_packs(state, packs, "sha1", at_work=lambda: next(answers)) == 0
     assert len(packs_of(repository)) == 20
-    # Who waits for us begins nothing meanwhile.
+    # A caller that waits for us starts nothing.
     waiting = RunningGit(os.getppid(), time.time(), "commit")
     assert merge_packs(state, packs, "sha1", at_work=lambda: [waiting]) == 20
 
 
-def test_a_gc_of_another_machine_is_waited_for(tmp_path: Path) -> None:
+def test_nothing_is_merged_during_a_gc_of_another_machine(tmp_path: Path) -> None:
     repository = empty_repo(tmp_path, "sha1").path / ".git"
     (repository / "gc.pid").write_text("1234 elsewhere.example")
-    assert goes_by_packs(str(repository), [])
+    assert works_from_packs(str(repository), [])
     (repository / "gc.pid").write_text(f"1234 {socket.gethostname()}")
-    assert not goes_by_packs(str(repository), [])
-    # Where nothing is told of processes, the file itself has to do.
-    assert goes_by_packs(str(repository), None)
+    assert not works_from_packs(str(repository), [])
+    # Without a list of processes, the file itself decides.
+    assert works_from_packs(str(repository), None)
     os.utime(repository / "gc.pid", (0, 0))
-    assert not goes_by_packs(str(repository), None)
+    assert not works_from_packs(str(repository), None)
 
 
-def test_an_index_written_from_an_old_list_of_packs_is_dropped(tmp_path: Path) -> None:
+def test_index_written_from_an_old_list_of_packs_is_deleted(tmp_path: Path) -> None:
     repository = empty_repo(tmp_path, "sha1").path / ".git"
     state, packs = str(repository / "envhist"), str(repository / "objects/pack")
     for number in range(20):
@@ -339,14 +336,14 @@ def test_an_index_written_from_an_old_list_of_packs_is_dropped(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("content", [b"", b"MIDX", b"MIDX\1\1\377\0\0\0\0\1", b"something else" * 9])
-def test_a_multi_pack_index_that_cannot_be_read_is_left_to_git(tmp_path: Path, content: bytes) -> None:
+def test_unreadable_multi_pack_index_is_left_to_git(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "multi-pack-index").write_bytes(content)
     assert not drop_broken_index(str(tmp_path))
     assert (tmp_path / "multi-pack-index").read_bytes() == content
 
 
 @given(st.lists(st.integers(1, 1 << 40), max_size=60))
-def test_what_is_left_grows_geometrically(sizes: list[int]) -> None:
+def test_remaining_packs_grow_geometrically(sizes: list[int]) -> None:
     ordered = sorted(sizes)
     count = choose(ordered)
     left = ordered if count < 2 else sorted([sum(ordered[:count]), *ordered[count:]])

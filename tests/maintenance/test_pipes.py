@@ -34,7 +34,7 @@ STATE = ("timeline", "packs.json", "fork", "hooks/pending", "rewritten", "left-b
 
 
 @pytest.fixture
-def kept(repo: Repo) -> Repo:
+def captured_repo(repo: Repo) -> Repo:
     for version in b"123":
         repo.write("data", bytes([version]) * 2000)
         repo.write("directory/file", bytes([version]) * 3000)
@@ -50,7 +50,7 @@ def put_pipe(repo: Repo, name: str) -> None:
 
 
 def finishes(repo: Repo, words: tuple[str, ...]) -> str | None:
-    """Return a command's errors; None if it waits for ever."""
+    """Return a command's errors, or None if it blocks."""
     try:
         done = subprocess.run(words, cwd=repo.path, env=repo.env, stdin=subprocess.DEVNULL, capture_output=True,
                               timeout=SECONDS, check=False)  # fmt: skip
@@ -60,19 +60,19 @@ def finishes(repo: Repo, words: tuple[str, ...]) -> str | None:
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_command_ends_when_every_file_of_git_in_the_tree_is_a_pipe(kept: Repo, command: str) -> None:
+def test_command_ends_when_every_file_of_git_in_the_tree_is_a_pipe(captured_repo: Repo, command: str) -> None:
     for name in TREE:
-        put_pipe(kept, name)
-    said = finishes(kept, COMMANDS[command])
+        put_pipe(captured_repo, name)
+    said = finishes(captured_repo, COMMANDS[command])
     assert said is not None
     assert "unexpected failure" not in said
 
 
 @pytest.mark.parametrize("name", ["config", "HEAD", "index", "info/exclude"])
-def test_command_names_the_pipe_when_every_git_would_wait_for_it(kept: Repo, name: str) -> None:
-    put_pipe(kept, f".git/{name}")
+def test_command_names_the_pipe_when_every_git_would_wait_for_it(captured_repo: Repo, name: str) -> None:
+    put_pipe(captured_repo, f".git/{name}")
     for words in (COMMANDS["capture"], COMMANDS["gc"], ("git-envlog",)):
-        said = finishes(kept, words)
+        said = finishes(captured_repo, words)
         assert said is not None, words
         assert said.startswith("error: git would wait for ever: "), said
         assert f"/.git/{name}' is a pipe" in said
@@ -80,9 +80,9 @@ def test_command_names_the_pipe_when_every_git_would_wait_for_it(kept: Repo, nam
 
 @pytest.mark.full
 @pytest.mark.parametrize("name", STATE)
-def test_commands_end_when_a_file_of_the_state_is_a_pipe(kept: Repo, name: str) -> None:
-    put_pipe(kept, f".git/envhist/{name}")
+def test_commands_end_when_a_file_of_the_state_is_a_pipe(captured_repo: Repo, name: str) -> None:
+    put_pipe(captured_repo, f".git/envhist/{name}")
     for words in (COMMANDS["capture"], COMMANDS["gc"], ("git-envlog",), ("git-envlog", "status")):
-        said = finishes(kept, words)
+        said = finishes(captured_repo, words)
         assert said is not None, words
         assert "unexpected failure" not in said

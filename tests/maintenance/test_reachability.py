@@ -1,4 +1,4 @@
-"""Reachability by `git rev-list`: a list that breaks off decides nothing."""
+"""Reachability by `git rev-list`: an incomplete list is an error."""
 
 from __future__ import annotations
 

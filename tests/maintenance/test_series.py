@@ -1,4 +1,4 @@
-"""Whatever is done to a history in whatever order: each moment that is kept gives back every byte it was taken of."""
+"""After any series of maintenance, each kept snapshot restores every captured byte."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ STEPS = 25
 
 
 class Series:
-    """A history, and what it has to hold."""
+    """A history and its expected content."""
 
     def __init__(self, repo: Repo, seed: str) -> None:
         self.repo = repo
@@ -38,13 +38,13 @@ class Series:
             name = f"d{self.rng.randrange(3)}/f{self.rng.randrange(6)}"
             self.repo.write(name, noise(self.rng.randrange(4_000), self.rng.randrange(8)))
         with pytest.MonkeyPatch.context() as patch:
-            # Packs are merged at nearly every capture; or come into git's list, where gits leave no gap for that.
+            # Packs are merged at nearly every capture, or listed if gits leave no gap for that.
             patch.setattr(
                 "git_envhist.maintenance.merge_packs.merge_packs_after",
                 lambda repository: merge_packs_after(repository, 1),
             )
             if self.rng.random() < 0.5:
-                patch.setattr("git_envhist.maintenance.merge_packs.no_git_reads_packs", lambda *_: False)
+                patch.setattr("git_envhist.maintenance.merge_packs.no_git_works_from_packs", lambda *_: False)
             captured = self.history.capture("one")
         self.listed += (self.repo.path / ".git/objects/pack/multi-pack-index").exists()
         assert captured.snapshot is not None
@@ -105,7 +105,7 @@ class Series:
 
 
 @pytest.mark.parametrize("seed", ["one", "two"])
-def test_what_is_kept_stays_what_it_was(repo: Repo, seed: str) -> None:
+def test_snapshots_stay_intact_over_any_series_of_maintenance(repo: Repo, seed: str) -> None:
     series = Series(repo, seed)
     series.run()
     assert series.listed > 0

@@ -1,4 +1,4 @@
-"""An index of ours that somebody took for garbage comes back; one that was taken away on purpose does not."""
+"""An index of ours deleted as garbage is restored; one that was removed on purpose is not."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def places(tmp_path: Path) -> tuple[Path, str, str]:
 
 
 @pytest.mark.parametrize("gone", [(".idx",), (".idx", ".keep")])
-def test_an_index_that_went_comes_back_with_its_mark(tmp_path: Path, gone: tuple[str, ...]) -> None:
+def test_lost_index_is_restored_with_its_keep_file(tmp_path: Path, gone: tuple[str, ...]) -> None:
     repository, state, packs = places(tmp_path)
     publish(repository, "sha1", [b"one", b"two"])
     before = contents_of(repository)
@@ -42,8 +42,9 @@ def test_an_index_that_went_comes_back_with_its_mark(tmp_path: Path, gone: tuple
     assert restore_lost_indexes(state, packs) == []
 
 
-def test_what_a_gc_takes_for_garbage_it_really_removes(tmp_path: Path) -> None:
-    # The index beside which git sees no pack: here it is held up, where a busy directory is read at a bad moment.
+def test_index_removed_by_git_gc_is_restored(tmp_path: Path) -> None:
+    # git sees no pack next to the index: here the pack is moved away, in reality a busy directory is read at a bad
+    # time.
     repository, state, packs = places(tmp_path)
     publish(repository, "sha1", [b"one", b"two"])
     before = contents_of(repository)
@@ -59,7 +60,7 @@ def test_what_a_gc_takes_for_garbage_it_really_removes(tmp_path: Path) -> None:
     assert pack.with_suffix(".keep").exists()
 
 
-def test_a_capture_brings_back_what_the_one_before_lost(repo: Repo) -> None:
+def test_capture_restores_lost_indexes(repo: Repo) -> None:
     repo.write("app.py", "one\n")
     history = EnvHistory.open(str(repo.path), workers="here")
     first = history.capture("one").snapshot
@@ -77,7 +78,7 @@ def test_a_capture_brings_back_what_the_one_before_lost(repo: Repo) -> None:
     assert repo.git("rev-parse", f"{second.id}^") == first.id
 
 
-def test_what_is_merged_or_taken_back_does_not_come_again(tmp_path: Path) -> None:
+def test_index_of_a_removed_pack_is_not_restored(tmp_path: Path) -> None:
     repository, state, packs = places(tmp_path)
     for number in range(MAX_PACKS + 1):
         publish(repository, "sha1", [b"%d" % number])
@@ -90,7 +91,7 @@ def test_what_is_merged_or_taken_back_does_not_come_again(tmp_path: Path) -> Non
     assert os.listdir(repository / "envhist/indexes") == [packs_of(repository)[0].stem]
 
 
-def test_packs_without_a_second_name_get_one_and_those_of_others_do_not(tmp_path: Path) -> None:
+def test_spare_indexes_are_made_for_our_packs_only(tmp_path: Path) -> None:
     repository, state, packs = places(tmp_path)
     for number in range(3):
         publish(repository, "sha1", [b"%d" % number])

@@ -1,4 +1,4 @@
-"""Which packs are written anew: what nothing reaches stays for its time, and not in many packs."""
+"""Choosing packs to rewrite: unreachable objects are kept for their time, in few packs."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from git_envhist.maintenance.weigh_packs import (
     PackUsage,
     RepackDecision,
     choose,
+    packs_to_set_apart,
     times_of,
-    to_be_set_apart,
 )
 
 DAY = 24 * 3600.0
@@ -26,30 +26,30 @@ def chosen(*packs: PackUsage) -> set[str]:
     return {pack.path for pack in choose(packs, POLICY)}
 
 
-def test_what_captures_wrote_is_chosen_whatever_its_age() -> None:
+def test_packs_of_captures_are_chosen_at_any_age() -> None:
     fresh = PackUsage("fresh", 100, NOW, "", 100, ())
     large = PackUsage("large", 700, NOW, DELTIFIED, 700, ())
     assert chosen(fresh, large) == {"fresh"}
     assert chosen(fresh, PackUsage("larger", 1700, NOW, DELTIFIED, 1700, ())) == set()
 
 
-def test_what_lies_apart_goes_when_its_time_is_over() -> None:
+def test_unreachable_pack_is_removed_after_its_time() -> None:
     assert chosen(apart(1), apart(15)) == {"apart 15"}
 
 
-def test_of_this_week_few_packs_stay_and_many_become_one() -> None:
+def test_many_unreachable_packs_of_this_week_become_one() -> None:
     assert chosen(apart(0), apart(1), apart(2)) == set()
     assert len(chosen(apart(0), apart(1), apart(2), apart(2.5))) == 4
 
 
-def test_of_an_earlier_week_two_become_one() -> None:
+def test_two_unreachable_packs_of_an_earlier_week_become_one() -> None:
     assert chosen(apart(0), apart(9), apart(10)) == {"apart 9", "apart 10"}
 
 
 def test_no_pack_spans_more_than_a_week() -> None:
     young = PackUsage("young", 100, NOW, DELTIFIED, 50, (b"other",))
     packs = [apart(4), apart(5), apart(11), apart(12), young]
-    groups = to_be_set_apart(packs, POLICY)
+    groups = packs_to_set_apart(packs, POLICY)
     assert [[pack.path for pack in group] for group in groups] == [
         ["apart 12", "apart 11"],
         ["apart 5", "apart 4"],
@@ -57,13 +57,13 @@ def test_no_pack_spans_more_than_a_week() -> None:
     ]
 
 
-def test_after_a_month_of_days_few_packs_lie_apart_and_none_for_longer_than_three_weeks() -> None:
+def test_unreachable_packs_stay_few_and_at_most_three_weeks() -> None:
     packs: list[PackUsage] = []
     for day in range(60):
         policy = RepackDecision(NOW + day * DAY - 14 * DAY, thorough=False)
         packs.append(PackUsage("new", 100, NOW + day * DAY, SET_APART, 0, (b"%d" % day,)))
         going = choose(packs, policy)
-        groups = to_be_set_apart(going, policy)
+        groups = packs_to_set_apart(going, policy)
         kept = [pack for pack in packs if pack not in going]
         for group in groups:
             dead = tuple(oid for pack in group for oid in pack.dead)
@@ -76,7 +76,7 @@ def test_after_a_month_of_days_few_packs_lie_apart_and_none_for_longer_than_thre
         assert {int(oid) for pack in packs for oid in pack.dead} >= set(range(max(0, day - 13), day + 1))
 
 
-def test_day_by_day_packs_are_few_and_each_byte_is_copied_a_few_times() -> None:
+def test_daily_runs_keep_packs_few_and_copy_each_byte_few_times() -> None:
     packs: list[PackUsage] = []
     copied = 0
     for _ in range(256):

@@ -1,14 +1,14 @@
-"""A year of a living environment: `python -m tests.maintenance.year [--days N] [--a-day N] [--at DIR]` prints a table.
+"""Simulate a year of work: `python -m tests.maintenance.year [--days N] [--a-day N] [--at DIR]` prints a table.
 
-Two repositories live the same days: sources are edited and committed, packages installed and removed, builds run, a
-database grows, logs too. In one of them a capture follows every step, and once a day, beside the captures, what comes
-by itself: thinned by the usual policy, packed as far as it is worth it, a share checked. The clock of the captures is
-set; packs are made a day older every day, so that what waits for a day, or for two weeks, waits for as long.
+Two repositories get the same changes: sources are edited and committed, packages installed and removed, builds run, a
+database and logs grow. In one of them a capture follows every step, and once a day the daily run works concurrently
+with the captures: it prunes by the default policy, packs where it is worth it, and checks a share. The clock of the
+captures is set; packs are made a day older every day, so that limits of a day or of two weeks apply.
 
-Then git's commands in either take turns: how much longer the processors work for them, which others on the machine
-hardly change.
+Then git's commands run in both in turns: the table shows how much more CPU time they take with a history, a measure
+that other processes hardly affect.
 
-With `--at` it stays there, tells of every day in `DIR/days`, and goes on with the day that it was stopped in.
+With `--at` the repositories stay there; every day is logged in `DIR/days`, and a stopped run continues with its day.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ HEADINGS = (
 
 
 class Life:
-    """What happens in an environment; the same seed lives the same life."""
+    """A simulated environment; the same seed gives the same events."""
 
     def __init__(self, top: Path) -> None:
         self.top = top
@@ -58,13 +58,13 @@ class Life:
         if not top.exists():
             self._begin()
 
-    def goes_on_from(self, told: list[Any]) -> None:
-        """From where `where_it_is` told of it."""
+    def restore_state(self, told: list[Any]) -> None:
+        """Continue from the state returned by `state`."""
         self._step, (version, numbers, gauss) = told
         self._rng.setstate((version, tuple(numbers), gauss))
 
     @property
-    def where_it_is(self) -> list[Any]:
+    def state(self) -> list[Any]:
         return [self._step, self._rng.getstate()]
 
     def _begin(self) -> None:
@@ -89,7 +89,7 @@ class Life:
         git(top, "fetch", "-q")
 
     def step(self, a_day: int) -> None:
-        """One step of work; so many make a day."""
+        """Do one step of work; a day has several."""
         self._step += 1
         number = self._step % a_day
         for _ in range(self._rng.randrange(1, 4)):
@@ -183,12 +183,12 @@ def live(base: Path, days: int, a_day: int) -> Iterator[tuple[str, ...]]:
 def _live_a_day(
     lives: tuple[Life, Life], day: int, a_day: int, *, undisturbed: bool
 ) -> tuple[list[float], EnvHistory]:
-    """How long each capture of a day took, while what comes by itself is done; the history after it."""
+    """Return the duration of each capture of a day while the daily run works, and the history afterwards."""
     times = []
     by_itself = 0
     for number in range(a_day):
         if by_itself and number == a_day - 1:
-            # A day is longer than that takes: captures merge their packs again.
+            # A day takes longer than that: captures merge their packs again.
             _, status = os.waitpid(by_itself, 0)
             assert status == 0, "what comes by itself failed"
         for life in lives:
@@ -203,8 +203,8 @@ def _live_a_day(
 
 
 def _begin_upkeep(history: EnvHistory) -> int:
-    """What comes by itself, in a process of its own beside the captures of the day."""
-    # It gives up where captures come all the time; here a day of them takes seconds.
+    """Start the daily run in a process of its own, concurrent with the captures of the day."""
+    # It gives up if captures are too frequent; here a day of them takes seconds.
     history.thin()
     child = os.fork()
     if child:
@@ -222,7 +222,7 @@ def _begin_upkeep(history: EnvHistory) -> int:
 
 @contextmanager
 def _first(undisturbed: bool) -> Iterator[None]:
-    """Before everybody else on this machine, where that is allowed."""
+    """With the highest priority on this machine, if allowed."""
     if not undisturbed or not FIRST:
         yield
         return
@@ -245,17 +245,17 @@ def _tell(base: Path, day: int, times: list[float]) -> None:
 
 def _keep(base: Path, day: int, lives: tuple[Life, Life]) -> None:
     fresh = base / "state.new"
-    fresh.write_text(json.dumps([day, *(life.where_it_is for life in lives)]))
+    fresh.write_text(json.dumps([day, *(life.state for life in lives)]))
     os.rename(fresh, base / "state")
 
 
 def _go_on(base: Path, lives: tuple[Life, Life]) -> int:
-    """The day to begin with."""
+    """Return the day to begin with."""
     if not (base / "state").exists():
         return 1
     day, *told = json.loads((base / "state").read_text())
     for life, where in zip(lives, told, strict=True):
-        life.goes_on_from(where)
+        life.restore_state(where)
     return int(day)
 
 
@@ -316,7 +316,7 @@ def _ours(top: Path, program: list[str], verb: str, *words: str) -> str:
 
 
 def _beside(base: Path, *words: str) -> str:
-    """How much longer a command of git's works beside a history: the ratio of medians, taken in turns."""
+    """Return how much longer a git command takes with a history: the ratio of medians, measured in turns."""
     times: dict[str, list[float]] = {"with": [], "without": []}
     for _ in range(TURNS):
         for name, taken in times.items():
@@ -328,7 +328,7 @@ def _beside(base: Path, *words: str) -> str:
 
 
 def _worked(top: Path, *words: str) -> float:
-    """For how many seconds the processors worked for a git."""
+    """Return the CPU seconds of a git command."""
     with open(os.devnull, "wb") as nothing:
         child = subprocess.Popen([*FIRST, "git", *words], cwd=top, stdout=nothing)
         _, status, used = os.wait4(child.pid, 0)
@@ -338,7 +338,7 @@ def _worked(top: Path, *words: str) -> float:
 
 
 def _gc(base: Path) -> float:
-    """How many seconds longer the processors work for `git gc`, on copies that were cleaned once."""
+    """Return how many CPU seconds `git gc` takes more, on copies that were cleaned once."""
     taken: dict[str, float] = {}
     for name in ("without", "with"):
         place = base / "copy"

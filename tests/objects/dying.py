@@ -1,4 +1,4 @@
-"""A process that is killed right before its n-th change to the disk."""
+"""Run code in a process that is killed before its n-th change to the disk."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from itertools import count
 
 from tests.support.depth import sample
 
-# Every call by which our code changes a disk or a lock, and the spawning of a git that would.
+# Every call with which our code changes a disk or a lock, and the start of a git that would.
 STEPS = (
     *(
         "open",

@@ -1,4 +1,4 @@
-"""Objects put into a repository byte by byte, also those that git itself would refuse to make."""
+"""Write objects byte by byte, including those that git refuses to write."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def put_object(git_dir: Path, kind: bytes, data: bytes, object_format: str = "sha1") -> bytes:
-    """Write a loose object, whatever it holds; returns its raw id."""
+    """Write a loose object with any content and return its raw id."""
     whole = b"%b %d\0%b" % (kind, len(data), data)
     oid = hashlib.new(object_format, whole)
     place = git_dir / "objects" / oid.hexdigest()[:2] / oid.hexdigest()[2:]
@@ -19,7 +19,7 @@ def put_object(git_dir: Path, kind: bytes, data: bytes, object_format: str = "sh
 
 
 def put_tree(git_dir: Path, *entries: tuple[bytes, int, bytes], object_format: str = "sha1") -> bytes:
-    """Write a tree exactly as given, in that order, with any modes and names."""
+    """Write a tree with any modes and names, in the given order."""
     return put_object(
         git_dir,
         b"tree",
@@ -29,7 +29,7 @@ def put_tree(git_dir: Path, *entries: tuple[bytes, int, bytes], object_format: s
 
 
 def put_commit(git_dir: Path, tree: bytes, object_format: str = "sha1") -> str:
-    """Write a commit of a tree; returns its hash."""
+    """Write a commit of a tree and return its hash."""
     person = b"Test User <test@example.com> 1767323045 +0000"
     text = b"tree %b\nauthor %b\ncommitter %b\n\na snapshot\n" % (tree.hex().encode(), person, person)
     return put_object(git_dir, b"commit", text, object_format).hex()

@@ -1,4 +1,4 @@
-"""What the tests of packs share: objects to store, and real git to judge what came of it."""
+"""Helpers for the tests of packs: objects to store, and git as the judge."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ FORMATS = ("sha1", "sha256")
 
 
 def noise(size: int, seed: int = 0) -> bytes:
-    """Bytes that do not deflate."""
+    """Return incompressible bytes."""
     return hashlib.shake_128(b"%d" % seed).digest(size)
 
 
-# Sizes around every step of the entry header's variable length, and content that deflates well, badly, not at all.
+# Sizes around each length of the entry header, and content that compresses well, badly and not at all.
 SIZES = st.sampled_from([0, 1, 15, 16, 17, 2047, 2048, 2049, 65535, 65536, 300_000])
 CONTENTS = st.one_of(
     st.binary(max_size=300),
@@ -38,7 +38,7 @@ def object_id(kind: bytes, data: bytes, object_format: str = "sha1") -> bytes:
 
 
 def pack_of(directory: Path, blobs: Iterable[bytes], object_format: str = "sha1") -> StagedPack:
-    """A finished pack of blobs."""
+    """Return a finished pack of blobs."""
     directory.mkdir(parents=True, exist_ok=True)
     writer = PackWriter(str(directory), object_format)
     for blob in blobs:
@@ -49,7 +49,7 @@ def pack_of(directory: Path, blobs: Iterable[bytes], object_format: str = "sha1"
 
 
 def add_commit(writer: PackWriter, files: dict[str, bytes]) -> str:
-    """Store a commit of a flat tree and what it holds; its hash."""
+    """Store a commit with a flat tree and its blobs; return its hash."""
     rows = [(name.encode(), writer.add(b"blob", data)) for name, data in sorted(files.items())]
     tree = writer.add(b"tree", b"".join(b"100644 %b\0%b" % row for row in rows))
     text = b"tree %b\nauthor %b\ncommitter %b\n\nwhat was\n" % (tree.hex().encode(), IDENTITY, IDENTITY)
@@ -57,7 +57,7 @@ def add_commit(writer: PackWriter, files: dict[str, bytes]) -> str:
 
 
 def put_into(repo: Repo, pack: StagedPack, keep: bytes = b"git-envhist\n") -> Path:
-    """Move a pack into a repository by hand; the path of its `.pack`."""
+    """Copy a pack into a repository and return the path of its `.pack`."""
     pack_dir = repo.path / ".git/objects/pack"
     (pack_dir / f"{pack.name}.keep").write_bytes(keep)
     os.rename(pack.pack_path, pack_dir / f"{pack.name}.pack")
@@ -70,7 +70,7 @@ def empty_repo(path: Path, object_format: str = "sha1") -> Repo:
 
 
 def read_back(repo: Repo, ids: Sequence[bytes]) -> dict[bytes, tuple[bytes, bytes]]:
-    """What `git cat-file --batch` says each object is."""
+    """Return the output of `git cat-file --batch` for each object."""
     asked = b"".join(oid.hex().encode() + b"\n" for oid in ids)
     answer = repo.run_git("cat-file", "--batch", input=asked).stdout
     found, at = {}, 0
@@ -85,7 +85,7 @@ def read_back(repo: Repo, ids: Sequence[bytes]) -> dict[bytes, tuple[bytes, byte
 
 
 def damage(path: Path | str, change: Callable[[bytearray], object]) -> None:
-    """Change the bytes of a file in place, whatever its mode says."""
+    """Change bytes of a file in place, whatever its mode."""
     os.chmod(path, 0o644)
     content = bytearray(Path(path).read_bytes())
     change(content)
@@ -97,7 +97,7 @@ def flip(content: bytearray, at: int) -> None:
 
 
 def grow_older(git_dir: Path, seconds: float) -> None:
-    """Time passes for the packs: what waits for a day, or for two weeks, goes by when they were used."""
+    """Make the packs older, for rules that wait a day or two weeks after their last use."""
     for path in (git_dir / "objects/pack").iterdir():
         seen = path.stat()
         if seen.st_mtime > LONG_AGO:

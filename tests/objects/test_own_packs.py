@@ -1,4 +1,4 @@
-"""Our published packs: only ours count, damage is an error and never a crash, deltas are resolved."""
+"""Our published packs: other packs are ignored, damage is an error and never a crash, deltas are resolved."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def packs_of(repo: Repo, object_format: str = "sha1", exclude: tuple[str, ...] =
 @both_formats
 @settings(max_examples=15)
 @given(blobs=st.lists(CONTENTS, min_size=1, max_size=12))
-def test_every_object_of_ours_is_found_and_read(
+def test_own_packs_find_and_read_every_object(
     object_format: str, blobs: list[bytes], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     place = tmp_path_factory.mktemp("packs")
@@ -53,7 +53,7 @@ def test_every_object_of_ours_is_found_and_read(
     packs.close()
 
 
-def test_an_index_too_large_to_be_read_at_once_is_searched_where_it_lies(tmp_path: Path) -> None:
+def test_large_index_is_mapped(tmp_path: Path) -> None:
     repo = empty_repo(tmp_path / "repo")
     blobs = [b"%d" % number for number in range(5000)]
     path = put_into(repo, pack_of(tmp_path, blobs))
@@ -64,7 +64,7 @@ def test_an_index_too_large_to_be_read_at_once_is_searched_where_it_lies(tmp_pat
     packs.close()
 
 
-def test_only_marked_packs_that_are_not_excluded_count(tmp_path: Path) -> None:
+def test_own_packs_skip_unmarked_and_excluded_packs(tmp_path: Path) -> None:
     repo = empty_repo(tmp_path / "repo")
     ours, publishing, theirs, bare, longer = (pack_of(tmp_path, [b"%d" % n]) for n in range(5))
     for pack in (ours, publishing):
@@ -80,7 +80,7 @@ def test_only_marked_packs_that_are_not_excluded_count(tmp_path: Path) -> None:
     assert found == [True, False, False, False, False]
 
 
-def test_what_is_being_published_is_asked_after_the_directory_was_read_and_before_a_pack_is_opened(
+def test_excluded_packs_are_asked_for_between_listing_and_opening(
     tmp_path: Path,
 ) -> None:
     repo = empty_repo(tmp_path / "repo")
@@ -102,7 +102,7 @@ def test_what_is_being_published_is_asked_after_the_directory_was_read_and_befor
     assert packs.damaged == []
 
 
-def test_a_repository_without_packs_has_no_objects_of_ours(tmp_path: Path) -> None:
+def test_repository_without_packs_has_no_own_objects(tmp_path: Path) -> None:
     packs = OwnPacks.open(str(tmp_path / "nowhere"), "sha1")
     assert object_id(b"blob", b"") not in packs
     with pytest.raises(KeyError):
@@ -111,7 +111,7 @@ def test_a_repository_without_packs_has_no_objects_of_ours(tmp_path: Path) -> No
 
 @both_formats
 @pytest.mark.parametrize("base", ["offset", "id"])
-def test_objects_that_a_repack_made_deltas_of_are_read(object_format: str, base: str, tmp_path: Path) -> None:
+def test_deltas_made_by_a_repack_are_read(object_format: str, base: str, tmp_path: Path) -> None:
     repo = empty_repo(tmp_path / "repo", object_format)
     pages = [noise(500, seed).hex().encode() for seed in range(40)]
     blobs = [b"".join(pages[:at]) for at in range(41)]
@@ -147,7 +147,7 @@ def copy_of(sound: StagedPack, place: Path) -> Path:
 
 
 def read_all(place: Path, blobs: list[bytes]) -> list[Exception]:
-    """Read every object: it is right, or it is damaged, or it is not there; which errors there were."""
+    """Read every object and compare it; return the errors of damaged and missing ones."""
     packs = OwnPacks.open(str(place), "sha1")
     errors: list[Exception] = []
     for blob in blobs:
@@ -164,7 +164,7 @@ def read_all(place: Path, blobs: list[bytes]) -> list[Exception]:
 @given(data=st.data())
 @pytest.mark.parametrize("suffix", [".pack", ".idx"])
 @pytest.mark.parametrize("how", ["flip", "cut", "noise"])
-def test_damage_is_an_error_and_never_wrong_bytes(
+def test_damaged_pack_raises_and_never_returns_wrong_bytes(
     how: str,
     suffix: str,
     sound: tuple[StagedPack, list[bytes]],
@@ -188,7 +188,7 @@ def test_damage_is_an_error_and_never_wrong_bytes(
         assert len(errors) == len(blobs)
 
 
-def test_a_pack_cut_short_after_it_was_opened_is_an_error(
+def test_pack_truncated_after_opening_raises_damaged(
     sound: tuple[StagedPack, list[bytes]], tmp_path: Path
 ) -> None:
     pack, blobs = sound
@@ -196,11 +196,11 @@ def test_a_pack_cut_short_after_it_was_opened_is_an_error(
     packs = OwnPacks.open(str(tmp_path), "sha1")
     assert packs.read(object_id(b"blob", blobs[3])) == (b"blob", blobs[3])
     damage(base.with_suffix(".pack"), lambda content: content.__delitem__(slice(1000, None)))
-    with pytest.raises(Damaged, match=r"the pack '.*' is damaged: it ends within an object"):
+    with pytest.raises(Damaged, match=r"the pack '.*' is damaged: an object is cut off"):
         packs.read(object_id(b"blob", blobs[3]))
 
 
-def test_a_damaged_index_counts_as_having_nothing_so_that_objects_are_stored_again(
+def test_pack_with_damaged_index_counts_as_empty(
     sound: tuple[StagedPack, list[bytes]], tmp_path: Path
 ) -> None:
     pack, blobs = sound
@@ -213,7 +213,7 @@ def test_a_damaged_index_counts_as_having_nothing_so_that_objects_are_stored_aga
         packs.read(object_id(b"blob", blobs[1]))
 
 
-def test_an_index_whose_first_table_is_out_of_order_counts_as_damaged(
+def test_index_with_unsorted_fan_out_is_damaged(
     sound: tuple[StagedPack, list[bytes]], tmp_path: Path
 ) -> None:
     base = copy_of(sound[0], tmp_path)
@@ -223,7 +223,7 @@ def test_an_index_whose_first_table_is_out_of_order_counts_as_damaged(
     assert "its first table is out of order" in str(packs.damaged[0])
 
 
-def test_an_entry_that_claims_more_than_could_ever_be_is_an_error(
+def test_entry_with_impossible_size_raises_damaged(
     sound: tuple[StagedPack, list[bytes]], tmp_path: Path
 ) -> None:
     pack, blobs = sound
@@ -232,11 +232,11 @@ def test_an_entry_that_claims_more_than_could_ever_be_is_an_error(
     damage(
         base.with_suffix(".pack"), lambda content: content.__setitem__(slice(12, 12 + len(endless)), endless)
     )
-    with pytest.raises(Damaged, match="claims a size"):
+    with pytest.raises(Damaged, match="claims an impossible size"):
         OwnPacks.open(str(tmp_path), "sha1").read(object_id(b"blob", blobs[0]))
 
 
-def test_an_object_damaged_in_one_pack_is_read_from_another(tmp_path: Path) -> None:
+def test_object_damaged_in_one_pack_is_read_from_another(tmp_path: Path) -> None:
     repo = empty_repo(tmp_path / "repo")
     bad, good = (put_into(repo, pack) for pack in sorted(twice(tmp_path), key=lambda pack: pack.name))
     damage(bad, lambda content: flip(content, 20))
@@ -250,9 +250,7 @@ def twice(place: Path) -> list[StagedPack]:
     return [pack_of(place, [b"twice"]), pack_of(place, [b"twice"])]
 
 
-def test_a_pack_that_is_missing_beside_its_index_is_an_error(
-    sound: tuple[StagedPack, list[bytes]], tmp_path: Path
-) -> None:
+def test_index_without_its_pack_raises_damaged(sound: tuple[StagedPack, list[bytes]], tmp_path: Path) -> None:
     pack, blobs = sound
     copy_of(pack, tmp_path).with_suffix(".pack").unlink()
     with pytest.raises(Damaged, match="cannot read the pack"):
@@ -260,9 +258,7 @@ def test_a_pack_that_is_missing_beside_its_index_is_an_error(
 
 
 @given(base=st.binary(max_size=40), delta=st.binary(max_size=40))
-def test_any_bytes_as_a_delta_make_something_of_the_promised_size_or_an_error(
-    base: bytes, delta: bytes
-) -> None:
+def test_arbitrary_delta_gives_the_promised_size_or_raises(base: bytes, delta: bytes) -> None:
     try:
         made = apply_delta(base, delta)
     except (ValueError, IndexError):
@@ -270,7 +266,7 @@ def test_any_bytes_as_a_delta_make_something_of_the_promised_size_or_an_error(
     assert len(made) < 1 << 20
 
 
-def test_opening_reads_no_pack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_opening_own_packs_reads_no_pack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     repo = empty_repo(tmp_path / "repo")
     for number in range(3):
         put_into(repo, pack_of(tmp_path, [b"%d" % number]))
@@ -288,7 +284,7 @@ def test_opening_reads_no_pack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert not [path for path in opened if path.endswith(".pack")]
 
 
-def test_a_pack_is_ours_only_by_its_name_and_our_mark_together(tmp_path: Path) -> None:
+def test_pack_is_ours_only_with_our_name_and_mark(tmp_path: Path) -> None:
     ours, of_the_user, no_pack = f"pack-{'a' * 40}", f"pack-{'b' * 40}", "notes"
     for name, text in ((ours, KEEP_MARK), (of_the_user, b"kept by hand\n"), (no_pack, KEEP_MARK)):
         (tmp_path / f"{name}.keep").write_bytes(text)

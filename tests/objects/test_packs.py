@@ -1,4 +1,4 @@
-"""Packs, judged by C git and by dulwich: what we write they read, and what went wrong on the way is noticed."""
+"""Packs, judged by git and dulwich: they read what we write, and every error on the way is detected."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_git_reads_every_object_that_was_added(
 @both_formats
 @settings(max_examples=15)
 @given(blobs=st.lists(CONTENTS, min_size=1, max_size=12))
-def test_the_index_is_byte_for_byte_the_one_that_git_makes(
+def test_pack_index_equals_the_one_git_writes(
     object_format: str, blobs: list[bytes], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     place = tmp_path_factory.mktemp("packs")
@@ -86,7 +86,7 @@ def test_dulwich_reads_what_was_added(object_format: str, tmp_path: Path) -> Non
 
 
 @both_formats
-def test_commits_and_trees_stand_beside_blobs(object_format: str, tmp_path: Path) -> None:
+def test_pack_contains_commits_trees_and_blobs(object_format: str, tmp_path: Path) -> None:
     repo = empty_repo(tmp_path / "repo", object_format)
     writer = PackWriter(str(tmp_path), object_format)
     commit = add_commit(writer, {"a": b"one", "b": b"two"})
@@ -114,11 +114,11 @@ def test_an_object_is_stored_once(tmp_path: Path) -> None:
         assert (writer.count, writer.raw_bytes) == (3, 4)
         assert first in writer
         assert elsewhere not in writer
-        # Whether others know an object is asked once for each that is not ours already.
+        # `known` is asked once for each object that is not in the pack.
         assert asked.count(first) == 1
 
 
-def test_an_empty_pack_leaves_nothing(tmp_path: Path) -> None:
+def test_empty_pack_leaves_no_file(tmp_path: Path) -> None:
     everywhere = PackWriter(str(tmp_path), "sha1", lambda oid: True)
     everywhere.add(b"blob", b"known")
     assert everywhere.finish() is None
@@ -133,11 +133,11 @@ def test_an_empty_pack_leaves_nothing(tmp_path: Path) -> None:
 
 @settings(max_examples=25)
 @given(steps=st.lists(st.tuples(st.booleans(), st.lists(st.integers(0, 6), max_size=4)), max_size=8))
-def test_rolling_back_forgets_what_came_after_the_mark_and_nothing_else(
+def test_rollback_removes_only_objects_after_the_mark(
     steps: list[tuple[bool, list[int]]], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     place = tmp_path_factory.mktemp("packs")
-    # Some of them fill the buffer several times over, so that marks lie before and after what is on disk.
+    # Some of them exceed the buffer several times, so that marks are before and after the flushed part.
     blobs = [noise(size, size) for size in (0, 10, 1000, 70_000, 900_000, 1_100_000, 2_500_000)]
     writer = PackWriter(str(place), "sha1")
     kept: dict[bytes, bytes] = {}
@@ -160,7 +160,7 @@ def test_rolling_back_forgets_what_came_after_the_mark_and_nothing_else(
     assert read_back(repo, list(kept)) == {oid: (b"blob", data) for oid, data in kept.items()}
 
 
-def test_the_same_objects_never_make_two_packs_of_one_name(tmp_path: Path) -> None:
+def test_equal_packs_get_different_names(tmp_path: Path) -> None:
     one, other = pack_of(tmp_path, [b"same"]), pack_of(tmp_path, [b"same"])
     assert one.name != other.name
     assert Path(one.pack_path).read_bytes() == Path(other.pack_path).read_bytes()
@@ -173,7 +173,7 @@ def test_finished_files_are_read_only(tmp_path: Path) -> None:
     assert len(list(tmp_path.iterdir())) == 2
 
 
-def test_giving_up_leaves_nothing(tmp_path: Path) -> None:
+def test_abort_leaves_no_file(tmp_path: Path) -> None:
     writer = PackWriter(str(tmp_path), "sha1")
     writer.add(b"blob", noise(3 << 20))
     writer.add(b"blob", b"the next")
@@ -183,19 +183,19 @@ def test_giving_up_leaves_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("at", [5, 11, 12, 14, 1_500_000, -1])
-def test_a_bit_that_flips_on_the_way_to_the_disk_is_noticed(at: int, tmp_path: Path) -> None:
+def test_bit_error_on_the_disk_is_detected(at: int, tmp_path: Path) -> None:
     writer = PackWriter(str(tmp_path), "sha1")
     for seed in range(4):
         writer.add(b"blob", noise(1_200_000, seed))
     writer.add(b"blob", b"the last one")
     flip_at_finish(writer, at)
-    with pytest.raises(Damaged, match="does not hold what was written"):
+    with pytest.raises(Damaged, match="does not contain what was written"):
         writer.finish()
     assert list(tmp_path.iterdir()) == []
 
 
 def flip_at_finish(writer: PackWriter, at: int) -> None:
-    """Let the file change between the last write of it and its being read again."""
+    """Change the file between its last write and the second read."""
     read_again = writer._read_again
 
     def flipped(header: bytes) -> bytes:
@@ -208,7 +208,7 @@ def flip_at_finish(writer: PackWriter, at: int) -> None:
     writer._read_again = flipped  # type: ignore[method-assign]
 
 
-def test_a_file_that_is_cut_short_before_it_is_finished_is_noticed(tmp_path: Path) -> None:
+def test_pack_truncated_before_finish_is_detected(tmp_path: Path) -> None:
     writer = PackWriter(str(tmp_path), "sha1")
     writer.add(b"blob", noise(3 << 20))
     writer.add(b"blob", b"the last one")
@@ -218,7 +218,7 @@ def test_a_file_that_is_cut_short_before_it_is_finished_is_noticed(tmp_path: Pat
         writer.finish()
 
 
-def test_bytes_that_change_between_hashing_and_deflating_are_noticed(
+def test_bytes_changed_between_hash_and_deflate_are_detected(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pack = compress.deflate_object
@@ -228,7 +228,7 @@ def test_bytes_that_change_between_hashing_and_deflating_are_noticed(
             writer.add(b"blob", data)
 
 
-def test_zlib_takes_over_where_isal_cannot_be_imported(tmp_path: Path) -> None:
+def test_zlib_is_used_when_isal_cannot_be_imported(tmp_path: Path) -> None:
     script = (
         "import sys\n"
         "sys.modules['isal'] = None\n"
@@ -256,7 +256,7 @@ def files_of_at_most(size: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
-def test_a_file_that_may_grow_no_further_is_a_full_disk_and_leaves_nothing(tmp_path: Path) -> None:
+def test_file_size_limit_counts_as_full_disk_and_leaves_no_file(tmp_path: Path) -> None:
     writer = PackWriter(str(tmp_path), "sha1")
     writer.add(b"blob", noise(3 << 20))
     with files_of_at_most(1 << 20):
@@ -269,7 +269,7 @@ def test_a_file_that_may_grow_no_further_is_a_full_disk_and_leaves_nothing(tmp_p
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_a_full_disk_does_not_take_can_be_forgotten_and_the_rest_is_stored(tmp_path: Path) -> None:
+def test_rest_of_pack_is_stored_after_rollback_on_a_full_disk(tmp_path: Path) -> None:
     writer = PackWriter(str(tmp_path), "sha1")
     first = writer.add(b"blob", b"first")
     mark = writer.mark()
@@ -301,12 +301,12 @@ def tiny_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("room", [0, 1, 40, 150])
-def test_a_full_disk_is_said_plainly_and_leaves_nothing(room: int, tiny_disk: Path) -> None:
-    """The disk fills up in the pack, in its trailer or in its index, as `room` (KiB) has it."""
+def test_full_disk_is_reported_and_leaves_no_file(room: int, tiny_disk: Path) -> None:
+    """The disk fills up in the pack, in its trailer or in its index, depending on `room` (KiB)."""
     ballast = tiny_disk / "ballast"
     ballast.write_bytes(bytes((256 - room) << 10))
     writer = PackWriter(str(tiny_disk), "sha1")
-    for seed in range(4000):  # less than what is buffered
+    for seed in range(4000):  # less than the buffer
         writer.add(b"blob", noise(20, seed))
     with pytest.raises(StorageFull) as caught:
         writer.finish()
@@ -315,9 +315,7 @@ def test_a_full_disk_is_said_plainly_and_leaves_nothing(room: int, tiny_disk: Pa
 
 
 @pytest.mark.parametrize("reason", [errno.EIO, errno.EDQUOT])
-def test_an_fsync_that_fails_is_a_failure(
-    reason: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_failed_fsync_fails_the_pack(reason: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(descriptor: int) -> None:
         raise OSError(reason, os.strerror(reason))
 
@@ -330,7 +328,7 @@ def test_an_fsync_that_fails_is_a_failure(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_writes_that_take_only_a_part_are_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_partial_writes_are_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pwrite, pread = os.pwrite, os.pread
     monkeypatch.setattr(os, "pwrite", lambda fd, data, at: pwrite(fd, data[:70_001], at))
     monkeypatch.setattr(os, "pread", lambda fd, size, at: pread(fd, min(size, 50_001), at))
@@ -340,8 +338,8 @@ def test_writes_that_take_only_a_part_are_continued(tmp_path: Path, monkeypatch:
     assert repo.git("verify-pack", "-v", str(put_into(repo, pack))).count(" blob ") == 2
 
 
-def test_offsets_beyond_two_gigabytes_stand_in_the_second_table(tmp_path: Path) -> None:
-    """git can be told to begin that table anywhere, so that its answer is there for a small pack."""
+def test_offsets_above_two_gigabytes_are_in_the_second_table(tmp_path: Path) -> None:
+    """An option of git begins that table at any offset, so that a small pack has one."""
     repo = empty_repo(tmp_path / "repo")
     writer = PackWriter(str(tmp_path), "sha1")
     for seed in range(300):
@@ -359,7 +357,7 @@ def test_offsets_beyond_two_gigabytes_stand_in_the_second_table(tmp_path: Path) 
 
 @both_formats
 @given(offsets=st.lists(st.integers(12, 1 << 44), min_size=1, max_size=20, unique=True).map(sorted))
-def test_any_offset_is_found_again(
+def test_arbitrary_offsets_are_read_back(
     object_format: str, offsets: list[int], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     path = tmp_path_factory.mktemp("idx") / "large.idx"
@@ -405,7 +403,7 @@ def test_entries_of_a_small_pack_move_into_another(tmp_path: Path, object_format
     )
 
 
-def test_an_entry_that_changed_on_its_way_into_another_pack_is_noticed(tmp_path: Path) -> None:
+def test_entry_changed_while_moved_to_another_pack_is_detected(tmp_path: Path) -> None:
     with PackWriter(str(tmp_path), "sha1") as few, PackWriter(str(tmp_path), "sha1") as many:
         few.add(b"blob", b"some bytes")
         (taken,) = few.take_out() or ()
@@ -415,7 +413,7 @@ def test_an_entry_that_changed_on_its_way_into_another_pack_is_noticed(tmp_path:
             many.finish()
 
 
-def test_entries_that_reached_the_disk_stay_where_they_are(tmp_path: Path) -> None:
+def test_entries_on_the_disk_are_not_moved(tmp_path: Path) -> None:
     with PackWriter(str(tmp_path), "sha1") as writer:
         writer.add(b"blob", os.urandom(3 << 20))
         assert writer.take_out() is None

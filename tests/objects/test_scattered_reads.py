@@ -1,4 +1,4 @@
-"""Objects read here and there in our packs are what git says they are, whatever their size and pattern."""
+"""Scattered reads from our packs agree with git, for objects of any size and content."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import random
 import pytest
 
 from git_envhist.objects.own_packs import OwnPacks
-from git_envhist.objects.reader import WIDE, WINDOW, Scattered
+from git_envhist.objects.reader import WIDE, WINDOW, ScatteredReader
 from tests.support.repository import Repo
 
 CHANCE = random.Random("scattered")
@@ -25,14 +25,14 @@ CONTENTS = {
 
 
 @pytest.fixture
-def scattered(repo: Repo) -> Scattered:
+def scattered(repo: Repo) -> ScatteredReader:
     for name, content in CONTENTS.items():
         repo.write(name, content)
     repo.run("envlog", "capture", check=True)
-    return Scattered(OwnPacks.open(str(repo.path / ".git/objects/pack"), "sha1"))
+    return ScatteredReader(OwnPacks.open(str(repo.path / ".git/objects/pack"), "sha1"))
 
 
-def test_what_is_read_is_what_git_says(repo: Repo, scattered: Scattered) -> None:
+def test_scattered_reads_agree_with_git(repo: Repo, scattered: ScatteredReader) -> None:
     tree = repo.git(
         "rev-parse",
         "refs/envhist/heads/"

@@ -1,4 +1,4 @@
-"""Tree objects: byte for byte those of C git and dulwich, and nothing damaged gets through."""
+"""Trees equal those of git and dulwich, and damaged ones are refused."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def entries(hash_length: int) -> st.SearchStrategy[list[TreeEntry]]:
 
 
 @given(st.sampled_from((20, 32)).flatmap(lambda length: st.tuples(st.just(length), entries(length))))
-def test_what_was_encoded_is_decoded_in_any_order(case: tuple[int, list[TreeEntry]]) -> None:
+def test_tree_decodes_as_encoded_for_any_order(case: tuple[int, list[TreeEntry]]) -> None:
     length, held = case
     data = encode_tree(held)
     assert sorted(decode_tree(data, length)) == sorted(held)
@@ -55,7 +55,7 @@ def test_what_was_encoded_is_decoded_in_any_order(case: tuple[int, list[TreeEntr
 
 
 @given(entries(20))
-def test_dulwich_makes_the_same_tree(held: list[TreeEntry]) -> None:
+def test_tree_equals_the_one_dulwich_writes(held: list[TreeEntry]) -> None:
     tree = Tree()
     for name, mode, oid in held:
         tree.add(name, mode, oid.hex().encode())
@@ -64,7 +64,7 @@ def test_dulwich_makes_the_same_tree(held: list[TreeEntry]) -> None:
 
 
 @pytest.mark.parametrize("object_format", ["sha1", "sha256"])
-def test_git_makes_the_same_tree(tmp_path: Path, object_format: str) -> None:
+def test_tree_equals_the_one_git_writes(tmp_path: Path, object_format: str) -> None:
     repo = make_repo(tmp_path / "repo", object_format=object_format)
     blob = bytes.fromhex(repo.git("rev-parse", "HEAD:app.py"))
     below = bytes.fromhex(repo.git("rev-parse", "HEAD^{tree}"))
@@ -89,7 +89,7 @@ def test_git_makes_the_same_tree(tmp_path: Path, object_format: str) -> None:
 
 @pytest.mark.parametrize("object_format", ["sha1", "sha256"])
 @given(content=st.binary(max_size=200))
-def test_a_blob_has_the_id_that_others_give_it(object_format: str, content: bytes) -> None:
+def test_blob_id_agrees_with_dulwich(object_format: str, content: bytes) -> None:
     if object_format == "sha1":
         assert object_id(b"blob", content, "sha1").hex().encode() == Blob.from_string(content).id
     else:
@@ -126,12 +126,12 @@ def test_git_agrees_on_the_id_of_a_blob(repo: Repo) -> None:
         (b"100644 a\0" + bytes(20), "no content"),
     ],
 )
-def test_a_damaged_tree_is_told(data: bytes, why: str) -> None:
+def test_damaged_tree_raises_damaged(data: bytes, why: str) -> None:
     with pytest.raises(Damaged, match=why):
         decode_tree(data, 20)
 
 
-def test_the_length_of_the_hash_matters() -> None:
+def test_tree_with_other_hash_length_raises_damaged() -> None:
     assert decode_tree(b"100644 a\0" + SHA256, 32) == [(b"a", FILE, SHA256)]
     with pytest.raises(Damaged):
         decode_tree(b"100644 a\0" + SHA256, 20)
@@ -139,11 +139,11 @@ def test_the_length_of_the_hash_matters() -> None:
         decode_tree(b"100644 a\0" + SHA1, 32)
 
 
-def test_a_tree_of_code_may_hold_links_to_repositories() -> None:
+def test_code_tree_may_contain_gitlinks() -> None:
     assert decode_tree(b"160000 a\0" + SHA1, 20, gitlinks=True) == [(b"a", GITLINK, SHA1)]
 
 
-def test_what_git_would_refuse_is_not_encoded() -> None:
+def test_tree_that_git_refuses_is_not_encoded() -> None:
     with pytest.raises(ValueError, match="twice"):
         encode_tree([(b"a", FILE, SHA1), (b"a", DIRECTORY, SHA1)])
     with pytest.raises(ValueError, match="100600"):
@@ -151,7 +151,9 @@ def test_what_git_would_refuse_is_not_encoded() -> None:
 
 
 @given(st.binary(max_size=120), entries(20), st.integers(0, 400), st.integers(0, 255))
-def test_whatever_comes_is_a_tree_or_damage(junk: bytes, held: list[TreeEntry], at: int, byte: int) -> None:
+def test_arbitrary_bytes_decode_as_tree_or_raise_damaged(
+    junk: bytes, held: list[TreeEntry], at: int, byte: int
+) -> None:
     data = encode_tree(held)
     for hostile in (junk, data + junk, data[:at], data[:at] + bytes((byte,)) + data[at + 1 :]):
         try:
@@ -161,8 +163,8 @@ def test_whatever_comes_is_a_tree_or_damage(junk: bytes, held: list[TreeEntry], 
         assert encode_tree(found) == hostile
 
 
-def test_a_directory_that_is_ten_times_larger_takes_ten_times_as_long() -> None:
-    """And not a hundred times: the quickest of a few turns each, in processor time, which no neighbour takes."""
+def test_tree_encoding_takes_linear_time() -> None:
+    """The quickest of a few runs, in processor time, which other processes do not affect."""
 
     def quickest(entries: int) -> tuple[float, float]:
         held = [(b"module_%d.py" % number, FILE, os.urandom(20)) for number in range(entries)]

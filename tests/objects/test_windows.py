@@ -1,4 +1,4 @@
-"""Many objects read from our packs, one after another: each is what its id says, wherever it lies."""
+"""Sequential reads from our packs: each object matches its id, wherever it is."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def worth(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> in
 
 
 def blobs() -> Iterator[bytes]:
-    """Of every size around a block, deflating well, badly and not at all."""
+    """Blobs of sizes around a block, which compress well, badly and not at all."""
     for number, size in enumerate(
         (0, 1, 700, 900, 1000, 1100, 2000, 5000, 120_000, 131_072, 150_000, 700_000)
     ):
@@ -42,7 +42,7 @@ def blobs() -> Iterator[bytes]:
 
 
 def by_checksum(found: PackReader, oid: bytes) -> tuple[bytes, bytes]:
-    """As who reads a whole snapshot does: the id is asked where the checksum tells nothing."""
+    """Read as for a whole snapshot: by checksum, and by id if that is not possible."""
     data = found.packed(oid)
     return found.read(oid) if data is None else (b"blob", data)
 
@@ -56,7 +56,9 @@ def reader(repo: Repo) -> PackReader:
     return PackReader(OwnPacks.open(str(repo.path / ".git/objects/pack"), "sha1"), "sha1", reads_most=True)
 
 
-def test_every_object_is_read_whole(repo: Repo, tmp_path: Path, block: int, worth: int, read: Read) -> None:
+def test_pack_reader_reads_every_object(
+    repo: Repo, tmp_path: Path, block: int, worth: int, read: Read
+) -> None:
     first, second = list(blobs()), [noise(size, 99) for size in range(3, 400)]
     put_into(repo, pack_of(tmp_path / "one", first))
     put_into(repo, pack_of(tmp_path / "two", second))
@@ -69,7 +71,7 @@ def test_every_object_is_read_whole(repo: Repo, tmp_path: Path, block: int, wort
             read(found, object_id(b"blob", b"nowhere"))
 
 
-def test_an_object_that_changed_on_the_disk_is_damaged(
+def test_object_changed_on_the_disk_raises_damaged(
     repo: Repo, tmp_path: Path, block: int, worth: int, read: Read
 ) -> None:
     data = [noise(3000, number) for number in range(20)]
@@ -88,7 +90,7 @@ def test_an_object_that_changed_on_the_disk_is_damaged(
     assert len(told) == 1
 
 
-def test_a_pack_that_was_cut_off_is_damaged(
+def test_truncated_pack_raises_damaged(
     repo: Repo, tmp_path: Path, block: int, worth: int, read: Read
 ) -> None:
     data = [noise(3000, number) for number in range(20)]
@@ -103,14 +105,14 @@ def test_a_pack_that_was_cut_off_is_damaged(
                 assert read(found, object_id(b"blob", one)) == (b"blob", one)
             except Damaged:
                 told.append(one)
-    # 9 are whole, and the pack's own reader says of none of the others that it is.
+    # Nine are undamaged; `PackFile` raises for all others.
     assert len(told) in (10, 11)
 
 
-def test_a_blob_is_held_to_the_checksum_that_the_index_has(
+def test_blob_is_verified_by_the_checksum_in_the_index(
     repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """None that cannot be told so, the last of a pack say, is given; nor one of which an index says something else."""
+    """Blobs that cannot be verified, e.g. the last of a pack, and blobs with another checksum are not returned."""
     monkeypatch.setattr(windows, "LIST_AFTER_READS", 1)
     data = [noise(3000, number) for number in range(20)]
     path = put_into(repo, pack_of(tmp_path / "one", data))
@@ -127,10 +129,10 @@ def test_a_blob_is_held_to_the_checksum_that_the_index_has(
         assert found.read(object_id(b"blob", data[0])) == (b"blob", data[0])
 
 
-def test_an_index_that_leads_nowhere_gives_nothing_by_its_checksums(
+def test_index_with_wrong_offsets_returns_no_blob_by_checksum(
     repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One bit says that a place stands in the table of those far away, and there is none."""
+    """A changed bit moves an offset to the second table, which does not exist."""
     monkeypatch.setattr(windows, "LIST_AFTER_READS", 1)
     data = {object_id(b"blob", one): one for one in (noise(3000, number) for number in range(20))}
     path = put_into(repo, pack_of(tmp_path / "one", data.values()))
@@ -145,10 +147,10 @@ def test_an_index_that_leads_nowhere_gives_nothing_by_its_checksums(
 
 
 @pytest.mark.parametrize("later", [False, True], ids=["to an earlier one", "to a later one"])
-def test_an_index_that_leads_to_another_object_gives_nothing_by_its_checksums(
+def test_index_with_swapped_objects_returns_no_blob_by_checksum(
     repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, later: bool
 ) -> None:
-    """The other object is whole, and has the checksum of an entry: only that the index was changed tells of it."""
+    """The other object is undamaged and has an entry's checksum; only the hash of the index reveals the change."""
     monkeypatch.setattr(windows, "LIST_AFTER_READS", 1)
     data = {object_id(b"blob", one): one for one in (noise(3000, number) for number in range(20))}
     path = put_into(repo, pack_of(tmp_path / "one", data.values()))
@@ -171,10 +173,10 @@ def test_an_index_that_leads_to_another_object_gives_nothing_by_its_checksums(
             found.read(wanted)
 
 
-def test_the_index_of_another_pack_gives_nothing_by_its_checksums(
+def test_index_of_another_pack_returns_no_blob_by_checksum(
     repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two packs of as many objects, as long and in the same places: what an old backup put back would lead to them."""
+    """Two packs with equal numbers, lengths and offsets, as when an old index is copied back from a backup."""
     monkeypatch.setattr(windows, "LIST_AFTER_READS", 1)
     data = [noise(3000, number) for number in range(20)]
     path = put_into(repo, pack_of(tmp_path / "one", data))
@@ -186,10 +188,10 @@ def test_the_index_of_another_pack_gives_nothing_by_its_checksums(
         assert found.read(object_id(b"blob", data[0])) == (b"blob", data[0])
 
 
-def test_no_bit_of_a_pack_or_its_index_can_flip_unseen(
+def test_every_bit_error_in_pack_or_index_is_detected(
     repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever is given is what was stored; the rest is told to be damaged, or not to be there."""
+    """Each read returns what was stored, or raises Damaged or KeyError."""
     monkeypatch.setattr(windows, "LIST_AFTER_READS", 1)
     data = {object_id(b"blob", one): one for one in (b"%d all work\n" % n * (n + 1) for n in range(12))}
     path = put_into(repo, pack_of(tmp_path / "one", data.values()))

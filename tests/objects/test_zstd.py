@@ -1,4 +1,4 @@
-"""Frames of zstd: by zstandard, or by Python's own, which reads what the other wrote."""
+"""zstd frames written by zstandard or by Python's own module are read by the other."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WAYS = ["zstandard", pytest.param("own", marks=pytest.mark.skipif(not has_own, r
 
 @pytest.fixture(params=WAYS)
 def wrote(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> tuple[bytes, bytes]:
-    """A frame as a whole, and one that was written piece by piece, either way."""
+    """Return a frame written at once, and one written in parts, by either module."""
     with monkeypatch.context() as patch:
         if request.param == "own":
             patch.setitem(sys.modules, "zstandard", None)
@@ -36,7 +36,7 @@ def reading(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.usefixtures("reading")
-def test_what_either_wrote_either_reads(wrote: tuple[bytes, bytes]) -> None:
+def test_zstandard_and_python_read_each_others_frames(wrote: tuple[bytes, bytes]) -> None:
     whole, pieces = wrote
     assert unpack(whole) == DATA
     with unpacking(io.BytesIO(pieces), 1 << 27) as read:
@@ -46,20 +46,20 @@ def test_what_either_wrote_either_reads(wrote: tuple[bytes, bytes]) -> None:
 
 
 @pytest.mark.usefixtures("reading")
-def test_what_is_damaged_is_told(wrote: tuple[bytes, bytes]) -> None:
+def test_damaged_frame_raises_value_error(wrote: tuple[bytes, bytes]) -> None:
     whole, pieces = wrote
     for broken in (whole[:-3], b"no frame", whole[:20] + b"\xff\xff" + whole[22:]):
         with pytest.raises(ValueError, match=r"\w"):
             unpack(broken)
-    # The checksum stands at the end.
+    # The checksum is at the end.
     other = pieces[:-1] + bytes((pieces[-1] ^ 1,))
     with unpacking(io.BytesIO(other), 1 << 27) as read, pytest.raises(ValueError, match=r"\w"):
         list(iter(lambda: read(1 << 16), b""))
 
 
 @pytest.mark.usefixtures("reading")
-def test_a_file_that_asks_for_too_much_memory_gets_none() -> None:
-    # A window of 2^31 bytes, in the head of a frame.
+def test_frame_that_needs_too_much_memory_is_refused() -> None:
+    # The header of a frame with a window of 2^31 bytes.
     head = bytes.fromhex("28b52ffd 00 a8".replace(" ", "")) + bytes.fromhex("010000")
     with unpacking(io.BytesIO(head), 1 << 27) as read, pytest.raises(ValueError, match=r"\w"):
         read(1)

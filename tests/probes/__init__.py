@@ -1,1 +1,1 @@
-"""What is told beyond files."""
+"""Facts beyond files."""

@@ -1,11 +1,11 @@
-"""Every package manager that is here, run: `python -m tests.probes.real [--keep] [name…]` prints a table.
+"""Run every installed package manager: `python -m tests.probes.real [--keep] [name…]` prints a table.
 
-`bytes/<name>/make.sh` lets one of them install something into an empty directory, and prints what the manager itself
-says is there, a line each: the key, the value, `auto` where it came along. What a snapshot of the directory says is to
-be the same; else the program ends with status 1. Of what is not here, that is said.
+`bytes/<name>/make.sh` installs something into an empty directory and prints what the manager lists, one line
+each: key, value, and `auto` for a dependency. The facts of a snapshot of the directory must be the same;
+otherwise the program exits with status 1. Managers that are not installed are listed as such.
 
-With `--keep` the files that told it are kept in `bytes/<name>/tree`, and what the manager said in `bytes/<name>/says`,
-for the tests to look at where there is no such program.
+With `--keep` the files with the information are stored in `bytes/<name>/tree`, and the manager's output in
+`bytes/<name>/says`, for tests on machines without the manager.
 """
 
 from __future__ import annotations
@@ -43,33 +43,33 @@ LISTS_IN_FRONT = {
     ".pnp.cjs": b"__dirname});",
     ".pnp.js": b"__dirname});",
 }
-"""What stands behind is a program."""
+"""The rest is program code."""
 HEADERS = ("METADATA", "PKG-INFO")
-"""Below the headers stands what people read."""
+"""The description follows the headers."""
 EMPTY_LINE = re.compile(rb"\r?\n\r?\n")
 SECONDS = 300
 MACHINE = dict(os.environ)
-"""Where packages come from is the machine's business."""
+"""The machine's settings determine the package sources."""
 OTHERS = ("declared",)
-"""Probes that say what is to be there, which no manager of packages is asked for."""
+"""Probes of requested packages, which no package manager lists."""
 Said = set[tuple[str, str, bool]]
 
 
 class NotHere(Exception):
-    """A program that a recipe needs cannot be had."""
+    """A program that a recipe needs is not installed."""
 
 
 class Broken(Exception):
-    """A recipe came to no end."""
+    """A recipe failed."""
 
 
 def names() -> list[str]:
-    """The recipes."""
+    """Return the names of the recipes."""
     return sorted(path.parent.name for path in BYTES.glob("*/make.sh"))
 
 
 def make(name: str, home: Path, environ: Mapping[str, str]) -> tuple[Path, str, str]:
-    """Run a recipe: (the directory that it filled, what the manager says is there, its version)."""
+    """Run a recipe; return the directory that it filled, the manager's list, and its version."""
     place = home / "place"
     place.mkdir(parents=True)
     # rustup keeps its compilers in the home that it was installed in.
@@ -93,7 +93,7 @@ def make(name: str, home: Path, environ: Mapping[str, str]) -> tuple[Path, str, 
 
 
 def parse(said: str, place: str = "") -> Said:
-    """What a manager said, as facts say it."""
+    """Parse the manager's list into facts."""
     found = set()
     for line in said.splitlines():
         auto = line.endswith(" auto")
@@ -103,10 +103,10 @@ def parse(said: str, place: str = "") -> Said:
 
 
 def told(repo: Repo) -> Said:
-    """What the newest snapshot says of packages in the environment."""
+    """Return the package facts of the newest snapshot."""
     ref = repo.git("for-each-ref", "--format=%(refname)", "refs/envhist/heads")
     said: Said = set()
-    for probe, line in probes.tree_probes().items():
+    for probe, line in probes.file_probes().items():
         if line.kind == probes.PACKAGES and probe not in OTHERS:
             text = repo.git("show", f"{ref}:.envhist/facts/{probe}").splitlines()[1:]
             said |= {_as_said(read_fact(probe, line.encode("utf-8", "surrogateescape"))) for line in text}
@@ -119,7 +119,7 @@ def _as_said(fact: Fact | None) -> tuple[str, str, bool]:
 
 
 def fill(tree: Path, place: Path) -> None:
-    """Lay out what was kept."""
+    """Copy the stored files into a directory."""
     shutil.copytree(tree, place, symlinks=True)
     for packed in place.rglob("*" + PACKED):
         plain = packed.with_suffix("")
@@ -129,11 +129,11 @@ def fill(tree: Path, place: Path) -> None:
 
 
 def keep(name: str, place: Path, said: str, version: str) -> None:
-    """Keep the files that told it."""
+    """Store the files with the information."""
     tree = BYTES / name / "tree"
     shutil.rmtree(tree, ignore_errors=True)
     wake = compile_file_triggers(
-        {probe: line for probe, line in probes.tree_probes().items() if probe not in OTHERS}
+        {probe: line for probe, line in probes.file_probes().items() if probe not in OTHERS}
     )
     for directory, _, files in os.walk(place):
         path = os.path.relpath(directory, place)
@@ -157,8 +157,8 @@ def _keep_file(file: Path, target: Path) -> None:
         data = EMPTY_LINE.split(data)[0] + b"\n"
     elif file.name in LISTS_IN_FRONT:
         data = data[: (data + LISTS_IN_FRONT[file.name]).index(LISTS_IN_FRONT[file.name]) + 100]
-    elif not any(_is_read(file, pattern) for line in probes.tree_probes().values() for pattern in line.reads):
-        data = b""  # its name says all there is to know
+    elif not any(_is_read(file, pattern) for line in probes.file_probes().values() for pattern in line.reads):
+        data = b""  # only its name matters
     packed = len(data) > LARGEST_PLAIN
     target.parent.mkdir(parents=True, exist_ok=True)
     kept = target.with_name(target.name + PACKED) if packed else target
@@ -174,7 +174,7 @@ def _is_read(file: Path, pattern: bytes) -> bool:
 
 
 def _blanked(program: bytes) -> bytes:
-    """A program without what it does: its head, what stands behind the mark, and what that points to."""
+    """Return a program reduced to its header, the text after the marker, and the texts it points to."""
     blank = bytearray(len(program))
     mark = next(at for at in range(0, len(program), 16) if program.startswith(MARK, at))
     kept = [(0, 4096), (mark, 4096)]
@@ -189,7 +189,7 @@ def _blanked(program: bytes) -> bytes:
 
 
 def _place(program: bytes, address: int) -> int:
-    """Where a 64-bit program has what it loads at an address, by the table in its head."""
+    """Return the file offset of a loaded address, from the program headers of a 64-bit program."""
     start, count = struct.unpack_from("<Q", program, 32)[0], struct.unpack_from("<H", program, 56)[0]
     for number in range(count):
         kind, _, offset, loaded, _, size = struct.unpack_from("<IIQQQQ", program, start + 56 * number)
@@ -199,7 +199,7 @@ def _place(program: bytes, address: int) -> int:
 
 
 def run(name: str, keeping: bool) -> str:
-    """One line of the table."""
+    """A line of the table."""
     with tempfile.TemporaryDirectory(prefix="real-") as home:
         try:
             place, said, version = make(name, Path(home), MACHINE)

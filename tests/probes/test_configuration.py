@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 
-from tests.probes.test_story import capture
+from tests.probes.test_package_changes import capture
 from tests.support.repository import Repo
 
 
-def test_keys_of_tracked_and_ignored_configuration_are_told(repo: Repo) -> None:
+def test_changed_keys_of_tracked_and_ignored_configuration_are_shown(repo: Repo) -> None:
     repo.write(".gitignore", "local.yaml\n")
     repo.write("config/app.toml", "debug = false\n[server]\nport = 8000\n")
     repo.write("local.yaml", "cache:\n  ttl: 10\n")

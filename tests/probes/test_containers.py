@@ -1,4 +1,4 @@
-"""Containers of an environment, as docker tells of them over its socket."""
+"""Containers of an environment, as listed by docker over its socket."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def said(*told: Any) -> dict[str, str]:
     return {fact.key: fact.value for fact in containers.parse(answer(*told), TOP)}
 
 
-def test_those_of_the_environment_are_told_and_no_others() -> None:
+def test_only_containers_of_the_environment_are_listed() -> None:
     assert said(
         container("work-db-1", "postgres:16", 5432, Labels=composed(TOP, "db")),
         container("app", "python:3.12", Mounts=mounted(f"{TOP}/web")),
@@ -68,7 +68,7 @@ def test_those_of_the_environment_are_told_and_no_others() -> None:
 
 
 @pytest.mark.parametrize("garbage", [b"", b"HTTP/1.0 500 no\r\n\r\n[]", b"HTTP/1.0 200 OK\r\n\r\n{}", b"x"])
-def test_what_is_no_list_is_an_error(garbage: bytes) -> None:
+def test_malformed_docker_answer_is_an_error(garbage: bytes) -> None:
     with pytest.raises(ValueError, match=r"docker"):
         containers.parse(garbage, TOP)
 
@@ -87,13 +87,13 @@ values = st.recursive(
 
 
 @given(st.lists(values))
-def test_fields_may_be_anything(told: list[Any]) -> None:
+def test_docker_fields_of_any_type_raise_nothing(told: list[Any]) -> None:
     assert all(fact.probe == "container" for fact in containers.parse(answer(*told), TOP))
 
 
 @contextmanager
 def answering(path: Path, body: list[bytes]) -> Iterator[None]:
-    """Somebody who answers on a socket as docker would; with nothing to say he keeps silent."""
+    """Answer on a socket like docker; without an answer, stay silent."""
     path.parent.mkdir(parents=True)
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(str(path))
@@ -125,12 +125,12 @@ def _talk(listening: socket.socket, body: list[bytes]) -> None:
 
 @pytest.fixture
 def machine() -> Iterator[Path]:
-    """A root of so short a name that a socket below it can be bound."""
+    """Return a root with a path short enough for a socket."""
     with tempfile.TemporaryDirectory(prefix="m") as root:
         yield Path(root)
 
 
-def test_containers_that_start_are_told_in_words(repo: Repo, machine: Path) -> None:
+def test_started_container_is_shown(repo: Repo, machine: Path) -> None:
     repo.env["GIT_ENVHIST_MACHINE_ROOT"] = str(machine)
     body = [answer()]
     with answering(machine / "var/run/docker.sock", body):
@@ -143,7 +143,7 @@ def test_containers_that_start_are_told_in_words(repo: Repo, machine: Path) -> N
     assert shown == "container                + db postgres:16 :5432\n"
 
 
-def test_a_docker_that_keeps_silent_costs_a_warning(machine: Path) -> None:
+def test_silent_docker_gives_a_warning(machine: Path) -> None:
     place = ProbeTarget(str(machine), str(machine), "")
     assert containers.stamp(place) is None
     with answering(machine / "var/run/docker.sock", []), pytest.raises(TimeoutError):

@@ -1,4 +1,4 @@
-"""What is told of directories that servers keep their data in: of real ones, and of the bytes that others leave."""
+"""Facts about data directories of servers: real ones, and bytes written by hand."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def no_key(context: bytes, secret: bytes) -> str | None:
 
 @pytest.fixture
 def open_repo() -> Iterator[Repo]:
-    """A repository where servers that are not ours to be may have their directories."""
+    """Make a repository that unprivileged servers may use."""
     place = Path(tempfile.mkdtemp(prefix="directories-"))
     try:
         place.chmod(0o755)
@@ -40,7 +40,7 @@ def open_repo() -> Iterator[Repo]:
 
 
 def capture(repo: Repo, intent: str) -> str:
-    # That a server is at work on its files is told by the status, too.
+    # The status also reports that a server uses its files.
     return repo.run("envlog", "capture", "--porcelain", intent).out.strip()
 
 
@@ -49,7 +49,7 @@ def rows(repo: Repo, *words: str) -> str:
 
 
 @pytest.mark.full
-def test_a_cluster_is_told_by_version_and_how_its_server_left_it(open_repo: Repo) -> None:
+def test_cluster_is_listed_with_version_and_state(open_repo: Repo) -> None:
     repo = open_repo
     empty = capture(repo, "no cluster")
     data, sockets = give_away(repo.path / "pg"), give_away(repo.path.parent / "sockets")
@@ -73,7 +73,7 @@ def test_a_cluster_is_told_by_version_and_how_its_server_left_it(open_repo: Repo
 
 
 @pytest.mark.full
-def test_a_dump_of_redis_is_told_by_version_and_keys(open_repo: Repo) -> None:
+def test_redis_dump_is_listed_with_version_and_keys(open_repo: Repo) -> None:
     repo = open_repo
     empty = capture(repo, "nothing")
     data, socket = give_away(repo.path / "redis"), give_away(repo.path.parent / "s") / "socket"
@@ -92,7 +92,7 @@ def test_a_dump_of_redis_is_told_by_version_and_keys(open_repo: Repo) -> None:
     assert "database  redis          - Redis at work\n" in rows(repo, second, capture(repo, "stopped"))
 
 
-def test_directories_of_mysql_are_told_by_version_and_tables() -> None:
+def test_mysql_directory_is_listed_with_version_and_tables() -> None:
     def told(directory: bytes, contents: dict[bytes, bytes]) -> dict[str, str]:
         return {fact.key: fact.value for fact in mysql.facts_of(directory, named(contents), no_key)}
 
@@ -110,7 +110,7 @@ def test_directories_of_mysql_are_told_by_version_and_tables() -> None:
     assert told(b"db/mysql", files) == {}
 
 
-def test_one_database_of_a_cluster_is_no_cluster() -> None:
+def test_single_database_of_a_cluster_is_not_a_cluster() -> None:
     assert not [*postgres.facts_of(b"pg/base/1", named({b"PG_VERSION": b"15\n"}), no_key)]
     control = struct.pack("<QIII", 7, 1300, 202209061, 6) + bytes(100)
     assert [
@@ -119,7 +119,7 @@ def test_one_database_of_a_cluster_is_no_cluster() -> None:
     assert not [*postgres.facts_of(b"x/global", named({b"pg_control": bytes(100)}), no_key)]
 
 
-def test_a_dump_of_valkey_is_one_too() -> None:
+def test_valkey_dump_is_listed_like_a_redis_dump() -> None:
     head = b"VALKEY080\xfa\x0avalkey-ver\x059.0.0\xfa\x05ctime\xc2abcd\xfe\x03\xfb\x41\x00\x00"
     told = [*redis.facts_of(b"", named({b"dump.rdb": head}), no_key)]
     assert {fact.key: fact.value for fact in told} == {
@@ -131,7 +131,7 @@ def test_a_dump_of_valkey_is_one_too() -> None:
 
 
 @given(st.binary(max_size=80), st.lists(st.integers(0, 255), max_size=4))
-def test_no_garbage_raises_anything(tail: bytes, signs: list[int]) -> None:
+def test_malformed_data_directories_raise_nothing(tail: bytes, signs: list[int]) -> None:
     for head in (b"REDIS0011", b"REDIS0011\xfa", b"REDIS0011\xfe", b"file a seq 1 type b\nfile "):
         for name in (b"dump.rdb", b"x.aof.manifest"):
             list(redis.facts_of(b"", named({name: head + bytes(signs) + tail}), no_key))

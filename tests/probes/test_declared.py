@@ -1,4 +1,4 @@
-"""Where lists of packages and what is installed disagree: what lists say, what is told of it, and what is not."""
+"""Disagreements between lists of packages and installed packages."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from git_envhist.model import EnvPath, Fact, FactChange, Role
 from git_envhist.probes import node as declarednode
 from git_envhist.probes import python, requirements
 from git_envhist.probes.base import File
-from tests.probes.test_story import MACHINE, capture, stories
+from tests.probes.test_package_changes import MACHINE, capture, stories
 from tests.support.needs import require
 from tests.support.repository import Repo
 
@@ -99,7 +99,7 @@ def said(lines: requirements.Lines) -> list[tuple[str, str]]:
     return list(lines)
 
 
-def test_a_requirements_file_is_read_as_pip_does() -> None:
+def test_requirements_file_is_read_as_by_pip() -> None:
     assert said(python.read_requirements(REQUIREMENTS)) == [
         (".", "list"),
         ("flask", "maybe="),
@@ -117,7 +117,7 @@ def test_a_requirements_file_is_read_as_pip_does() -> None:
         assert ("?", "open=") in said(python.read_requirements(unknown))
 
 
-def test_lock_files_of_real_tools_settle_versions() -> None:
+def test_lock_files_of_real_tools_lock_versions() -> None:
     assert said(python.read_packages_lock(UV_LOCK))[1:] == [
         ("blinker", "locked=1.9.0"),
         ("flask", "locked=3.1.3"),
@@ -139,7 +139,7 @@ def test_lock_files_of_real_tools_settle_versions() -> None:
     ]
 
 
-def test_a_project_names_its_groups_and_asks_for_its_dependencies() -> None:
+def test_pyproject_requests_dependencies_and_names_groups() -> None:
     data = b"""[project]
 name = "Shop"
 dependencies = ["flask>=3", "tomli; python_version < '3.11'"]
@@ -165,7 +165,7 @@ httpx = "^0.27"
     assert ("?", "open=") in said(python.read_pyproject(b'[project]\ndynamic = ["dependencies"]'))
 
 
-def test_only_what_no_other_needs_is_a_root() -> None:
+def test_root_is_a_package_that_no_other_needs() -> None:
     hidden = {
         "packages": {
             "node_modules/pg": {"version": "8.0.0", "dependencies": {"pg-pool": "^3"}},
@@ -183,7 +183,7 @@ def test_only_what_no_other_needs_is_a_root() -> None:
     ]
 
 
-def test_versions_are_compared_as_far_as_they_are_numbers() -> None:
+def test_versions_are_compared_if_they_are_numbers() -> None:
     assert [satisfies("3.0.1", asked) for asked in ("==3.0.1", ">=3,<4", "~=3.0", "==3.*", "", "3.0.1")] == [
         True
     ] * 6
@@ -211,7 +211,7 @@ def listed(path: str, **packages: str) -> list[Fact]:
 
 
 def environment(place: str = ".venv", /, **packages: str) -> tuple[list[Fact], list[Fact]]:
-    """What is installed (`flask="3.0.1 click jinja2"`: version, and what it needs), and what is said of its needs."""
+    """Return facts of installed packages (`flask="3.0.1 click jinja2"`: version and needs)."""
     named = {name.replace("_", "-"): words.split() for name, words in packages.items()}
     installed = [Fact("pip", f"{place}/python", "3.11.2"), Fact("pip", f"{place}/pip", "24.0")]
     installed += [Fact("pip", f"{place}/{name}", words[0]) for name, words in named.items()]
@@ -226,17 +226,17 @@ def told(declared: list[Fact], installed: list[Fact]) -> dict[str, str]:
     return {fact.key: fact.value for fact in disagreements(declared, installed)}
 
 
-def test_what_no_list_names_and_nothing_needs_is_told() -> None:
+def test_package_in_no_list_and_needed_by_none_is_reported() -> None:
     installed, needs = environment(flask="3.0.1 click", click="8.1.7", psycopg2_binary="2.9.13")
     asked = listed("requirements.txt", flask="asked===3.0.1")
     assert told([*asked, *needs], installed) == {".venv/psycopg2-binary": "2.9.13, in no list"}
-    # Another list of the environment may be where it comes from.
+    # It may come from another list of the environment.
     assert told([*asked, *listed("web/requirements.txt", psycopg2_binary="asked="), *needs], installed) == {}
     # A list that is not wholly known may name anything; so may one that was not read.
     assert told([*asked, *listed("setup.py", **{"?": "open="}), *needs], installed) == {}
     assert told(needs, installed) == {}
     assert told([*asked, *needs], installed[1:]) == {}
-    # Of a package whose needs are not known nobody can say whom it brought along.
+    # The needs of this package are unknown, so its dependencies are unknown, too.
     assert told([*asked, *needs[:-1]], installed) == {}
     editable = [
         fact if "psycopg2" not in fact.key else Fact("pip", fact.key, "1 (editable)") for fact in installed
@@ -244,7 +244,7 @@ def test_what_no_list_names_and_nothing_needs_is_told() -> None:
     assert told([*asked, *needs], editable) == {}
 
 
-def test_what_is_missing_or_of_another_version_is_told() -> None:
+def test_missing_package_and_other_version_are_reported() -> None:
     installed, needs = environment(flask="3.0.1", click="8.1.7", jinja2="3.1.6")
     asked = listed(
         "requirements.txt", flask="asked===2.3.0", click="asked=>=8", jinja2="asked=", redis="asked="
@@ -262,7 +262,7 @@ def test_what_is_missing_or_of_another_version_is_told() -> None:
     assert told([*listed("requirements.txt", flask="asked=", **others), *needs], installed[:3]) == {}
 
 
-def test_node_packages_are_held_against_the_lists_beside_them() -> None:
+def test_node_packages_are_compared_with_the_lists_next_to_them() -> None:
     installed = [Fact("npm", f"node_modules/{name}", "1.0.0") for name in ("a", "b", "pg", "pg-pool", "@s/c")]
     manifest = [
         *listed("package.json", a="asked=^1.0.0", b="asked=2.0.0", gone="asked=^1.0.0"),
@@ -292,7 +292,7 @@ def package(repo: Repo, name: str, version: str, *needs: str) -> None:
     )
 
 
-def test_the_story_says_what_was_installed_by_hand(repo: Repo) -> None:
+def test_summary_names_packages_installed_by_hand(repo: Repo) -> None:
     repo.write(".venv/pyvenv.cfg", "version = 3.11.2\n")
     repo.write("requirements.txt", "flask==3.0.1\n")
     package(repo, "flask", "3.0.1", "click>=8.1.3", 'asgiref; extra == "async"')
@@ -327,14 +327,14 @@ def test_the_story_says_what_was_installed_by_hand(repo: Repo) -> None:
     )
 
 
-def test_what_came_along_is_told_after_what_was_asked_for() -> None:
+def test_dependencies_are_shown_after_requested_packages() -> None:
     _, needs = environment(flask="3.0.1 click", click="8.1.7", blinker="1.9.0")
     npm = [*listed("package.json", b="asked="), Fact("declared", "node_modules/pg", "root=", by="npm")]
     keys = {"pip": [f".venv/{name}" for name in ("blinker", "click", "flask")]}
     keys["npm"] = [f"node_modules/{name}" for name in ("@s/a", "b", "pg")] + ["web/node_modules/a"]
     changes = [FactChange(probe, key, None, "1") for probe, found in keys.items() for key in found]
     along = {one.key for one in assign_roles(changes, [*needs, *npm]) if one.role is Role.TRANSITIVE}
-    # A package that is in no list is named only where no direct one changed.
+    # A package in no list is named only if no direct one changed.
     assert along == {".venv/click", "node_modules/@s/a", "node_modules/pg"}
     gone = [FactChange("pip", ".venv/click", "1", None), FactChange("system", "click", "1", None)]
     assert [one.role for one in assign_roles(gone, needs)] == [Role.TRANSITIVE, Role.DIRECT]
@@ -342,7 +342,7 @@ def test_what_came_along_is_told_after_what_was_asked_for() -> None:
     assert {one.role for one in assign_roles(gone, [*needs, *asked])} == {Role.DIRECT}
 
 
-def test_extra_of_another_package_does_not_make_a_need() -> None:
+def test_extra_of_another_package_is_not_a_need() -> None:
     data = b"Name: tool\nRequires-Dist: numpy; extra == 'dev'\nRequires-Dist: click (>=8)\n\n"
     lines = [value for _, value in python.read_metadata(SITE.encode() + b"/tool-1.dist-info", data)]
     assert lines == ["needs=click", "extra=numpy"]
@@ -351,7 +351,7 @@ def test_extra_of_another_package_does_not_make_a_need() -> None:
     assert [one.role for one in assign_roles(changes, found)] == [Role.TRANSITIVE, Role.DIRECT]
 
 
-def test_package_that_pip_was_asked_for_is_direct_though_others_need_it() -> None:
+def test_package_requested_from_pip_is_direct_when_others_need_it() -> None:
     facts = [
         Fact("declared", ".venv/pandas", "needs=numpy,pytz", by="pip"),
         Fact("declared", ".venv/numpy", "requested=", by="pip"),
@@ -361,13 +361,13 @@ def test_package_that_pip_was_asked_for_is_direct_though_others_need_it() -> Non
     assert roles == [Role.DIRECT, Role.TRANSITIVE, Role.TRANSITIVE]
 
 
-def test_only_pip_marks_what_it_was_asked_for() -> None:
+def test_only_pip_marks_requested_packages() -> None:
     assert python.is_requested(b"pip\n", is_marked=True)
     assert not python.is_requested(b"uv\n", is_marked=True)
     assert not python.is_requested(b"pip\n", is_marked=False)
 
 
-def test_npm_itself_leaves_what_is_told(repo: Repo, tmp_path: Path) -> None:
+def test_facts_agree_with_a_real_npm_installation(repo: Repo, tmp_path: Path) -> None:
     npm = require("npm", MACHINE.get("PATH"))
 
     def install(*words: str) -> None:
@@ -419,7 +419,7 @@ BYTES = st.one_of(
 
 
 @given(BYTES)
-def test_no_garbage_raises_anything(data: bytes) -> None:
+def test_malformed_lists_raise_nothing(data: bytes) -> None:
     for read in READERS:
         for name, value in read(data):
             assert name
@@ -442,14 +442,14 @@ FACTS = st.builds(
 
 
 @given(st.lists(FACTS, max_size=12))
-def test_no_facts_of_a_stranger_raise_anything(facts: list[Fact]) -> None:
+def test_untrusted_facts_raise_nothing(facts: list[Fact]) -> None:
     disagreements(
         [fact for fact in facts if fact.probe == "declared"],
         [fact for fact in facts if fact.probe != "declared"],
     )
 
 
-def test_what_others_projects_ask_for_is_not_read() -> None:
+def test_lists_of_other_projects_are_not_read() -> None:
     assert all(map(requirements.wants, (b"", b"web", b"requirements", b"node_modules", b"a/x-1.dist-info")))
     assert not any(
         map(

@@ -1,4 +1,4 @@
-"""Package managers: what a snapshot says of the bytes that each left is what the manager itself said of them."""
+"""The facts about files of each package manager agree with the list that the manager itself prints."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MACHINE = dict(os.environ)
 
 @pytest.fixture(scope="module")
 def all_of_them(tmp_path_factory: pytest.TempPathFactory) -> real.Said:
-    """One snapshot of what every manager left, side by side."""
+    """A snapshot of the files of all package managers, in one directory each."""
     repo = make_repo(tmp_path_factory.mktemp("managers") / "repo", commit=False)
     for name in KEPT:
         real.fill(real.BYTES / name / "tree", repo.path / name)
@@ -29,19 +29,19 @@ def all_of_them(tmp_path_factory: pytest.TempPathFactory) -> real.Said:
 
 
 @pytest.mark.parametrize("name", KEPT)
-def test_a_snapshot_says_what_the_manager_said(name: str, all_of_them: real.Said) -> None:
+def test_facts_agree_with_the_package_manager(name: str, all_of_them: real.Said) -> None:
     said = real.parse((real.BYTES / name / "says").read_text(), name + "/")
     assert said
     assert {one for one in all_of_them if one[0].startswith(name + "/")} == said
 
 
-def test_every_recipe_was_run() -> None:
+def test_every_recipe_has_stored_output() -> None:
     assert real.names() == KEPT
     assert all((real.BYTES / name / "version").read_text().strip() for name in KEPT)
 
 
 @pytest.mark.parametrize("name", ["gem", "composer", "rpm", "cargo-install"])
-def test_a_manager_that_is_here_says_the_same(name: str, tmp_path: Path) -> None:
+def test_facts_agree_with_an_installed_package_manager(name: str, tmp_path: Path) -> None:
     try:
         place, said, _ = real.make(name, tmp_path / "made", MACHINE)
     except (real.NotHere, real.Broken) as why:
@@ -57,7 +57,7 @@ def program(tmp_path: Path) -> bytes:
     return (tmp_path / "go/bin/work").read_bytes()
 
 
-def test_a_large_program_says_what_it_was_built_from(repo: Repo, program: bytes) -> None:
+def test_modules_of_a_large_go_program_are_listed(repo: Repo, program: bytes) -> None:
     rest = os.urandom(9 << 20)
     repo.write("bin/large", rest + b"\xff Go buildinf:, a text" + program, mode=0o755)
     repo.write("bin/no-program", program, mode=0o644)
@@ -70,7 +70,7 @@ def test_a_large_program_says_what_it_was_built_from(repo: Repo, program: bytes)
     }
 
 
-def test_names_with_slashes_are_told_by_their_place(repo: Repo) -> None:
+def test_names_with_slashes_are_shown_with_their_place(repo: Repo) -> None:
     EnvHistory.open(str(repo.path), workers="here", one_command=True).capture("before")
     real.fill(real.BYTES / "composer/tree/vendor", repo.path / "web/vendor")
     real.fill(real.BYTES / "go/tree/vendor", repo.path / "api/vendor")
@@ -91,7 +91,7 @@ def test_names_with_slashes_are_told_by_their_place(repo: Repo) -> None:
     assert shown.startswith("rootfs ")
 
 
-def test_what_changed_of_a_manager_is_told_without_what_did_not(repo: Repo) -> None:
+def test_only_changed_packages_are_shown(repo: Repo) -> None:
     history = EnvHistory.open(str(repo.path), workers="here", one_command=True)
     place = "vendor/bundle/ruby/3.1.0/specifications"
     for name in ("rake-13.0.6", "rack-3.0.0", "old-1.0"):
@@ -104,7 +104,7 @@ def test_what_changed_of_a_manager_is_told_without_what_did_not(repo: Repo) -> N
     assert shown == "gem       vendor/bundle  ~ rack 3.0.0 → 3.1.0   - old 1.0\n"
 
 
-def test_rpms_database_on_the_machine_is_read_with_its_log_and_without_a_trace(tmp_path: Path) -> None:
+def test_rpm_database_is_read_with_its_log_and_left_unchanged(tmp_path: Path) -> None:
     root = tmp_path / "machine"
     real.fill(real.BYTES / "rpm/tree/rootfs", root)
     said = {
@@ -119,7 +119,7 @@ def test_rpms_database_on_the_machine_is_read_with_its_log_and_without_a_trace(t
         database.execute("PRAGMA journal_mode = wal")
         headers = [header for (header,) in database.execute("SELECT blob FROM Packages")]
         header = next(header for header in headers if b"small-tool" in header)
-        # As long as this connection is open, it stands in the log alone.
+        # While this connection is open, the row is only in the log.
         database.execute(
             "INSERT INTO Packages(blob) VALUES (?)", (header.replace(b"small-tool", b"other-tool"),)
         )
@@ -131,13 +131,13 @@ def test_rpms_database_on_the_machine_is_read_with_its_log_and_without_a_trace(t
         assert sorted(root.rglob("*")) == there
 
 
-def test_a_large_database_of_rpm_is_read(repo: Repo) -> None:
+def test_large_rpm_database_is_read(repo: Repo) -> None:
     real.fill(real.BYTES / "rpm/tree/rootfs", repo.path / "rootfs")
     with closing(sqlite3.connect(repo.path / "rootfs/var/lib/rpm/rpmdb.sqlite")) as database:
         database.execute("CREATE TABLE filler AS SELECT randomblob(9 << 20)")
         database.commit()
     EnvHistory.open(str(repo.path), workers="here", one_command=True).capture("a large database")
     assert real.told(repo) == real.parse((real.BYTES / "rpm/says").read_text())
-    # To its own row it is no database of anybody's.
+    # The sqlite probe does not list rpm's database.
     timeline = repo.git("for-each-ref", "--format=%(refname)", "refs/envhist/heads").strip()
     assert "rpmdb" not in repo.git("show", f"{timeline}:.envhist/facts/sqlite")

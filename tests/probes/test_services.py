@@ -1,4 +1,4 @@
-"""What listens and runs from an environment: a development server between two moments, in words and JSON."""
+"""Services of an environment: a development server changes between two snapshots, in text and JSON."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from git_envhist.diff.facts import command_for
 from git_envhist.model import FactChange
 from git_envhist.platform import SYSTEM
 from git_envhist.probes.processes import parse_tcp, parse_unix, tcp_listeners, unix_listeners
-from git_envhist.probes.services import tell_call
+from git_envhist.probes.services import mask_command_line
 from tests.support.repository import Repo
 
 pytestmark = pytest.mark.skipif(not SYSTEM.proc, reason="the system tells of no processes")
@@ -36,7 +36,7 @@ sys.stdin.read()
 
 @pytest.fixture
 def here(repo: Repo) -> Repo:
-    """An environment on this very machine, whose packages are nobody's business."""
+    """Yield an environment on this machine, without facts about its packages."""
     repo.env["GIT_ENVHIST_MACHINE_ROOT"] = "/"
     repo.write("web/server.py", SERVER)
     return repo
@@ -44,7 +44,7 @@ def here(repo: Repo) -> Repo:
 
 @contextmanager
 def running(repo: Repo, *words: str, place: str = "web") -> Iterator[str]:
-    """A server of the environment, and its port; it ends when its input does."""
+    """Run a server of the environment and return its port; it ends when its input is closed."""
     command = [sys.executable, *(words or ("server.py", "0"))]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     with subprocess.Popen(command, cwd=repo.path / place, text=True, **pipes) as process:
@@ -69,7 +69,7 @@ def of_services(told: list[dict[str, object]]) -> list[dict[str, object]]:
     return [one for one in told if one["probe"] == "service"]
 
 
-def test_a_server_that_starts_moves_and_stops_is_told(here: Repo) -> None:
+def test_started_moved_and_stopped_server_is_shown(here: Repo) -> None:
     program = os.path.basename(sys.executable)
     capture(here, "nothing runs")
     with running(here) as port:
@@ -104,7 +104,7 @@ def test_a_server_that_starts_moves_and_stops_is_told(here: Repo) -> None:
     assert of_services(story) == of_services(told)
 
 
-def test_a_server_makes_no_snapshot_by_itself_and_costs_no_process(here: Repo) -> None:
+def test_started_server_alone_makes_no_snapshot_and_no_process(here: Repo) -> None:
     first = capture(here, "nothing runs")
     with running(here) as port:
         only = here.run("envlog", "capture", "--porcelain", "--if-changed", check=True)
@@ -112,7 +112,7 @@ def test_a_server_makes_no_snapshot_by_itself_and_costs_no_process(here: Repo) -
         assert f"+ server.py :{port}" in services(here, "@")
 
 
-def test_what_a_restore_cannot_start_again_is_told_with_its_command(here: Repo) -> None:
+def test_restore_prints_the_command_of_a_stopped_service(here: Repo) -> None:
     with running(here) as port:
         capture(here, "it runs", name="then")
     here.write("app.py", "changed\n")
@@ -128,7 +128,7 @@ def test_what_a_restore_cannot_start_again_is_told_with_its_command(here: Repo) 
     assert "service" not in part.out + part.err
 
 
-def test_a_service_of_elsewhere_or_of_nobody_is_not_told(here: Repo, tmp_path: Path) -> None:
+def test_service_outside_the_environment_is_not_listed(here: Repo, tmp_path: Path) -> None:
     capture(here, "nothing runs")
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
@@ -137,7 +137,7 @@ def test_a_service_of_elsewhere_or_of_nobody_is_not_told(here: Repo, tmp_path: P
         assert services(here, "@") == ""
 
 
-def test_what_may_be_a_secret_is_in_no_fact(here: Repo) -> None:
+def test_possible_secret_is_in_no_fact(here: Repo) -> None:
     words = ("server.py", "0", "--password", SECRET, f"--token={SECRET}", SECRET, f"-p{SECRET}")
     with running(here, *words):
         capture(here, "it runs")
@@ -152,7 +152,7 @@ def timeline(repo: Repo) -> str:
     )
 
 
-def test_a_socket_in_the_environment_is_told_by_its_path(here: Repo) -> None:
+def test_unix_socket_is_listed_by_its_path(here: Repo) -> None:
     here.write(
         "unix.py",
         "import socket, sys\ns = socket.socket(socket.AF_UNIX)\ns.bind('app.sock')\ns.listen()\n"
@@ -163,14 +163,14 @@ def test_a_socket_in_the_environment_is_told_by_its_path(here: Repo) -> None:
         assert "service   web            + unix.py web/app.sock (" in services(here, "@")
 
 
-def test_without_proc_nothing_is_known_and_nothing_claimed(here: Repo) -> None:
+def test_services_are_unknown_without_proc(here: Repo) -> None:
     with running(here):
         here.run("envlog", "capture", env={"GIT_ENVHIST_WITHOUT": "proc"}, check=True)
     capture(here, "seen again")
     assert services(here, "@~1", "@") == ""
 
 
-def test_a_verdict_is_carried_as_long_as_the_same_services_run(here: Repo) -> None:
+def test_check_result_is_reused_while_the_same_services_run(here: Repo) -> None:
     with running(here):
         capture(here, "it runs", verify="true")
         assert verdict(here, capture(here, "it runs on")) == "pass"
@@ -216,27 +216,27 @@ def in_environment(*paths: str) -> dict[str, str]:
         ([], "program", "program"),
     ],
 )
-def test_a_command_is_told_without_what_may_be_secret(words: list[str], name: str, command: str) -> None:
+def test_command_line_is_masked(words: list[str], name: str, command: str) -> None:
     find = in_environment("server.js", "app.jar", "manage.py", "app.py").get
-    told = tell_call(words, "/bin/\0", frozenset(("8000",)), find)
+    told = mask_command_line(words, "/bin/\0", frozenset(("8000",)), find)
     assert (told.name, told.command) == (name, command)
 
 
 @given(st.lists(st.text(), max_size=8), st.text())
-def test_any_words_are_told(words: list[str], program: str) -> None:
-    told = tell_call(words, program, frozenset(), lambda word: None)
+def test_any_command_line_is_accepted(words: list[str], program: str) -> None:
+    told = mask_command_line(words, program, frozenset(), lambda word: None)
     assert told.name
     assert "/" not in told.name
     assert "\n" not in told.command
 
 
 @given(st.binary())
-def test_lists_of_sockets_may_be_garbage(table: bytes) -> None:
+def test_malformed_socket_lists_raise_nothing(table: bytes) -> None:
     assert all(found.port >= 0 for found in parse_tcp(b"head\n" + table))
     assert all(path for _, path in parse_unix(b"head\n" + table))
 
 
-def test_the_kernel_says_what_its_lists_say(tmp_path: Path) -> None:
+def test_kernel_query_agrees_with_its_lists(tmp_path: Path) -> None:
     with ExitStack() as stack:
         mine = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(3)]
         bound = stack.enter_context(socket.socket(socket.AF_UNIX))
@@ -252,7 +252,7 @@ def test_the_kernel_says_what_its_lists_say(tmp_path: Path) -> None:
         assert unix_listeners()[os.fstat(bound.fileno()).st_ino] == os.fsencode(tmp_path / "s")
 
 
-def test_what_stands_for_a_secret_is_offered_as_no_command() -> None:
+def test_masked_command_is_not_offered() -> None:
     def command(called: str, key: str = "web/x") -> str:
         return command_for(FactChange("service", key, None, ":80", by=called))
 

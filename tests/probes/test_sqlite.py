@@ -1,4 +1,4 @@
-"""What is told of SQLite databases: what SQLite itself finds in them, and of what is no database nothing at all."""
+"""Facts about SQLite databases agree with SQLite; files that are no databases have none."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def shown(contents: Mapping[bytes, bytes], *, sealed: bool = False) -> dict[byte
 
 
 def told(contents: Mapping[bytes, bytes]) -> Told:
-    """What is told of whole files; and that the same is told of the parts that are wanted of large ones."""
+    """Return the facts of whole files, and check that byte ranges of large files give the same facts."""
     facts = {fact.key: fact.value for fact in sqlite.facts_of(b"", shown(contents), no_key)}
     wanted = sqlite.parts_of(
         {name: WholeFile(len(data), lambda data=data: data) for name, data in contents.items()}
@@ -45,7 +45,7 @@ def told(contents: Mapping[bytes, bytes]) -> Told:
 
 
 def files_of(path: Path) -> dict[bytes, bytes]:
-    """A database with what lies beside it, as it would be captured."""
+    """Return a database with its sidecars as a capture passes them."""
     names = [path.name + ending for ending in ("", "-wal", "-journal")]
     return {
         name.encode(): (path.parent / name).read_bytes() for name in names if (path.parent / name).exists()
@@ -53,7 +53,7 @@ def files_of(path: Path) -> dict[bytes, bytes]:
 
 
 def asked(path: Path) -> Told:
-    """What SQLite says of the tables of a database."""
+    """Return tables and rows as listed by SQLite."""
     with closing(sqlite3.connect(path)) as database:
         found = {}
         database.text_factory = lambda raw: raw.decode("utf-8", "replace")
@@ -89,7 +89,7 @@ SHAPES = (
     st.lists(st.tuples(st.integers(0, 2), st.integers(0, 700), st.sampled_from([1, 60, 3000])), max_size=4),
     st.booleans(),
 )
-def test_tables_columns_and_rows_are_those_that_sqlite_finds(
+def test_tables_columns_and_rows_agree_with_sqlite(
     tmp_path: Path, size: int, encoding: str, tables: list[tuple[int, int, int]], vacuums: bool
 ) -> None:
     path = tmp_path / "a.db"
@@ -109,7 +109,7 @@ def test_tables_columns_and_rows_are_those_that_sqlite_finds(
     assert told(files_of(path)) == asked(path)
 
 
-def test_rows_that_stand_in_the_log_alone_are_told(tmp_path: Path) -> None:
+def test_rows_only_in_the_log_are_counted(tmp_path: Path) -> None:
     path = make(tmp_path / "a.db", "pragma journal_mode = wal", "create table t (a)")
     with closing(sqlite3.connect(path)) as writer:
         writer.execute("pragma wal_autocheckpoint = 0")
@@ -128,7 +128,7 @@ def test_rows_that_stand_in_the_log_alone_are_told(tmp_path: Path) -> None:
     assert told({**files, b"a.db-wal": bytes(damaged)}) == {"a.db/t": "0 rows (a)"}
 
 
-def test_what_an_unfinished_transaction_wrote_is_not_told(tmp_path: Path) -> None:
+def test_rows_of_an_unfinished_transaction_are_not_counted(tmp_path: Path) -> None:
     path = make(tmp_path / "a.db", "create table t (a)", "create table u (b)")
     with closing(sqlite3.connect(path)) as writer:
         writer.executemany("insert into t values (?)", [("x" * 500,)] * 3000)
@@ -146,7 +146,7 @@ def test_what_an_unfinished_transaction_wrote_is_not_told(tmp_path: Path) -> Non
     assert told(files) == {"a.db/t": "3000 rows (a)", "a.db/u": "0 rows (b)"} == asked(crashed)
 
 
-def test_indexes_views_triggers_and_what_a_search_index_keeps(tmp_path: Path) -> None:
+def test_indexes_views_triggers_are_listed_and_shadow_tables_are_not(tmp_path: Path) -> None:
     path = make(
         tmp_path / "a.db",
         "create table orders (id integer primary key, day text unique)",
@@ -182,7 +182,7 @@ def test_indexes_views_triggers_and_what_a_search_index_keeps(tmp_path: Path) ->
         ("__EFMigrationsHistory", "MigrationId text, ProductVersion text", "'2024_Init', '8'", "2024_Init"),
     ],
 )  # fmt: skip
-def test_applied_migrations_are_told_by_name(
+def test_applied_migrations_are_listed_by_name(
     tmp_path: Path, table: str, columns: str, row: str, name: str
 ) -> None:
     path = make(tmp_path / "a.db", f"create table {table} ({columns})", f"insert into {table} values ({row})")
@@ -191,13 +191,13 @@ def test_applied_migrations_are_told_by_name(
     assert migrations == {f"a.db/migration {key}": value}
 
 
-def test_what_was_undone_or_failed_is_no_applied_migration() -> None:
+def test_undone_or_failed_migration_is_not_listed() -> None:
     assert not [*applied("_prisma_migrations", [{"migration_name": "a", "rolled_back_at": 5}])]
     assert not [*applied("flyway_schema_history", [{"version": "1", "description": "a", "success": 0}])]
     assert not [*applied("migrations", [{"something": "else"}])]
 
 
-def test_of_a_sealed_database_only_that_it_is_another_one(tmp_path: Path) -> None:
+def test_sealed_database_has_only_a_fingerprint(tmp_path: Path) -> None:
     files = files_of(
         make(tmp_path / "a.db", "create table salaries (name)", "insert into salaries values ('x')")
     )
@@ -213,7 +213,7 @@ def test_of_a_sealed_database_only_that_it_is_another_one(tmp_path: Path) -> Non
     assert "salaries" not in repr([*sqlite.facts_of(b"d", shown(files, sealed=True), no_key)])
 
 
-def test_a_tree_of_pages_that_never_ends_is_given_up(tmp_path: Path) -> None:
+def test_endless_page_tree_is_abandoned(tmp_path: Path) -> None:
     path = make(tmp_path / "a.db", "create table t (a)", "pragma user_version = 1")
     with closing(sqlite3.connect(path)) as database:
         database.executemany("insert into t values (?)", [("x" * 900,)] * 100)
@@ -227,7 +227,7 @@ def test_a_tree_of_pages_that_never_ends_is_given_up(tmp_path: Path) -> None:
     assert list(told({b"a.db": bytes(data)})) == ["a.db/?"]
 
 
-def test_many_tables_of_the_same_pages_are_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tables_that_share_pages_are_abandoned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = make(tmp_path / "a.db", "pragma page_size = 512", "create table t (a)")
     with closing(sqlite3.connect(path)) as database:
         database.executemany("insert into t values (?)", [("x" * 400,)] * 500)
@@ -242,7 +242,7 @@ def test_many_tables_of_the_same_pages_are_given_up(tmp_path: Path, monkeypatch:
 
 @pytest.fixture(scope="module")
 def some_files(tmp_path_factory: pytest.TempPathFactory) -> dict[bytes, bytes]:
-    """A small database whose log holds a part of it."""
+    """Return a small database with a part of it in the log."""
     path = tmp_path_factory.mktemp("some") / "a.db"
     make(path, "pragma page_size = 512", "pragma journal_mode = wal", "create table migrations (id, name)")
     with closing(sqlite3.connect(path)) as writer:
@@ -260,7 +260,7 @@ def some_files(tmp_path_factory: pytest.TempPathFactory) -> dict[bytes, bytes]:
 
 @settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.data())
-def test_damage_anywhere_raises_nothing(some_files: dict[bytes, bytes], data: st.DataObject) -> None:
+def test_damaged_database_raises_nothing(some_files: dict[bytes, bytes], data: st.DataObject) -> None:
     broken = {}
     for name, whole in some_files.items():
         bytes_of = bytearray(whole)
@@ -278,7 +278,7 @@ def test_damage_anywhere_raises_nothing(some_files: dict[bytes, bytes], data: st
 
 
 @given(st.text(alphabet="(),\"'`[]ab -/*\n", max_size=60))
-def test_no_statement_is_too_strange(words: str) -> None:
+def test_any_create_statement_is_parsed(words: str) -> None:
     columns_of("create table t " + words)
 
 
@@ -295,7 +295,7 @@ def rows_of(table: str, number: int) -> str:
     return f"insert into {table} with recursive {numbers} select null, 'name ' || i from n"
 
 
-def test_what_changed_in_a_database_is_told_in_a_row(repo: Repo) -> None:
+def test_changes_of_a_database_are_shown_in_one_row(repo: Repo) -> None:
     sql(repo, "create table orders (id integer primary key, name text)", rows_of("orders", 1204))
     sql(repo, "create table old (a)")
     first = capture(repo, "before")
@@ -330,7 +330,7 @@ def test_what_changed_in_a_database_is_told_in_a_row(repo: Repo) -> None:
     assert "+app.db/invoices " in repo.git("diff", first, second, "--", ".envhist/facts")
 
 
-def test_of_a_database_in_pieces_the_same_is_told(repo: Repo) -> None:
+def test_chunked_database_has_the_same_facts(repo: Repo) -> None:
     sql(repo, "create table small (id integer primary key, name text)", rows_of("small", 10), path="big.db")
     sql(repo, "create table large (id integer primary key, data text)", path="big.db")
     sql(
@@ -349,7 +349,7 @@ def test_of_a_database_in_pieces_the_same_is_told(repo: Repo) -> None:
     )
 
 
-def test_of_what_can_not_be_read_nothing_is_claimed(repo: Repo) -> None:
+def test_unreadable_database_makes_no_claims(repo: Repo) -> None:
     sql(repo, "create table orders (id integer primary key, name text)", rows_of("orders", 500))
     whole = (repo.path / "app.db").read_bytes()
     first = capture(repo, "whole")
@@ -366,7 +366,7 @@ def test_of_what_can_not_be_read_nothing_is_claimed(repo: Repo) -> None:
     assert repo.run("envdiff", first, third, check=True).out == ""
 
 
-def test_paths_choose_the_databases_that_they_name(repo: Repo) -> None:
+def test_paths_select_databases(repo: Repo) -> None:
     for path in ("app.db", "web/app.db", "web/other.db"):
         repo.write(path, "")
         sql(repo, "CREATE TABLE one (id)", path=path)
@@ -385,7 +385,7 @@ def test_paths_choose_the_databases_that_they_name(repo: Repo) -> None:
     assert told(":!web/app.db") == ["app.db", "web/other.db"]
 
 
-def test_a_database_is_known_without_an_ending(repo: Repo) -> None:
+def test_database_without_extension_is_recognised(repo: Repo) -> None:
     repo.write("data/words", "x" * 1024)
     repo.write("data/app", "")
     sql(repo, "CREATE TABLE one (id)", path="data/app")
@@ -397,7 +397,7 @@ def test_a_database_is_known_without_an_ending(repo: Repo) -> None:
     )
 
 
-def test_no_table_hides_the_others(repo: Repo) -> None:
+def test_table_named_like_the_unread_marker_hides_no_other(repo: Repo) -> None:
     sql(repo, "CREATE TABLE one (id)")
     before = capture(repo, "before")
     sql(repo, 'CREATE TABLE "?" (id)', "CREATE TABLE two (id)")

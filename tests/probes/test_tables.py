@@ -40,14 +40,14 @@ def told(module: object, name: str, data: bytes, directory: bytes = b"data") -> 
     return {fact.key: fact.value for fact in facts}
 
 
-def test_footer_of_parquet_gives_columns_and_rows() -> None:
+def test_parquet_columns_and_rows_come_from_the_footer() -> None:
     assert told(parquet, "events.parquet", PAGES + FOOTER) == {
         "data/events.parquet/table": "3 rows (id int64, name string, at timestamp, tags group, point group, day date)"
     }
 
 
 class Large:
-    """A file of which pieces are read."""
+    """A file with random access."""
 
     def __init__(self, data: bytes) -> None:
         self.data, self.size, self.taken = data, len(data), 0
@@ -57,7 +57,7 @@ class Large:
         return self.data[offset : offset + length]
 
 
-def test_of_a_large_file_the_footer_alone_is_read() -> None:
+def test_only_the_footer_of_a_large_parquet_file_is_read() -> None:
     large = Large(PAGES + b"\1" * 1_000_000 + FOOTER)
     parts = parquet.parts_of({b"big.parquet": large})
     assert large.taken <= len(FOOTER) + 8
@@ -68,14 +68,14 @@ def test_of_a_large_file_the_footer_alone_is_read() -> None:
 
 
 @given(st.integers(0, len(FOOTER) - 9), st.integers(0, 255))
-def test_damaged_footer_raises_nothing(at: int, byte: int) -> None:
+def test_damaged_parquet_footer_raises_nothing(at: int, byte: int) -> None:
     damaged = bytearray(FOOTER)
     damaged[at] = byte
     told(parquet, "x.parquet", PAGES + bytes(damaged))
 
 
 @given(st.binary(max_size=300))
-def test_no_bytes_raise_anything(data: bytes) -> None:
+def test_malformed_table_files_raise_nothing(data: bytes) -> None:
     length = len(data).to_bytes(4, "little")
     told(parquet, "x.parquet", PAGES + data + length + b"PAR1")
     told(duckdb_file, "x.duckdb", data)
@@ -84,11 +84,11 @@ def test_no_bytes_raise_anything(data: bytes) -> None:
 
 
 @pytest.mark.parametrize("length", [0, 1 << 30, (1 << 32) - 1])
-def test_footer_of_a_false_length_is_not_read(length: int) -> None:
+def test_parquet_footer_with_wrong_length_is_not_read(length: int) -> None:
     assert told(parquet, "x.parquet", PAGES + FOOTER[:-8] + length.to_bytes(4, "little") + b"PAR1") == {}
 
 
-def test_duckdb_tells_its_format_and_blocks() -> None:
+def test_duckdb_format_and_blocks_are_listed() -> None:
     head = bytearray(3 * 4096)
     head[8:12] = b"DUCK"
     head[12:20] = (64).to_bytes(8, "little")
@@ -115,14 +115,14 @@ def test_lines_of_csv_are_counted_through_quotes(data: bytes, value: str) -> Non
     assert told(csv_files, "people.csv", data) == {"data/people.csv/table": value}
 
 
-def test_large_csv_tells_its_columns_without_a_number() -> None:
+def test_large_csv_has_columns_without_a_row_count() -> None:
     head = b"id,name\n1,a\n"
     files = {b"big.csv": File(None, 1 << 30, False, b"1", ((0, head),))}
     (fact,) = csv_files.facts_of(b"", files, nothing)
     assert fact.value == "(id, name)"
 
 
-def test_tables_of_packages_are_not_told() -> None:
+def test_tables_inside_packages_are_not_listed() -> None:
     for module in (parquet, csv_files, notebooks, duckdb_file):
         assert not module.wants(b".venv/lib/python3.11/site-packages/sklearn/data")  # type: ignore[attr-defined]
         assert module.wants(b"data/raw")  # type: ignore[attr-defined]
@@ -136,7 +136,7 @@ def notebook(outputs: int, source: str = "print(1)") -> bytes:
     return json.dumps({"cells": cells, "nbformat": 4}).encode()
 
 
-def test_notebook_tells_cells_outputs_and_another_source() -> None:
+def test_notebook_cells_outputs_and_changed_source_are_listed() -> None:
     first = told(notebooks, "eda.ipynb", notebook(2))
     source = first.pop("data/eda.ipynb/source")
     assert first == {

@@ -1,4 +1,4 @@
-"""Which tools an environment asks for, and which hooks git runs: in words and JSON."""
+"""Required tools and git hooks of an environment, in text and JSON."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def no_key(context: bytes, secret: bytes) -> str | None:
     return None
 
 
-def test_versions_that_are_asked_for_are_told_where_they_change(repo: Repo) -> None:
+def test_changed_required_versions_are_shown(repo: Repo) -> None:
     repo.write(".python-version", "3.11.2\n")
     repo.write("web/package.json", '{"name": "web", "engines": {"node": ">=18"}}\n')
     capture(repo, "before")
@@ -54,17 +54,17 @@ def test_versions_that_are_asked_for_are_told_where_they_change(repo: Repo) -> N
     )
 
 
-def test_the_python_that_a_virtual_environment_stands_on_is_told(repo: Repo) -> None:
+def test_base_python_of_a_virtual_environment_is_listed(repo: Repo) -> None:
     capture(repo, "before")
     words = [sys.executable, "-m", "venv", "--without-pip", ".venv"]
     subprocess.run(words, cwd=repo.path, check=True)
     capture(repo, "after")
     base = os.path.realpath(getattr(sys, "_base_executable", sys.executable))
     told = json.loads(repo.run("envdiff", "--json", "@~1", "@", check=True).out)["facts"]
-    stands_on = {one["key"]: one["after"] for one in told if one["probe"] == "tools"}
+    tools = {one["key"]: one["after"] for one in told if one["probe"] == "tools"}
     assert os.path.dirname(base) in (
-        stands_on[".venv/base-python"],
-        os.path.dirname(stands_on[".venv/base-python"]),
+        tools[".venv/base-python"],
+        os.path.dirname(tools[".venv/base-python"]),
     )
 
 
@@ -99,13 +99,13 @@ def test_the_python_that_a_virtual_environment_stands_on_is_told(repo: Repo) -> 
         (".python-version", "3.11\x1b[2J\n", {}),
     ],
 )
-def test_each_file_says_it_in_its_own_way(name: str, text: str, told: dict[str, str]) -> None:
+def test_each_version_file_format_is_read(name: str, text: str, told: dict[str, str]) -> None:
     data = text.encode()
     found = tools.facts_of(b"", {name.encode(): File(data, len(data), False, b"x" * 20)}, no_key)
     assert {fact.key: fact.value for fact in found} == told
 
 
-def test_what_a_package_was_made_with_is_nobodys_choice() -> None:
+def test_version_files_inside_packages_are_ignored() -> None:
     assert tools.wants(b"web")
     assert not tools.wants(b"web/node_modules/x")
 
@@ -117,7 +117,7 @@ def put_hook(repo: Repo, name: str, text: str, mode: int = 0o755) -> None:
     place.chmod(mode)
 
 
-def test_hooks_that_come_change_and_go_are_told_by_name(repo: Repo) -> None:
+def test_added_changed_and_removed_hooks_are_shown(repo: Repo) -> None:
     capture(repo, "before")
     put_hook(repo, "pre-commit", "#!/bin/sh\n# written by https://pre-commit.com\nexit 0 # geheim\n")
     put_hook(repo, "pre-push", "#!/bin/sh\n", mode=0o644)
@@ -141,7 +141,7 @@ def test_hooks_that_come_change_and_go_are_told_by_name(repo: Repo) -> None:
     assert "geheim" not in repo.git("show", f"{came}:.envhist/facts/hook")
 
 
-def test_hooks_are_looked_for_where_git_does(repo: Repo) -> None:
+def test_hooks_are_read_from_core_hookspath(repo: Repo) -> None:
     put_hook(repo, "pre-push", "#!/bin/sh\n")
     capture(repo, "before")
     repo.write(".husky/_/pre-commit", "#!/bin/sh\n. husky.sh\n", mode=0o755)
@@ -150,7 +150,7 @@ def test_hooks_are_looked_for_where_git_does(repo: Repo) -> None:
     assert only_tools(repo, "@~1", "@") == "hook                     + pre-commit (husky)   - pre-push\n"
 
 
-def test_a_hook_that_never_ends_holds_nobody_up(repo: Repo) -> None:
+def test_hook_that_is_a_pipe_does_not_block(repo: Repo) -> None:
     hooks = repo.path / ".git/hooks"
     hooks.mkdir(exist_ok=True)
     os.mkfifo(hooks / "pre-commit", 0o755)
@@ -158,7 +158,7 @@ def test_a_hook_that_never_ends_holds_nobody_up(repo: Repo) -> None:
     assert [fact.key for fact in git_hooks.facts_of(place, no_key)] == ["pre-commit"]
 
 
-def test_a_program_that_appears_is_told(repo: Repo) -> None:
+def test_added_program_is_shown(repo: Repo) -> None:
     repo.write("bin/old", "#!/bin/sh\n", mode=0o755)
     repo.write("bin/becomes", "#!/bin/sh\n", mode=0o644)
     capture(repo, "before")
@@ -187,7 +187,7 @@ def test_a_program_that_appears_is_told(repo: Repo) -> None:
     }
 
 
-def test_where_every_file_may_be_executed_none_is_told_as_a_program(repo: Repo) -> None:
+def test_no_program_is_shown_when_every_file_is_executable(repo: Repo) -> None:
     capture(repo, "before")
     for number in range(classes.MAX_ELSEWHERE + 1):
         repo.write(f"src/{number}.py", "x", mode=0o755)
@@ -196,7 +196,7 @@ def test_where_every_file_may_be_executed_none_is_told_as_a_program(repo: Repo) 
     assert only_tools(repo, "@~1", "@").split() == ["program", "bin", "+", "deploy"]
 
 
-def test_caches_and_builds_are_called_so(repo: Repo) -> None:
+def test_caches_and_builds_are_shown_as_such(repo: Repo) -> None:
     capture(repo, "before")
     for number in range(20):
         repo.write(f"target/debug/{number}", "x")
@@ -206,7 +206,7 @@ def test_caches_and_builds_are_called_so(repo: Repo) -> None:
     assert shown == "files     __pycache__/ in 20 places +20 (cache)  target/ +20 (built)\n"
 
 
-def test_paths_choose_the_files_that_name_versions(repo: Repo) -> None:
+def test_paths_select_version_files(repo: Repo) -> None:
     capture(repo, "before")
     repo.write(".python-version", "3.12\n")
     repo.write("web/.nvmrc", "22\n")

@@ -1,1 +1,1 @@
-"""What changed of late, without any snapshot."""
+"""Test `git envlog recent`."""

@@ -1,4 +1,4 @@
-"""What changed of late, told without any snapshot: on real change times, and on logs as their programs write them."""
+"""Recent changes without a snapshot: by real change times, and by logs as their programs write them."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ NPM_LOG = """\
 
 
 def next_second() -> int:
-    """The second that begins next, once it has begun for files too, whose times are of a clock that ticks coarsely."""
+    """Wait for the next second, also on the coarse clock of file times, and return it."""
     now = int(time.time())
     while int(time.time() - 0.1) == now or int(time.time()) == now:
         time.sleep(0.01)
@@ -82,7 +82,7 @@ def package(repo: Repo, name: str, version: str) -> str:
     return place
 
 
-def test_what_changed_is_told_and_nothing_is_written(repo: Repo, tmp_path: Path) -> None:
+def test_recent_lists_changes_and_writes_nothing(repo: Repo, tmp_path: Path) -> None:
     machine = tmp_path / "machine"
     (machine / "var/log").mkdir(parents=True)
     repo.env["GIT_ENVHIST_MACHINE_ROOT"] = str(machine)
@@ -147,7 +147,7 @@ def test_what_changed_is_told_and_nothing_is_written(repo: Repo, tmp_path: Path)
     assert repo.git("for-each-ref", "refs/envhist") == ""
 
 
-def test_a_plain_directory_needs_no_git(repo: Repo, tmp_path: Path) -> None:
+def test_recent_works_in_a_directory_without_git(repo: Repo, tmp_path: Path) -> None:
     place = tmp_path / "plain"
     (place / "sub").mkdir(parents=True)
     (place / "earlier").write_text("x")
@@ -167,7 +167,7 @@ def test_a_plain_directory_needs_no_git(repo: Repo, tmp_path: Path) -> None:
     assert (wrong.status, "not a time: 'soon'" in wrong.err) == (129, True)
 
 
-def test_the_logs_of_dpkg_and_apt_are_read() -> None:
+def test_recent_reads_the_logs_of_dpkg_and_apt() -> None:
     commands, automatic = read_apt([APT_LOG], T0, UTC)
     assert commands == (
         Done(T0.replace(minute=26, second=22), "apt-get install -y -qq --no-install-recommends postgresql"),
@@ -183,7 +183,7 @@ def test_the_logs_of_dpkg_and_apt_are_read() -> None:
     )
 
 
-def test_rotated_logs_are_part_of_the_log(repo: Repo, tmp_path: Path) -> None:
+def test_recent_reads_rotated_logs(repo: Repo, tmp_path: Path) -> None:
     logs = tmp_path / "machine/var/log"
     logs.mkdir(parents=True)
     repo.env["GIT_ENVHIST_MACHINE_ROOT"] = str(tmp_path / "machine")
@@ -195,14 +195,14 @@ def test_rotated_logs_are_part_of_the_log(repo: Repo, tmp_path: Path) -> None:
     assert "system                   ~ a 1.0 → 3.0\n" in repo.run("envlog", "recent", check=True).out
 
 
-def test_of_npm_only_what_it_did_here_is_told() -> None:
+def test_recent_lists_commands_of_npm_in_this_directory_only() -> None:
     assert read_npm(NPM_LOG.format(place="/srv/shop/web"), "/srv/shop") == "npm install pg"
     assert read_npm(NPM_LOG.format(place="/srv/shop2"), "/srv/shop") is None
     assert read_npm(NPM_LOG.replace("install pg", "view pg").format(place="/srv/shop"), "/srv/shop") is None
     assert npm_time("2026-11-18T15_41_57_950Z-debug-0.log") == datetime(2026, 11, 18, 15, 41, 57, tzinfo=UTC)
 
 
-def test_a_birth_is_known_where_the_file_system_keeps_it(tmp_path: Path) -> None:
+def test_birth_time_is_known_when_the_file_system_has_it(tmp_path: Path) -> None:
     before = time.time_ns()
     place = tmp_path / "new"
     place.write_text("x")
@@ -225,7 +225,7 @@ LINES = st.lists(
 
 
 @given(LINES)
-def test_no_garbage_raises_anything(lines: list[str]) -> None:
+def test_parsers_of_logs_accept_any_bytes(lines: list[str]) -> None:
     text = "\n".join(lines)
     read_dpkg([text], T0, UTC, ())
     read_apt([text], T0, UTC)
@@ -239,8 +239,8 @@ def test_no_garbage_raises_anything(lines: list[str]) -> None:
         npm_time(line)
 
 
-def test_in_a_directory_that_is_gone_it_says_so(repo: Repo) -> None:
+def test_recent_reports_a_deleted_directory(repo: Repo) -> None:
     words = 'mkdir gone && cd gone && rmdir ../gone && exec "$@"'
     done = repo.execute("sh", "-c", words, "sh", "git-envlog", "recent", check=False)
     assert done.status == 128
-    assert done.err == "error: the directory that this was called in is gone\nhint: cd to one that is there\n"
+    assert done.err == "error: the current directory was removed\nhint: cd to an existing directory\n"

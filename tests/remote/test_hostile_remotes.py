@@ -13,8 +13,8 @@ import pytest
 
 from tests.remote.conftest import refs
 from tests.remote.test_export import write_tar
-from tests.restore.foreign import Stranger, harmful, make_stranger
 from tests.restore.hostile import Smith, hostile
+from tests.restore.unsigned import Stranger, harmful, make_stranger
 from tests.support.oracle import listing
 from tests.support.repository import Repo, make_repo
 

@@ -26,7 +26,7 @@ from hypothesis import strategies as st
 
 from git_envhist.model.storage import without_password
 from git_envhist.remote.remotes import TransferLimits, name_for
-from git_envhist.secrets.layers import MADE, readings
+from git_envhist.secrets.layers import MADE, decoded_forms
 from tests.cli.test_json import validate
 from tests.end_to_end.captures import assert_holds, capture, everything_of_git
 from tests.remote.conftest import hook, refs, timeline
@@ -244,14 +244,14 @@ def test_new_databases_dumps_classes_and_names_need_new_consent(repo: Repo, bare
 
 @given(st.binary(max_size=400))
 def test_scan_reads_any_bytes_in_every_form(data: bytes) -> None:
-    assert next(readings(data)) == data
-    list(readings(gzip.compress(data)[:-3]))
-    list(readings(b"PK\x03\x04" + data))
+    assert next(decoded_forms(data)) == data
+    list(decoded_forms(gzip.compress(data)[:-3]))
+    list(decoded_forms(b"PK\x03\x04" + data))
 
 
 def test_scan_limits_decompression() -> None:
     bomb = gzip.compress(bytes(300 << 20), 9)
-    assert sum(map(len, readings(bomb))) <= len(bomb) + MADE
+    assert sum(map(len, decoded_forms(bomb))) <= len(bomb) + MADE
 
 
 def test_sent_objects_are_not_scanned_again(repo: Repo, bare: Repo) -> None:

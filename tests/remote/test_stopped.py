@@ -22,7 +22,13 @@ from typing import ClassVar, NamedTuple
 import pytest
 
 from git_envhist.git import limits
-from git_envhist.git.limits import MAX_SAID, ResourceLimits, _written_over, parse_progress, run_limited
+from git_envhist.git.limits import (
+    MAX_ERRORS,
+    ResourceLimits,
+    _without_overwritten,
+    parse_progress,
+    run_limited,
+)
 from tests.end_to_end.captures import capture
 from tests.remote.conftest import hook, refs, timeline
 from tests.remote.test_fetch import refs_of_fetched
@@ -284,11 +290,11 @@ def test_server_messages_are_cut(said: bytes, shown: str | None) -> None:
 
 def test_only_the_last_of_overwritten_progress_lines_is_shown() -> None:
     said = b"one:   1% \rone: 100% \rone: 100%, done.\r\nerror: two\r\r\nthree\rfour\r"
-    assert _written_over(bytearray(said)) == b"one: 100%, done.\r\nerror: two\r\nfour\r"
-    assert _written_over(bytearray(b"\r\rone\n\r")) == b"one\n"
+    assert _without_overwritten(bytearray(said)) == b"one: 100%, done.\r\nerror: two\r\nfour\r"
+    assert _without_overwritten(bytearray(b"\r\rone\n\r")) == b"one\n"
     # From a pattern that is tried from each place of it again this takes a server's victim three hours.
-    endless = b"remote: " + b"a" * MAX_SAID + b"\r"
-    assert _written_over(bytearray(endless)) == endless
+    endless = b"remote: " + b"a" * MAX_ERRORS + b"\r"
+    assert _without_overwritten(bytearray(endless)) == endless
 
 
 def test_fetch_times_out_when_the_server_is_silent(
@@ -355,8 +361,8 @@ def test_git_gets_the_whole_timeout_again_after_each_output(monkeypatch: pytest.
         os.environb,
         ResourceLimits(1 << 30, 60),
         b"word\n" + b"x" * 300_000,
-        patience=500.0,
-        heard=heard.append,
+        timeout=500.0,
+        on_output=heard.append,
     )
     assert (done.status, done.out, b"".join(heard)) == (0, b"1\n2\n3\n", b"1\n2\n3\n")
     assert len(RecordingSelector.timeouts) >= 3

@@ -120,7 +120,7 @@ def test_failure_on_another_machine_is_inspected_after_a_fetch(ci: Machine, tmp_
     assert "env" not in {fact["probe"] for fact in facts}
     here.run("envrestore", "--to", str(tmp_path / "failing"), name)
     assert (tmp_path / "failing/app.py").read_bytes() == ci.read("app.py")
-    assert not (tmp_path / "failing/.env.local").exists(), "sealed with a key that is not here"
+    assert not (tmp_path / "failing/.env.local").exists(), "sealed with a key that you do not have"
 
 
 def test_fetched_machine_is_shown_completely(repo: Repo, bare: Repo) -> None:

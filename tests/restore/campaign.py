@@ -1,7 +1,7 @@
-"""Deaths of restores in great numbers: `python -m tests.restore.campaign [minutes] [seed]`.
+"""Kill restores in large numbers: `python -m tests.restore.campaign [minutes] [seed]`.
 
-First the restore with every kind of change, stopped before each of them, on all three sorts of file system, as root and
-as an ordinary user; then arbitrary pairs of environments, stopped anywhere, again while they recover. The suite runs
+First a restore with every kind of change, killed before each of them, on all three kinds of file system, as root and as
+an ordinary user; then random pairs of environments, killed anywhere, and again while they recover. The test suite runs
 a sample of it.
 """
 
@@ -20,18 +20,18 @@ from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import Phase as Phases
 from hypothesis import strategies as st
 
-from git_envhist.restore.fs import DiskCalls
+from git_envhist.restore.disk_calls import DiskCalls
 from git_envhist.restore.journal import Phase, read_phase
 from tests.conftest import sealed_environment
-from tests.restore.dying import DyingHands
+from tests.restore.killed_calls import DyingCalls
 from tests.restore.test_killed import BEFORE, CHANGED, FOREVER, KINDS, Scene, deaths, die_while_recovering
 from tests.restore.test_round_trip import CHANGES
 from tests.support.privileges import permissions_bind
 from tests.support.trees import Edit, Tree
 
 
-def every_death(place: Path, kind: type[DyingHands]) -> int:
-    """Stop one restore before each of its changes, and go on or back."""
+def every_death(place: Path, kind: type[DyingCalls]) -> int:
+    """Kill one restore before each of its changes, and continue or abort it."""
     scene = Scene(place / "repo", BEFORE, CHANGED)
     turn = 0
     for turn, (_, begun) in enumerate(deaths(scene, kind, 1)):
@@ -42,7 +42,7 @@ def every_death(place: Path, kind: type[DyingHands]) -> int:
 
 
 def arbitrary_deaths(place: Path, minutes: float, number: int) -> int:
-    """Stop restores between arbitrary environments, up to three deep."""
+    """Kill restores between random environments, up to three times each."""
     until = time.monotonic() + minutes * 60
     died = 0
     while time.monotonic() < until:
@@ -63,7 +63,7 @@ def a_few_deaths(place: Path, number: int) -> int:
         max_examples=5,
         deadline=None,
         database=None,
-        # Shrinking takes longer than all that it is to explain: the seed is told.
+        # Shrinking takes longer than the campaign; the seed is printed.
         phases=[Phases.generate],
         suppress_health_check=list(HealthCheck),
     )
@@ -73,7 +73,7 @@ def a_few_deaths(place: Path, number: int) -> int:
         chance = random.Random(chosen)
         scene = Scene(here / "repo", *change)
         for _ in range(6):
-            if scene.engine.look() != scene.then:
+            if scene.engine.list_files() != scene.then:
                 scene.stand_at_first()
             if not scene.run(chance.choice(KINDS)(chance.randrange(60))):
                 die_while_recovering(scene, chance)
@@ -100,7 +100,7 @@ def main(minutes: float, number: int) -> None:
         for kind in KINDS:
             told(kind.__name__, lambda kind=kind: every_death(place / kind.__name__, kind))  # type: ignore[misc]
         with permissions_bind():
-            told("an ordinary user", lambda: every_death(place / "user", DyingHands))
+            told("an ordinary user", lambda: every_death(place / "user", DyingCalls))
         told("arbitrary", lambda: arbitrary_deaths(place, minutes, number))
     finally:
         shutil.rmtree(place)

@@ -1,4 +1,4 @@
-"""No test here waits for the disk: a kill loses nothing that was written, synced or not."""
+"""Tests here do not wait for the disk: a kill loses nothing that was written, synced or not."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from git_envhist.restore.fs import DiskCalls
+from git_envhist.restore.disk_calls import DiskCalls
 
 
 @pytest.fixture(autouse=True)

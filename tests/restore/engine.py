@@ -1,4 +1,4 @@
-"""Drives the engine of a restore between two real snapshots of a real directory."""
+"""Run the restore modules between two real snapshots of a real directory."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from git_envhist.api import EnvHistory
 from git_envhist.diff.walk import differing_directories
 from git_envhist.model import DirectoryPair, RestorePlan, SkippedPath, Snapshot
 from git_envhist.objects.reader import ObjectReader
-from git_envhist.restore.compare_files import prover
-from git_envhist.restore.disk import RestoreDisk, open_restore_disk
+from git_envhist.restore.compare_files import content_checker
+from git_envhist.restore.disk_calls import DiskCalls
+from git_envhist.restore.environment_disk import EnvironmentDisk, open_environment_disk
 from git_envhist.restore.finish import ApplyResult, abort, apply, finish
-from git_envhist.restore.fs import DiskCalls
 from git_envhist.restore.journal import RestoreJournal, read_journal, write_journal
 from git_envhist.restore.plan import PlanRules, make_plan
 from git_envhist.restore.stage import StageResult, stage
@@ -27,7 +27,7 @@ from tests.support.oracle import Listing, listing
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a whole restore said of itself."""
+    """The results of a whole restore."""
 
     prepared: StageResult
     applied: ApplyResult
@@ -35,12 +35,12 @@ class Outcome:
     kept: tuple[SkippedPath, ...]
 
     @property
-    def left_alone(self) -> dict[bytes, str]:
-        return {left.path: left.why for left in (*self.prepared.left_alone, *self.applied.left_alone)}
+    def skipped(self) -> dict[bytes, str]:
+        return {left.path: left.why for left in (*self.prepared.skipped, *self.applied.skipped)}
 
 
 class Engine:
-    """One environment, and a restore's way through it step by step."""
+    """An environment and the steps of a restore in it."""
 
     def __init__(self, top: Path, *, how: str = "here", elsewhere: Path | None = None) -> None:
         self.history = EnvHistory.open(str(top), workers="here", one_command=True)
@@ -71,11 +71,11 @@ class Engine:
         return make_plan(self.pairs(before, after), rules)
 
     @contextmanager
-    def door(self, hands: DiskCalls | None = None) -> Iterator[RestoreDisk]:
+    def disk(self, calls: DiskCalls | None = None) -> Iterator[EnvironmentDisk]:
         os.makedirs(self.private, exist_ok=True)
         found = os.stat(self.history.repository.git_dir)
-        opened = open_restore_disk(
-            self.bases, self.private, hands=hands, forbidden=frozenset({(found.st_dev, found.st_ino)})
+        opened = open_environment_disk(
+            self.bases, self.private, calls=calls, forbidden=frozenset({(found.st_dev, found.st_ino)})
         )
         try:
             yield opened
@@ -83,11 +83,11 @@ class Engine:
             opened.close()
 
     def prepare(
-        self, plan: RestorePlan, hands: DiskCalls | None = None
+        self, plan: RestorePlan, calls: DiskCalls | None = None
     ) -> tuple[RestoreJournal, StageResult]:
         """Stage, and write the journal."""
-        with self.door(hands) as door:
-            prepared = stage(plan, door, self.contents, how=self.how)
+        with self.disk(calls) as disk:
+            prepared = stage(plan, disk, self.contents, how=self.how)
         journal = RestoreJournal(prepared.staged, plan.directories, (("by", "a test"),))
         write_journal(self.private, journal)
         return journal, prepared
@@ -98,50 +98,50 @@ class Engine:
         after: Snapshot,
         *,
         rules: PlanRules | None = None,
-        hands: DiskCalls | None = None,
+        calls: DiskCalls | None = None,
         meanwhile: Callable[[], object] = lambda: None,
     ) -> Outcome:
-        """The whole way; `meanwhile` happens between the plan and the swaps."""
+        """Run a whole restore; `meanwhile` is called between plan and swaps."""
         plan = self.plan(before, after, rules)
-        journal, prepared = self.prepare(plan, hands)
+        journal, prepared = self.prepare(plan, calls)
         meanwhile()
-        with self.door(hands) as door:
-            applied = apply(journal, door, fresh=True)
-            left = frozenset(left.path for left in (*prepared.left_alone, *applied.left_alone))
-            differences, _ = verify(journal, door, self.contents, without=left, how=self.how)
+        with self.disk(calls) as disk:
+            applied = apply(journal, disk, fresh=True)
+            left = frozenset(left.path for left in (*prepared.skipped, *applied.skipped))
+            differences, _ = verify(journal, disk, self.contents, skipped=left, how=self.how)
             with closing(self.contents()) as contents:
-                kept = finish(journal, door, self.private, prove=prover(contents))
-        assert plan.left_alone == () or rules is not None
+                kept = finish(journal, disk, self.private, check_content=content_checker(contents))
+        assert plan.skipped == () or rules is not None
         return Outcome(prepared, applied, differences, kept)
 
-    def go_on(self, hands: DiskCalls | None = None) -> tuple[ApplyResult, tuple[SkippedPath, ...]]:
-        """What `--continue` does."""
+    def continue_restore(self, calls: DiskCalls | None = None) -> tuple[ApplyResult, tuple[SkippedPath, ...]]:
+        """Do what `--continue` does."""
         journal = read_journal(self.private)
         assert journal is not None
-        with self.door(hands) as door, closing(self.contents()) as contents:
-            applied = apply(journal, door, prove=prover(contents))
-            return applied, finish(journal, door, self.private, prove=prover(contents))
+        with self.disk(calls) as disk, closing(self.contents()) as contents:
+            applied = apply(journal, disk, check_content=content_checker(contents))
+            return applied, finish(journal, disk, self.private, check_content=content_checker(contents))
 
-    def take_back(self, hands: DiskCalls | None = None) -> tuple[ApplyResult, tuple[SkippedPath, ...]]:
-        """What `--abort` does."""
+    def abort_restore(self, calls: DiskCalls | None = None) -> tuple[ApplyResult, tuple[SkippedPath, ...]]:
+        """Do what `--abort` does."""
         journal = read_journal(self.private)
         assert journal is not None
-        with self.door(hands) as door:
-            applied = abort(journal, door)
-            return applied, finish(journal, door, self.private, undone=True)
+        with self.disk(calls) as disk:
+            applied = abort(journal, disk)
+            return applied, finish(journal, disk, self.private, undone=True)
 
-    def look(self) -> Listing:
-        """What find and sha256sum see, less the environment's own repository."""
+    def list_files(self) -> Listing:
+        """Return the files as find and sha256sum show them, without the repository."""
         return listing(os.fsdecode(self.bases[b""]), top=True)
 
     def debris(self) -> list[str]:
-        """What a restore that is over has left."""
+        """Return what a completed restore has left behind."""
         found = os.listdir(self.private) if os.path.isdir(self.private) else []
         return [*found, *(["at the top"] if os.path.lexists(self.top / ".envhist-restore") else [])]
 
 
 def in_small_helpings(patch: pytest.MonkeyPatch) -> None:
-    """From now on the system takes and gives a few bytes at a time, as it may."""
+    """Make reads and writes return few bytes at a time, as the system may."""
     pwrite, write, pread, read = os.pwrite, os.write, os.pread, os.read
     patch.setattr(os, "pwrite", lambda fd, data, at: pwrite(fd, data[:70_001], at))
     patch.setattr(os, "write", lambda fd, data: write(fd, data[:701]))

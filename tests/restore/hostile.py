@@ -1,4 +1,4 @@
-"""Snapshots made to do harm, by name: trees and manifests that no capture writes, and some that one could."""
+"""Hostile snapshots by name: trees and manifests that no capture writes, and some that one could."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from tests.restore.test_hostile import GIT_DISGUISES, HEADS, LINES, OUTWARDS, Fo
 from tests.support.repository import Repo
 
 Make = Callable[["Smith"], str]
-"""Makes a tree; its id."""
+"""Return the id of a hostile tree."""
 Row = tuple[str, bytes, str]
 IGNORED = (*range(0x200C, 0x2010), *range(0x202A, 0x202F), *range(0x206A, 0x2070), 0xFEFF)
-"""The sixteen characters that HFS+ leaves out of a comparison."""
+"""The sixteen characters that HFS+ ignores when it compares names."""
 TERMINAL = (
     b"a\x1b[2Jb",
     b"a\rb",
@@ -60,7 +60,7 @@ WORDS = {
 
 
 class Smith(Forge):
-    """Makes what git itself would not."""
+    """Writes objects that git itself would refuse."""
 
     def __init__(self, repo: Repo) -> None:
         super().__init__(repo)
@@ -76,12 +76,12 @@ class Smith(Forge):
         return put_object(self.git_dir, b"blob", data).hex()
 
     def one(self, line: bytes, mode: str = "100644", data: bytes = b"x", name: bytes = b"f") -> str:
-        """One entry at the top, and the line for it."""
+        """Write one entry at the top, and its line."""
         return self.snapshot([(mode, name, self.blob(data))], {b"": shard(b"", line)})
 
 
 def hostile() -> Iterator[tuple[str, Make]]:
-    """(name, maker) of each."""
+    """Return name and maker of each."""
     yield from _names_in_trees()
     yield from _names_in_manifests()
     for what, line in {**LINES, **WORDS}.items():
@@ -190,7 +190,7 @@ def _link_and_directory(smith: Smith) -> str:
 
 
 def _pair(first: bytes, second: bytes) -> Make:
-    """A link and a directory whose names are one where the file system folds."""
+    """A link and a directory with names that a case-insensitive file system treats as equal."""
 
     def make(smith: Smith) -> str:
         inner = smith.tree([("100644", b"bird", smith.blob(b"dead"))])
@@ -206,7 +206,7 @@ def _pair(first: bytes, second: bytes) -> Make:
 
 
 def _link_leads(leader: bytes, data: bytes) -> Make:
-    """A hard link whose leader is a link, in either order of names."""
+    """A hard link whose first name is a symbolic link, in either order of names."""
 
     def make(smith: Smith) -> str:
         other = b"z" if leader < b"m" else b"a"
@@ -263,7 +263,7 @@ def _many_large(smith: Smith) -> str:
 
 
 def _broken(data: bytes) -> Make:
-    """A blob that stands under another's id."""
+    """A blob stored under the id of another."""
 
     def make(smith: Smith) -> str:
         oid = smith.blob(b"what it was")
@@ -282,7 +282,7 @@ def _exchanged(smith: Smith) -> str:
 
 
 def _nested(config: bytes, *more: tuple[bytes, bytes]) -> Make:
-    """A repository in a repository that commands git."""
+    """A nested repository whose files git obeys."""
 
     def make(smith: Smith) -> str:
         files = sorted([(b"HEAD", b"ref: refs/heads/m\n"), (b"config", config), *more])

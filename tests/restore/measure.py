@@ -1,8 +1,8 @@
-"""Measures restores: `python -m tests.restore.measure [files] [megabytes] [directory]`.
+"""Measure restores: `python -m tests.restore.measure [files] [megabytes] [directory]`.
 
-A full restore into an empty directory beside `git checkout-index -a` and `cp -a`, with and without waiting for the
-medium, and one of a thousand files; each the best of three. Beside the seconds on the clock stand those of the
-processors, which a busy machine stretches less.
+A full restore into an empty directory compared with `git checkout-index -a` and `cp -a`, with and without sync, and one
+of a thousand files; each the best of three. CPU time is printed with wall-clock time, because a busy machine affects it
+less.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import NamedTuple, TypeVar
 from git_envhist.api import EnvHistory
 from git_envhist.diff.walk import differing_directories
 from git_envhist.objects.reader import ObjectReader
-from git_envhist.restore.disk import open_restore_disk
+from git_envhist.restore.environment_disk import open_environment_disk
 from git_envhist.restore.finish import apply, finish
 from git_envhist.restore.journal import RestoreJournal, write_journal
 from git_envhist.restore.plan import make_plan
@@ -36,7 +36,7 @@ TIMES = 3
 
 
 def make_environment(top: Path, files: int, megabytes: int) -> None:
-    """Files of many sizes, a few thousand directories deep and wide; half of the bytes are text."""
+    """Write files of many sizes in a few thousand directories; half of the bytes are text."""
     chance = random.Random(1)
     words = [
         bytes(chance.choices(b"abcdefghijklmnopqrstuvwxyz", k=chance.randrange(2, 9))) for _ in range(5000)
@@ -52,7 +52,7 @@ def make_environment(top: Path, files: int, megabytes: int) -> None:
 
 
 class Restore:
-    """The engine between two moments, and what each part of it takes of the processors."""
+    """A restore between two snapshots, with the CPU time of each part."""
 
     def __init__(self, history: EnvHistory, how: str) -> None:
         self.history, self.how = history, how
@@ -74,21 +74,21 @@ class Restore:
         trees = None if before is None else bytes.fromhex(before), bytes.fromhex(after)
         plan = self._timed("plan", lambda: make_plan(differing_directories(contents, *trees)))
         contents.close()
-        door = open_restore_disk({b"": os.fsencode(top)}, private)
+        disk = open_environment_disk({b"": os.fsencode(top)}, private)
         prepared = self._timed(
-            "stage", lambda: stage(plan, door, self.contents, how=self.how, durable=durable)
+            "stage", lambda: stage(plan, disk, self.contents, how=self.how, durable=durable)
         )
         journal = RestoreJournal(prepared.staged, plan.directories)
         self._timed("journal", lambda: write_journal(private, journal))
-        self._timed("apply", lambda: apply(journal, door, fresh=True))
+        self._timed("apply", lambda: apply(journal, disk, fresh=True))
         if verified:
             differences = self._timed(
-                "verify", lambda: verify(journal, door, self.contents, how=self.how).differences
+                "verify", lambda: verify(journal, disk, self.contents, how=self.how).differences
             )
             assert not differences, differences[:5]
-        self._timed("finish", lambda: finish(journal, door, private))
-        door.close()
-        assert not prepared.left_alone, prepared.left_alone[:5]
+        self._timed("finish", lambda: finish(journal, disk, private))
+        disk.close()
+        assert not prepared.skipped, prepared.skipped[:5]
         return time.perf_counter() - begun
 
     def _timed(self, part: str, do: Callable[[], T]) -> T:
@@ -100,7 +100,7 @@ class Restore:
 
 
 class Took(NamedTuple):
-    """Seconds on the clock, and those of the processors, children included."""
+    """Wall-clock seconds, and CPU seconds with children."""
 
     clock: float
     work: float
@@ -110,7 +110,7 @@ class Took(NamedTuple):
 
 
 def best(do: Callable[[], object], clean: Callable[[], object] = lambda: None) -> Took:
-    """The shortest of a few runs."""
+    """Return the shortest of a few runs."""
     return min(timed(do, clean) for _ in range(TIMES))
 
 

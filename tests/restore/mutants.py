@@ -1,6 +1,6 @@
-"""Faults put into the engine on purpose: `python -m tests.restore.mutants [number…]` says whether the tests see each.
+"""Mutation tests: `python -m tests.restore.mutants [number…]` prints whether the tests detect each mutant.
 
-A copy of the package with one line changed runs the tests of this room; one that passes them is a hole in them.
+Each mutant is a copy of the package with one changed line; one that passes the tests here is a gap in them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ HERE = Path(__file__).resolve().parents[2]
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """One line of the engine, another in its place, and the tests that should mind."""
+    """A line of the package, its replacement, and the tests that must fail."""
 
     file: str
     line: str
@@ -27,49 +27,51 @@ class Mutant:
 
 
 MUTANTS = (
-    Mutant("swap.py", "self._check(victim, now, strictly)", "pass", "meanwhile"),
-    Mutant("swap.py", "if not is_untouched(victim, inside):", "if False:", "meanwhile"),
-    Mutant("swap.py", "if new is not None and not is_same_thing(inside, new):", "if False:", "meanwhile"),
-    Mutant("swap.py", "self._hands.unlink(slot, slot_name + ASIDE)", "pass", "killed"),
-    Mutant("swap.py", "if is_same_thing(inside, self._door.look(step.root, step.path)):", "if False:", "killed"),
-    Mutant("swap.py", "return not list_directory(descriptor)", "return True", "meanwhile"),
+    Mutant("swap.py", "self._check(replaced, now, strictly)", "pass", "concurrent_changes"),
+    Mutant("swap.py", "if not is_unchanged(replaced, inside):", "if False:", "concurrent_changes"),
+    Mutant("swap.py", "if new is not None and not is_same_file(inside, new):", "if False:", "concurrent_changes"),
+    Mutant("swap.py", "self._calls.unlink(slot, slot_name + ASIDE)", "pass", "killed"),
+    Mutant("swap.py", "if is_same_file(inside, self._disk.stat(step.root, step.path)):", "if False:", "killed"),
+    Mutant("swap.py", "return not list_directory(descriptor)", "return True", "concurrent_changes"),
     Mutant("disk_entry.py", "same = (known.size, known.mtime_ns, known.mode)",
            "same = (now.size, now.mtime_ns, now.mode)",
-           "meanwhile"),
-    Mutant("fs.py", "NOREPLACE, EXCHANGE = 1, 2", "NOREPLACE, EXCHANGE = 0, 2", "meanwhile"),
-    Mutant("fs.py", "above, here = here, open_itself(name, DIRECTORY, dir_fd=here)",
-           "above, here = here, os.open(name, DIRECTORY, dir_fd=here)", "meanwhile"),
-    Mutant("finish.py", "return is_untouched(staged.new, inside)", "return True", "meanwhile"),
-    Mutant("finish.py", "return _is_as_staged(slots, staged, begun) and _is_taken_apart(slots, staged)", "return True",
-           "meanwhile"),
-    Mutant("finish.py", "untouched = found.ctime_ns <= begun or entry.link_group is not None", "untouched = True",
-           "meanwhile"),
-    Mutant("finish.py", "sync_kept(door)", "pass", "meanwhile"),
-    Mutant("swap.py", "return same or self._prove(self._staged.step, directory, name)", "return True", "meanwhile"),
+           "concurrent_changes"),
+    Mutant("disk_calls.py", "NOREPLACE, EXCHANGE = 1, 2", "NOREPLACE, EXCHANGE = 0, 2", "concurrent_changes"),
+    Mutant("disk_calls.py", "above, here = here, open_nofollow(name, DIRECTORY, dir_fd=here)",
+           "above, here = here, os.open(name, DIRECTORY, dir_fd=here)", "concurrent_changes"),
+    Mutant("finish.py", "return is_unchanged(staged.new, inside)", "return True", "concurrent_changes"),
+    Mutant("finish.py", "return _has_only_staged_entries(slots, staged, started) and _remove_entries(slots, staged)",
+           "return True", "concurrent_changes"),
+    Mutant("finish.py", "untouched = found.ctime_ns <= started or entry.link_group is not None", "untouched = True",
+           "concurrent_changes"),
+    Mutant("finish.py", "sync_kept(disk)", "pass", "concurrent_changes"),
+    Mutant("swap.py", "return same or self._check_content(self._staged.step, directory, name)", "return True",
+           "concurrent_changes"),
     Mutant("finish.py", "set_phase(directory, Phase.UNDONE if undone else Phase.DONE)", "pass", "killed"),
     Mutant("journal.py", "if head != HEAD + hashlib.sha256(payload).hexdigest().encode(\"ascii\"):", "if False:",
            "killed"),
-    Mutant("finish.py", "applier.dress(lambda own: own.before)", "pass", "killed"),
+    Mutant("finish.py", "applier.set_attributes(lambda own: own.before)", "pass", "killed"),
     Mutant("finish.py", "for done, staged in enumerate(reversed(journal.staged)):",
            "for done, staged in enumerate(journal.staged):", "killed"),
-    Mutant("finish.py", "self._door.open_up(own.root, own.path)", "pass", "killed or round"),
-    Mutant("plan.py", "if key not in self._kept and key not in self._holding:", "if True:", "plan"),
+    Mutant("finish.py", "self._disk.make_accessible(own.root, own.path)", "pass", "killed or round"),
+    Mutant("plan.py", "if key not in self._skipped_keys and key not in self._must_keep:", "if True:", "plan"),
     Mutant("plan.py", "if before.link_group is None and key not in self._renewed and same_content(before, after):",
-           "if key not in self._renewed and same_content(before, after):", "meanwhile or plan"),
-    Mutant("plan.py", "return NOT_SAVED", "return None", "plan"),
+           "if key not in self._renewed and same_content(before, after):", "concurrent_changes or plan"),
+    Mutant("plan.py", "return SkipReason.NOT_SAVED", "return None", "plan"),
     Mutant("plan.py", "return not others.intersection(shared)", "return True", "plan"),
     Mutant("plan.py", "early.append(replace(step, action=PlanAction.REMOVE, after=None))",
            "late.append(replace(step, action=PlanAction.REMOVE, after=None))", "plan"),
     Mutant("replaced.py", "step.action is not PlanAction.ADJUST and not content_matches(",
            "False and not content_matches(", "kinds"),
     Mutant("stage.py", "if durable:", "if False:", "kinds"),
-    Mutant("sync.py", "hands.sync_one(descriptor)", "pass", "kinds or durable"),
-    Mutant("sync.py", "yield door.reach(root, each.path)", "pass", "durable"),
-    Mutant("finish.py", "sync_changed(door, journal)", "pass", "kinds"),
-    Mutant("finish.py", "sync_tops(door)", "pass", "durable"),
-    Mutant("finish.py", "return prove(staged.step, *slots.at(staged.slot))", "return True", "meanwhile"),
+    Mutant("sync.py", "calls.sync_file(descriptor)", "pass", "kinds or durable"),
+    Mutant("sync.py", "yield disk.reach(root, each.path)", "pass", "durable"),
+    Mutant("finish.py", "sync_changed(disk, journal)", "pass", "kinds"),
+    Mutant("finish.py", "sync_roots_with_slots(disk)", "pass", "durable"),
+    Mutant("finish.py", "return check_content(staged.step, *slots.at(staged.slot))", "return True",
+           "concurrent_changes"),
     Mutant("verify.py", "yield \"content\"", "pass", "kinds"),
-    Mutant("attributes.py", "self._hands.futime(descriptor, entry.mtime_ns)", "pass", "kinds or killed"),
+    Mutant("set_metadata.py", "self._calls.futime(descriptor, entry.mtime_ns)", "pass", "kinds or killed"),
 )  # fmt: skip
 
 
@@ -78,7 +80,7 @@ def place_of(mutant: Mutant, top: Path = HERE) -> Path:
 
 
 def survives(mutant: Mutant) -> bool:
-    """Whether the tests pass with this fault in the code."""
+    """Return whether the tests pass with this mutant."""
     top = Path(tempfile.mkdtemp(prefix="mutant-"))
     try:
         for name in ("git_envhist", "tests", "hooks", "completions", "docs"):

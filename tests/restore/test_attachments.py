@@ -1,4 +1,4 @@
-"""What was attached to a moment comes back byte for byte, and over nothing."""
+"""Attachments are written back byte for byte, and never over an existing file."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def give_back(history: EnvHistory, snapshot: Snapshot, directory: Path) -> list[
         return write_attachments(str(directory), found)
 
 
-def test_they_come_back_byte_for_byte(repo: Repo, tmp_path: Path) -> None:
+def test_attachments_are_written_back_byte_for_byte(repo: Repo, tmp_path: Path) -> None:
     history, snapshot = attached(repo, tmp_path)
     written = give_back(history, snapshot, tmp_path / "out" / "deep")
     assert [os.path.basename(path) for path in written] == ["1-talk.jsonl", "2-.gitattributes"]
@@ -45,7 +45,7 @@ def test_they_come_back_byte_for_byte(repo: Repo, tmp_path: Path) -> None:
     assert Path(written[0]).stat().st_mode & 0o777 == 0o600
 
 
-def test_no_file_is_written_over(repo: Repo, tmp_path: Path) -> None:
+def test_attachment_does_not_overwrite_a_file(repo: Repo, tmp_path: Path) -> None:
     history, snapshot = attached(repo, tmp_path)
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "1-talk.jsonl").write_text("mine")
@@ -54,7 +54,7 @@ def test_no_file_is_written_over(repo: Repo, tmp_path: Path) -> None:
     assert (tmp_path / "out" / "1-talk.jsonl").read_text() == "mine"
 
 
-def test_without_the_key_nothing_comes(repo: Repo, tmp_path: Path) -> None:
+def test_sealed_attachment_is_not_written_without_the_key(repo: Repo, tmp_path: Path) -> None:
     history, snapshot = attached(repo, tmp_path)
     with CatFile(history.repository.git) as reader, pytest.raises(SealingError):
         list(
@@ -65,7 +65,7 @@ def test_without_the_key_nothing_comes(repo: Repo, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["../../etc/passwd", "..", "", "1-nothing", "a\nb"])
-def test_a_name_that_is_none_is_not_followed(repo: Repo, tmp_path: Path, name: str) -> None:
+def test_attachment_with_a_path_as_name_is_refused(repo: Repo, tmp_path: Path, name: str) -> None:
     history, snapshot = attached(repo, tmp_path)
     with pytest.raises(EnvhistError):
         give_back(history, replace(snapshot, attachments=(name,)), tmp_path / "out")

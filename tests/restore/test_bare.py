@@ -1,4 +1,4 @@
-"""A bare repository that received a timeline: it is read, and its snapshots are restored into new directories."""
+"""Bare repositories with a pushed timeline: they are read, and snapshots are restored into new directories."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ REFS = ("refs/envhist/*:refs/envhist/*", "refs/notes/envhist/*:refs/notes/envhis
 
 @pytest.fixture
 def bare(repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Repo:
-    """A bare repository with one snapshot of `repo`, which holds `app.py`, `.env` and an empty directory."""
+    """Return a bare repository with one snapshot of `repo`, which contains `app.py`, `.env` and an empty directory."""
     monkeypatch.setenv("GIT_ENVHIST_WORKERS", "here")
     repo.write("tool", b"#!/bin/sh\n", mode=0o755)
     (repo.path / "empty").mkdir()
@@ -43,7 +43,7 @@ def test_envrestore_to_writes_a_snapshot_of_a_bare_repository(bare: Repo, repo: 
     assert (out / "app.py").read_bytes() == repo.read("app.py")
     assert (out / "tool").stat().st_mode & 0o777 == 0o755
     assert (out / "empty").is_dir()
-    # Below the git directory, and from elsewhere by name.
+    # Inside the git directory, and from elsewhere by name.
     assert bare.run("envrestore", "--to", str(tmp_path / "2"), timeline_of(bare), cwd="objects").status == 0
     named = {"GIT_DIR": str(bare.path)}
     assert (

@@ -1,4 +1,4 @@
-"""A damaged store: what is to come, or was saved, and cannot be read is told by its paths, and nothing is touched."""
+"""Damaged objects: unreadable contents of the target or the safety snapshot are reported by path."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PACK_END = 20
 
 
 def flip_a_bit(repo: Repo, oid: str) -> None:
-    """In the middle of an object, wherever it is packed."""
+    """Flip a bit in the middle of an object, wherever it is packed."""
     for index in repo.path.glob(".git/objects/pack/*.idx"):
         listed = repo.git("show-index", input=index.read_bytes()).splitlines()
         offsets = {line.split()[1]: int(line.split()[0]) for line in listed}
@@ -38,7 +38,7 @@ def flip_a_bit(repo: Repo, oid: str) -> None:
 
 @pytest.fixture
 def two(repo: Repo) -> tuple[str, str]:
-    """The ids of two snapshots; the working tree is as in the second."""
+    """Return the ids of two snapshots; the working tree is as in the second."""
     return start_from(repo, take_two_snapshots)
 
 
@@ -53,7 +53,7 @@ def take_two_snapshots(repo: Repo) -> tuple[str, str]:
     return first, capture(repo, "second")
 
 
-def test_what_cannot_be_read_of_the_moment_is_named_and_the_rest_can_be_had(
+def test_unreadable_paths_of_a_snapshot_are_named_and_the_others_can_be_restored(
     repo: Repo, two: tuple[str, str]
 ) -> None:
     first, _ = two
@@ -63,7 +63,7 @@ def test_what_cannot_be_read_of_the_moment_is_named_and_the_rest_can_be_had(
     inodes = {path: os.stat(repo.path / "d" / path).st_ino for path in os.listdir(repo.path / "d")}
     done = repo.run("envrestore", first)
     assert done.status == 128
-    assert "cannot be read: 'd/f1', 'd/f4'\nhint: 'git envlog fsck --repair' brings back" in done.err
+    assert "cannot be read: 'd/f1', 'd/f4'\nhint: 'git envlog fsck --repair' repairs what it can" in done.err
     assert listing(repo.path, top=True) == before
     assert inodes == {path: os.stat(repo.path / "d" / path).st_ino for path in os.listdir(repo.path / "d")}
     assert left_behind(repo) == []
@@ -71,7 +71,7 @@ def test_what_cannot_be_read_of_the_moment_is_named_and_the_rest_can_be_had(
     assert repo.read("big") != b"small"
 
 
-def test_a_piece_of_a_big_file_is_told_by_the_file(repo: Repo, two: tuple[str, str]) -> None:
+def test_damaged_chunk_is_reported_by_its_file(repo: Repo, two: tuple[str, str]) -> None:
     first, _ = two
     tree = re.findall("tree (.*)", repo.git("show", f"{first}:big"))[0]
     run = repo.git("ls-tree", tree).split()[2]
@@ -83,7 +83,9 @@ def test_a_piece_of_a_big_file_is_told_by_the_file(repo: Repo, two: tuple[str, s
     assert listing(repo.path, top=True) == before
 
 
-def test_what_was_saved_and_cannot_be_read_back_is_not_replaced(repo: Repo, two: tuple[str, str]) -> None:
+def test_file_is_not_replaced_when_its_saved_contents_are_unreadable(
+    repo: Repo, two: tuple[str, str]
+) -> None:
     first, second = two
     flip_a_bit(repo, repo.git("rev-parse", f"{second}:d/f2"))
     before = listing(repo.path, top=True)
@@ -95,7 +97,7 @@ def test_what_was_saved_and_cannot_be_read_back_is_not_replaced(repo: Repo, two:
 
 
 @pytest.mark.parametrize("damaged", ["some/deep", "some", ".envhist/manifest"])
-def test_a_tree_that_cannot_be_read_is_told_by_its_directory(repo: Repo, damaged: str) -> None:
+def test_unreadable_tree_is_reported_by_its_directory(repo: Repo, damaged: str) -> None:
     repo.write("some/deep/file", "1")
     moment = capture(repo)
     repo.write("some/deep/file", "2")
@@ -111,7 +113,7 @@ def index_of_most(repo: Repo) -> Path:
 
 
 def lead_astray(index: Path, chance: random.Random) -> None:
-    """Where one object begins is said to be where another does, as a few flipped bits can say it."""
+    """Make an index name another object's offset, as a few flipped bits can."""
     data = bytearray(index.read_bytes())
     count = int.from_bytes(data[8 + 1020 : 8 + 1024], "big")
     places = 8 + 1024 + 24 * count
@@ -130,8 +132,8 @@ def flip_somewhere(path: Path, chance: random.Random) -> None:
     path.write_bytes(data)
 
 
-def test_a_whole_moment_of_a_damaged_store_is_written_truly_or_not_at_all(repo: Repo, tmp_path: Path) -> None:
-    """Read by the checksums of a pack: of packed bytes, of ids and of places any may have changed on the disk."""
+def test_snapshot_with_damaged_packs_is_written_correctly_or_not_at_all(repo: Repo, tmp_path: Path) -> None:
+    """Contents are checked by the pack's checksum; any packed byte, id or offset may be changed on disk."""
     chance = random.Random(38)
     for number in range(700):
         repo.write(f"d{number % 9}/f{number}", b"%d said so\n" % number * chance.randrange(1, 90))
@@ -153,7 +155,7 @@ def test_a_whole_moment_of_a_damaged_store_is_written_truly_or_not_at_all(repo: 
         if done.status == 0:
             assert listing(place) == wanted
         else:
-            # 4: what was hit is the moment's own commit.
+            # Status 4: the snapshot's own commit was damaged.
             assert (done.status in (4, 128), place.exists()) == (True, False), done.err
             assert "unexpected" not in done.err
         for path, data in whole.items():

@@ -1,4 +1,4 @@
-"""What is on the medium before a restore goes on: few paths one by one, all of them; else the whole file system."""
+"""Paths that are synced before a restore continues: few paths one by one, otherwise the whole file system."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import pytest
 
 from git_envhist.errors import EnvhistError
 from git_envhist.model import Snapshot
+from git_envhist.restore.disk_calls import DiskCalls
 from git_envhist.restore.finish import apply, finish
-from git_envhist.restore.fs import DiskCalls
 from git_envhist.restore.plan import PRIVATE
 from git_envhist.restore.slots import ASIDE
 from tests.restore.engine import Engine
@@ -21,13 +21,13 @@ TIME = 10**18
 
 
 class Noting(DiskCalls):
-    """Remembers what was synced, by its path."""
+    """Records what was synced, by path."""
 
     def __init__(self) -> None:
         self.synced: set[str] = set()
         self.whole = 0
 
-    def sync_one(self, descriptor: int) -> None:
+    def sync_file(self, descriptor: int) -> None:
         self.synced.add(os.readlink(f"/proc/self/fd/{descriptor}"))
 
     def sync(self, descriptor: int) -> None:
@@ -41,7 +41,7 @@ def below(top: str) -> set[str]:
     return found
 
 
-def test_of_few_paths_each_is_synced_where_it_is_staged_and_where_it_changed(repo: Repo) -> None:
+def test_few_paths_are_synced_one_by_one_when_staged_and_when_swapped(repo: Repo) -> None:
     repo.write("a", b"1")
     repo.write("d/b", b"1")
     repo.write("touched", b"same")
@@ -57,20 +57,20 @@ def test_of_few_paths_each_is_synced_where_it_is_staged_and_where_it_changed(rep
     second = engine.capture()
     staging, ending = Noting(), Noting()
     journal, _ = engine.prepare(engine.plan(second, first), staging)
-    # The reserved files and the empty directory of kept files may be missing after a power cut.
+    # The reserved files and the empty directory of kept files may be missing after a power failure.
     names = ("journal", "phase.done", "phase.undone", "realm-/kept")
     not_yet = {os.path.join(engine.private, name) for name in names}
     assert (staging.synced, staging.whole) == (below(engine.private) - not_yet, 0)
-    with engine.door(ending) as door:
-        apply(journal, door, fresh=True)
-        finish(journal, door, engine.private)
+    with engine.disk(ending) as disk:
+        apply(journal, disk, fresh=True)
+        finish(journal, disk, engine.private)
     top = str(repo.path)
     assert {top, f"{top}/d", f"{top}/new", f"{top}/touched"} <= ending.synced
     assert ending.whole == 0
 
 
 @pytest.mark.parametrize("odd", ["link", "pipe", "many", "goes"])
-def test_where_they_are_many_or_some_cannot_be_opened_the_file_system_is_synced(
+def test_file_system_is_synced_when_paths_are_many_or_cannot_be_opened(
     repo: Repo, tmp_path: Path, odd: str
 ) -> None:
     repo.write("a", b"1")
@@ -92,55 +92,55 @@ def test_where_they_are_many_or_some_cannot_be_opened_the_file_system_is_synced(
     second = engine.capture()
     staging, ending = Noting(), Noting()
     journal, _ = engine.prepare(engine.plan(second, first), staging)
-    with engine.door(ending) as door:
-        apply(journal, door, fresh=True)
-        finish(journal, door, engine.private)
+    with engine.disk(ending) as disk:
+        apply(journal, disk, fresh=True)
+        finish(journal, disk, engine.private)
     assert (staging.whole, ending.whole) == ((0, 1) if odd == "goes" else (1, 0 if odd != "many" else 1))
     assert repo.read("a") == b"1"
 
 
 class Unable(Noting):
-    """Of a file system that cannot sync a directory by itself; or on which that fails."""
+    """A file system that cannot sync a directory by itself, or on which that fails."""
 
     def __init__(self, code: int) -> None:
         super().__init__()
         self._code = code
 
-    def sync_one(self, descriptor: int) -> None:
+    def sync_file(self, descriptor: int) -> None:
         if os.path.isdir(f"/proc/self/fd/{descriptor}"):
             raise OSError(self._code, os.strerror(self._code))
 
 
-def test_where_a_directory_cannot_be_synced_by_itself_the_file_system_is(repo: Repo) -> None:
+def test_file_system_is_synced_when_it_cannot_sync_a_directory(repo: Repo) -> None:
     engine, first, second = two_moments(repo)
-    hands = Unable(errno.EINVAL)
-    engine.restore(second, first, hands=hands)
-    assert hands.whole == 2
+    calls = Unable(errno.EINVAL)
+    engine.restore(second, first, calls=calls)
+    assert calls.whole == 2
     assert repo.read("a") == b"1"
 
 
-def test_what_fails_while_it_is_synced_has_failed(repo: Repo) -> None:
+def test_failed_sync_fails_the_restore(repo: Repo) -> None:
     engine, first, second = two_moments(repo)
-    hands = Unable(errno.EIO)
+    calls = Unable(errno.EIO)
     with pytest.raises(EnvhistError, match="cannot prepare the restore"):
-        engine.restore(second, first, hands=hands)
-    assert hands.whole == 0
+        engine.restore(second, first, calls=calls)
+    assert calls.whole == 0
     assert repo.read("a") == b"2"
 
 
-def test_what_was_put_where_it_stays_on_the_way_is_synced(repo: Repo) -> None:
+def test_files_kept_during_a_restore_are_synced(repo: Repo) -> None:
     engine, first, second = two_moments(repo)
     journal, _ = engine.prepare(engine.plan(second, first))
-    hands = Noting()
-    with engine.door(hands) as door:
-        slots = door.slots(b"")
+    calls = Noting()
+    with engine.disk(calls) as disk:
+        slots = disk.slots(b"")
         directory, name = slots.at(0)
-        hands.link(directory, name, directory, name + ASIDE)
+        calls.link(directory, name, directory, name + ASIDE)
         kept = slots.keep_named(directory, name + ASIDE, b"a")
-        apply(journal, door, fresh=True)
-        finish(journal, door, engine.private)
-    assert os.path.dirname(os.fsdecode(kept)) in hands.synced
-    assert hands.whole == 0
+        apply(journal, disk, fresh=True)
+        finish(journal, disk, engine.private)
+    assert os.path.dirname(os.fsdecode(kept)) in calls.synced
+    assert calls.whole == 0
 
 
 def two_moments(repo: Repo) -> tuple[Engine, Snapshot, Snapshot]:
@@ -151,17 +151,17 @@ def two_moments(repo: Repo) -> tuple[Engine, Snapshot, Snapshot]:
     return engine, first, engine.capture()
 
 
-def test_a_top_on_another_file_system_is_synced_when_the_slots_are_gone_from_it(repo: Repo) -> None:
+def test_root_on_another_file_system_is_synced_after_its_slots_are_removed(repo: Repo) -> None:
     engine, first, second = two_moments(repo)
-    hands = Apart()
-    engine.restore(second, first, hands=hands)
-    assert hands.after_clearing == [str(repo.path)]
-    assert hands.whole == 0
+    calls = Apart()
+    engine.restore(second, first, calls=calls)
+    assert calls.after_clearing == [str(repo.path)]
+    assert calls.whole == 0
     assert engine.debris() == []
 
 
 class Apart(Noting):
-    """Of a git directory on another file system: nothing can be renamed from there."""
+    """A git directory on another file system: nothing can be renamed from there."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -177,7 +177,7 @@ class Apart(Noting):
         super().rmdir(directory, name)
         self._is_cleared |= name == PRIVATE
 
-    def sync_one(self, descriptor: int) -> None:
-        super().sync_one(descriptor)
+    def sync_file(self, descriptor: int) -> None:
+        super().sync_file(descriptor)
         if self._is_cleared:
             self.after_clearing.append(os.readlink(f"/proc/self/fd/{descriptor}"))

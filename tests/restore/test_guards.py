@@ -1,4 +1,4 @@
-"""What is refused before anything is changed."""
+"""Refusals before anything is changed."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ def missing(path: bytes, why: MissingReason = MissingReason.DISK) -> list[Missin
 
 
 @pytest.mark.parametrize("path", [b"a/b", b"a/b/c", b"a/b/c/d", b"a", b""])
-def test_what_cannot_be_saved_is_not_replaced_nor_what_it_lies_in(path: bytes) -> None:
+def test_unsaved_path_and_its_directories_are_not_replaced(path: bytes) -> None:
     going = RestorePlan((step(b"a/b/c", EntryKind.FILE), step(b"a/b", EntryKind.DIRECTORY)), ())
     with pytest.raises(Refused):
         refuse_unsaved(going, missing(path))
 
 
-def test_what_lies_elsewhere_or_is_mounted_is_in_nobodys_way() -> None:
+def test_unsaved_path_outside_the_plan_or_mounted_refuses_nothing() -> None:
     going = RestorePlan((step(b"a/b", EntryKind.DIRECTORY),), ())
     refuse_unsaved(going, missing(b"a/bc"))
     refuse_unsaved(going, missing(b"x"))

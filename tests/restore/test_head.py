@@ -1,4 +1,4 @@
-"""HEAD goes where git itself would let it, and takes no branch along."""
+"""`--head` moves HEAD where git would allow it, and moves no branch."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def commit(repo: Repo, name: str) -> str:
     return repo.git("rev-parse", "HEAD")
 
 
-def test_head_returns_to_its_branch_where_that_still_stands_there(repo: Repo) -> None:
+def test_head_returns_to_its_branch_when_the_branch_is_still_there(repo: Repo) -> None:
     first = commit(repo, "one")
     history, snapshot = captured(repo)
     branch = repo.git("symbolic-ref", "HEAD")
@@ -53,7 +53,7 @@ def test_head_returns_to_its_branch_where_that_still_stands_there(repo: Repo) ->
     assert (repo.path / "two").exists()
 
 
-def test_a_branch_that_moved_on_stays_where_it_is(repo: Repo) -> None:
+def test_branch_that_moved_on_stays(repo: Repo) -> None:
     first = commit(repo, "one")
     history, snapshot = captured(repo)
     branch = repo.git("symbolic-ref", "HEAD")
@@ -64,7 +64,7 @@ def test_a_branch_that_moved_on_stays_where_it_is(repo: Repo) -> None:
     assert repo.git("rev-parse", "HEAD", branch).split() == [first, second]
 
 
-def test_a_branch_that_another_working_tree_has_is_not_taken(repo: Repo, tmp_path: Path) -> None:
+def test_branch_checked_out_in_another_worktree_is_not_used(repo: Repo, tmp_path: Path) -> None:
     commit(repo, "one")
     history, snapshot = captured(repo)
     branch = repo.git("symbolic-ref", "--short", "HEAD")
@@ -74,7 +74,7 @@ def test_a_branch_that_another_working_tree_has_is_not_taken(repo: Repo, tmp_pat
 
 
 @pytest.mark.parametrize("name", ["MERGE_HEAD", "rebase-merge", "CHERRY_PICK_HEAD", "index.lock"])
-def test_what_is_under_way_is_not_disturbed(repo: Repo, name: str) -> None:
+def test_operation_in_progress_is_not_disturbed(repo: Repo, name: str) -> None:
     commit(repo, "one")
     history, snapshot = captured(repo)
     (repo.path / ".git" / name).write_text("")
@@ -88,7 +88,7 @@ CONFLICTS = {
     "a cherry-pick": ("cherry-pick", "side"),
     "a revert": ("revert", "--no-edit", "HEAD~1"),
     "a bisection": ("bisect", "start"),
-    "the applying of mails (git am)": ("am", "-3", "mail"),
+    "git am": ("am", "-3", "mail"),
 }
 
 
@@ -109,7 +109,7 @@ def commit_conflicting_branches(repo: Repo) -> str:
 
 @pytest.mark.parametrize("what", CONFLICTS)
 @pytest.mark.parametrize("linked", [False, True])
-def test_head_is_not_moved_while_a_git_operation_is_under_way(
+def test_head_is_not_moved_during_a_git_operation(
     repo: Repo, tmp_path: Path, what: str, *, linked: bool
 ) -> None:
     mail = start_from(repo, commit_conflicting_branches)
@@ -123,14 +123,14 @@ def test_head_is_not_moved_while_a_git_operation_is_under_way(
 
     done = repo.run("envrestore", "--head", first)
     assert (done.status, repo.read("file")) == (3, b"in the middle of it\n")
-    assert f"{what} is under way" in done.err
+    assert f"{what} is in progress" in done.err
     assert "finish or abort it first; without --head the files can be restored" in done.err
     assert repo.run("envrestore", "--head", "--force", first).status == 3
     assert repo.run("envrestore", first).status == 0
 
 
 @pytest.mark.parametrize("what", ["a cherry-pick", "a revert"])
-def test_it_is_seen_where_refs_are_kept_in_tables(
+def test_operation_in_progress_is_detected_with_reftable(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
     git_with_reftable().put_first(monkeypatch)
@@ -148,10 +148,10 @@ def test_it_is_seen_where_refs_are_kept_in_tables(
     repo.write("file", b"in the middle of it\n")
     done = repo.run("envrestore", "--head", first)
     assert done.status == 3
-    assert f"{what} is under way" in done.err
+    assert f"{what} is in progress" in done.err
 
 
-def test_what_is_staged_is_not_thrown_away_unasked(repo: Repo) -> None:
+def test_staged_changes_are_not_lost_without_force(repo: Repo) -> None:
     commit(repo, "one")
     history, snapshot = captured(repo)
     repo.write("new", b"staged")
@@ -161,13 +161,13 @@ def test_what_is_staged_is_not_thrown_away_unasked(repo: Repo) -> None:
     assert plan(history, snapshot, force=True).commit == snapshot.head
 
 
-def test_a_commit_that_is_gone_and_one_that_never_was(repo: Repo) -> None:
+def test_missing_code_commit_is_refused(repo: Repo) -> None:
     lost = commit(repo, "one")
     history, snapshot = captured(repo)
     branch = repo.git("symbolic-ref", "HEAD")
     repo.git("update-ref", "-d", branch)
     (repo.path / ".git" / "objects" / lost[:2] / lost[2:]).unlink()
-    with pytest.raises(Refused, match="gone"):
+    with pytest.raises(Refused, match="no longer exists"):
         plan(history, snapshot, force=True)
     unborn = history.capture("before any commit").snapshot
     assert unborn is not None
@@ -177,14 +177,14 @@ def test_a_commit_that_is_gone_and_one_that_never_was(repo: Repo) -> None:
 
 @needs_strace
 @pytest.mark.parametrize("mode", ["--continue", "--abort"])
-def test_a_kill_at_the_very_end_leaves_no_head_behind(repo: Repo, mode: str) -> None:
+def test_kill_at_the_very_end_leaves_head_as_before(repo: Repo, mode: str) -> None:
     first = commit(repo, "one")
     branch = repo.git("symbolic-ref", "HEAD")
     _, snapshot = captured(repo)
     repo.git("checkout", "-q", "-b", "other")
     second = commit(repo, "two")
     repo.write("one", b"edited")
-    # Where its journal is about to go.
+    # Right before its journal is removed.
     killing = ("strace", "-f", "-qq", "-o", "/dev/null", "-e", "trace=unlink,unlinkat")
     path = repo.path / ".git/envhist/restore" / "journal"
     done = repo.run(
@@ -204,14 +204,14 @@ def test_a_kill_at_the_very_end_leaves_no_head_behind(repo: Repo, mode: str) -> 
 
 @needs_strace
 @pytest.mark.parametrize("staged", [False, True])
-def test_a_restore_that_is_finished_later_moves_head_as_well(repo: Repo, *, staged: bool) -> None:
+def test_continued_restore_moves_head(repo: Repo, *, staged: bool) -> None:
     first = commit(repo, "one")
     branch = repo.git("symbolic-ref", "HEAD")
     _, snapshot = captured(repo)
     repo.git("checkout", "-q", "-b", "other")
     commit(repo, "two")
     repo.write("one", b"edited")
-    # The first exchange: the journal is there, and nothing is swapped.
+    # The first exchange: the journal exists, and nothing is swapped.
     repo.run("envrestore", "--head", snapshot.id, prefix=traced("renameat2", "signal=KILL", "2"))
     assert repo.git("symbolic-ref", "HEAD") == "refs/heads/other"
     if staged:

@@ -1,4 +1,4 @@
-"""Snapshots that no capture wrote: refused with a reason before the first write, and nothing outside is touched."""
+"""Snapshots that no capture writes are refused with a reason before the first write, and nothing outside changes."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class Forge:
         self.repo = repo
 
     def tree(self, entries: list[tuple[str, bytes, str]]) -> str:
-        """A tree object of any names, whatever git thinks of them; (mode, name, id)."""
+        """Write a tree object of any (mode, name, id), valid or not."""
         data = b"".join(
             b"%b %b\0%b" % (mode.encode(), name, bytes.fromhex(oid)) for mode, name, oid in entries
         )
@@ -86,7 +86,7 @@ class Forge:
         return self.repo.git("hash-object", "-w", "--stdin", input=data)
 
     def shards(self, shards: dict[bytes, bytes]) -> str:
-        """The manifest of stored directories and their shards."""
+        """Write the manifest of stored directories and their shards."""
         outer: dict[str, list[tuple[str, bytes, str]]] = {}
         for stored, text in sorted(shards.items()):
             digest = hashlib.sha256(stored).hexdigest()
@@ -106,12 +106,12 @@ def shard(stored: bytes, *lines: bytes) -> bytes:
 
 @pytest.fixture(scope="module")
 def forge(tmp_path_factory: pytest.TempPathFactory) -> Forge:
-    """One for all: nothing that is refused leaves more than objects."""
+    """One for all tests: refused snapshots leave only objects."""
     return Forge(make_repo(tmp_path_factory.mktemp("forge") / "repo"))
 
 
 def refusal(repo: Repo, tree: str, before: str | None = None) -> Damaged:
-    """Why a snapshot is refused; nothing may have been written, and the canary lives."""
+    """Return why a snapshot is refused; nothing may have been written, and the canary is unchanged."""
     canary = repo.path.parent / "canary"
     canary.mkdir(exist_ok=True)
     (canary / "bird").write_bytes(b"alive")
@@ -136,7 +136,7 @@ def refusal(repo: Repo, tree: str, before: str | None = None) -> Damaged:
 
 @pytest.mark.parametrize("name", [*GIT_DISGUISES, *OUTWARDS], ids=repr)
 @pytest.mark.parametrize("place", ["leaf", "directory", "deep"])
-def test_a_name_in_the_tree_that_leads_out_is_refused(forge: Forge, name: bytes, place: str) -> None:
+def test_tree_with_a_name_that_leads_outside_is_refused(forge: Forge, name: bytes, place: str) -> None:
     blob = forge.blob(b"x")
     if place == "leaf":
         tree = forge.snapshot([("100644", name, blob)], {b"": shard(b"", b"f f 0644 1")})
@@ -151,23 +151,23 @@ def test_a_name_in_the_tree_that_leads_out_is_refused(forge: Forge, name: bytes,
 
 @pytest.mark.parametrize("name", OUTWARDS, ids=repr)
 @pytest.mark.parametrize("kind", [b"f 0644 1", b"d 0000 0", b"l 0777 1", b"p 0600 1"], ids=repr)
-def test_a_name_in_the_manifest_that_leads_out_is_refused(forge: Forge, name: bytes, kind: bytes) -> None:
+def test_manifest_with_a_name_that_leads_outside_is_refused(forge: Forge, name: bytes, kind: bytes) -> None:
     quoted = re.sub(rb"[\x00-\x20%\x7f]", lambda found: b"%%%02x" % found[0][0], name)
     refusal(forge.repo, forge.snapshot([], {b"": shard(b"", quoted + b" " + kind)}))
 
 
 @pytest.mark.parametrize("kind", [b"f 0644 1", b"d 0000 0", b"l 0777 1"], ids=repr)
-def test_the_repository_itself_is_no_part_of_a_snapshot(forge: Forge, kind: bytes) -> None:
+def test_snapshot_containing_the_repository_itself_is_refused(forge: Forge, kind: bytes) -> None:
     refusal(forge.repo, forge.snapshot([], {b"": shard(b"", b".git " + kind)}))
 
 
 @pytest.mark.parametrize("line", LINES.values(), ids=LINES.keys())
-def test_a_line_that_no_capture_writes_is_refused(forge: Forge, line: bytes) -> None:
+def test_manifest_line_that_no_capture_writes_is_refused(forge: Forge, line: bytes) -> None:
     refusal(forge.repo, forge.snapshot([("100644", b"f", forge.blob(b"x"))], {b"": shard(b"", line)}))
 
 
 @pytest.mark.parametrize("head", HEADS.values(), ids=HEADS.keys())
-def test_a_shard_that_begins_otherwise_is_refused(forge: Forge, head: bytes) -> None:
+def test_shard_with_another_header_is_refused(forge: Forge, head: bytes) -> None:
     refusal(forge.repo, forge.snapshot([], {b"": head + b". d 0755 1 u=0 g=0\n"}))
 
 
@@ -187,13 +187,13 @@ def test_a_shard_that_begins_otherwise_is_refused(forge: Forge, head: bytes) -> 
         ("160000", b"n f 0644 1"),
     ],
 )
-def test_a_tree_and_a_manifest_that_disagree_are_refused(forge: Forge, mode: str, line: bytes) -> None:
+def test_tree_that_disagrees_with_its_manifest_is_refused(forge: Forge, mode: str, line: bytes) -> None:
     oid = forge.tree([("100644", b"f", forge.blob(b"x"))]) if mode == "40000" else forge.blob(b"x")
     shards = {b"": shard(b"", line), b"n": shard(b"n", b"f f 0644 1")}
     refusal(forge.repo, forge.snapshot([(mode, b"n", oid)], shards))
 
 
-def test_a_link_and_a_directory_of_one_name_are_refused(forge: Forge) -> None:
+def test_link_and_directory_of_one_name_are_refused(forge: Forge) -> None:
     blob = forge.blob(b"/etc")
     inner = forge.tree([("100644", b"passwd", forge.blob(b"x"))])
     shards = {b"": shard(b"", b"evil l 0777 1"), b"evil": shard(b"evil", b"passwd f 0644 1")}
@@ -201,7 +201,7 @@ def test_a_link_and_a_directory_of_one_name_are_refused(forge: Forge) -> None:
     refusal(forge.repo, forge.snapshot([("120000", b"evil", blob)], shards))
 
 
-def test_a_name_twice_is_refused(forge: Forge) -> None:
+def test_duplicate_name_is_refused(forge: Forge) -> None:
     one, two = forge.blob(b"1"), forge.blob(b"2")
     line = b"n f 0644 1"
     refusal(
@@ -210,7 +210,7 @@ def test_a_name_twice_is_refused(forge: Forge) -> None:
     refusal(forge.repo, forge.snapshot([("100644", b"n", one)], {b"": shard(b"", line, line)}))
 
 
-def test_what_only_one_of_the_two_holds_is_refused(forge: Forge) -> None:
+def test_entry_in_only_one_of_tree_and_manifest_is_refused(forge: Forge) -> None:
     blob = forge.blob(b"x")
     inner = forge.tree([("100644", b"f", blob)])
     top = shard(b"", b"d d 0000 0")
@@ -226,10 +226,8 @@ def test_what_only_one_of_the_two_holds_is_refused(forge: Forge) -> None:
         refusal(forge.repo, tree)
 
 
-def test_a_link_of_one_snapshot_is_not_gone_through_by_the_next(
-    forge: Forge, repo: Repo, tmp_path: Path
-) -> None:
-    """Each by itself may stand; the second names what stands in the link."""
+def test_link_of_one_snapshot_is_not_followed_by_the_next(forge: Forge, repo: Repo, tmp_path: Path) -> None:
+    """Each is valid by itself; the second names a path below the link."""
     outside = tmp_path / "outside"
     outside.mkdir()
     target = forge.blob(os.fsencode(outside))
@@ -251,7 +249,7 @@ def test_hard_links_of_a_link_and_a_file_are_refused(repo: Repo) -> None:
 
 
 @pytest.mark.parametrize("place", ["x%2fy", "%2e%2e", "", "..%2f..", "a%2f.git%2fb", ".git"])
-def test_a_nested_repository_where_none_can_be_is_refused(forge: Forge, place: str) -> None:
+def test_nested_repository_at_an_impossible_place_is_refused(forge: Forge, place: str) -> None:
     name = place.encode() or b"%2e"
     stored = b".envhist/dotgit/" + name
     shards = {b"": shard(b"", b"x d 0000 0"), b"x": shard(b"x"), stored: shard(stored, b"config f 0644 1")}
@@ -260,14 +258,14 @@ def test_a_nested_repository_where_none_can_be_is_refused(forge: Forge, place: s
     refusal(forge.repo, forge.tree([("40000", b".envhist", reserved)]))
 
 
-def test_trees_nested_without_end_are_refused_at_once(forge: Forge) -> None:
+def test_endlessly_nested_trees_are_refused_quickly(forge: Forge) -> None:
     tree = forge.tree([("100644", b"f", forge.blob(b"x"))])
     for _ in range(40):
         tree = forge.tree([("40000", b"d", tree), ("40000", b"e", tree)])
     refusal(forge.repo, forge.snapshot([("40000", b"d", tree)], {b"": shard(b"", b"d d 0000 0")}))
 
 
-def test_bytes_that_are_not_there_are_refused_before_anything_is_written(repo: Repo) -> None:
+def test_missing_contents_are_refused_before_anything_is_written(repo: Repo) -> None:
     engine = Engine(repo.path)
     repo.write("f", b"some bytes")
     before = engine.capture()
@@ -278,7 +276,7 @@ def test_bytes_that_are_not_there_are_refused_before_anything_is_written(repo: R
     )
     plan = make_plan(differing_directories(contents, bytes.fromhex(before.tree), bytes.fromhex(tree)))
     contents.close()
-    seen = engine.look()
+    seen = engine.list_files()
 
     class Lacking(ObjectReader):
         def read(self, wanted: bytes) -> tuple[bytes, bytes]:
@@ -291,11 +289,11 @@ def test_bytes_that_are_not_there_are_refused_before_anything_is_written(repo: R
     )
     with pytest.raises(Damaged):
         engine.prepare(plan)
-    assert engine.look() == seen
+    assert engine.list_files() == seen
 
 
-def test_an_odd_name_is_none_the_worse_for_it(tmp_path: Path, repo: Repo) -> None:
-    """What only looks dangerous stands in a snapshot as it must, and comes back."""
+def test_odd_name_is_restored(tmp_path: Path, repo: Repo) -> None:
+    """A name that only looks dangerous is stored and restored."""
     names = {name.replace(b"/", b"_") for name in ODD_NAMES}
     tree = write_snapshot(repo.path, {b"d/" + name: file(name) for name in names} | {b"d/e": directory()})
     contents = ObjectReader(

@@ -1,4 +1,4 @@
-"""Hostile snapshots through the real thing: each is refused in one line, or what comes of it is harmless."""
+"""Hostile snapshots through the program: each is refused in one line, or its result is harmless."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import pytest
 from git_envhist.api import EnvHistory
 from git_envhist.errors import EnvhistError
 from git_envhist.model import RestoreResult
-from git_envhist.restore.fs import DiskCalls
+from git_envhist.restore.disk_calls import DiskCalls
 from git_envhist.restore.options import RestoreOptions
-from tests.restore.foreign import Stranger, harmful, make_stranger
 from tests.restore.hostile import Make, Smith, hostile
+from tests.restore.unsigned import Stranger, harmful, make_stranger
 
 CASES = dict(hostile())
-# Each costs a capture, a restore and the way back; a part of every sort is enough in a quick suite.
+# Each costs a capture, a restore and an undo; a quick run uses some of every sort.
 IN_PLACE = [name for number, name in enumerate(CASES) if number % 10 == 4]
 AS_PROGRAM = [
     name for number, name in enumerate(CASES) if number % 20 == 0 or (number % 12 == 5 and "link" in name)
@@ -27,7 +27,7 @@ AS_PROGRAM += [name for name in CASES if "terminal" in name]
 
 @pytest.fixture(scope="module")
 def stranger(tmp_path_factory: pytest.TempPathFactory) -> Stranger:
-    """One for all: what is refused leaves nothing, and what is restored is undone."""
+    """One for all tests: refused snapshots leave nothing, and restored ones are undone."""
     return make_stranger(tmp_path_factory.mktemp("hostile"))
 
 
@@ -38,7 +38,7 @@ def as_it_was(stranger: Stranger) -> object:
 
 @pytest.fixture(autouse=True)
 def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing here waits for the disk: nobody pulls its plug."""
+    """Tests here do not sync: there is no power failure."""
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)
     monkeypatch.setattr(DiskCalls, "sync", lambda self, descriptor: None)
 
@@ -49,7 +49,7 @@ def make(stranger: Stranger, name: str) -> str:
 
 
 def refusal(restore: Callable[[], RestoreResult]) -> str | None:
-    """Why it was refused; None where it was not."""
+    """Return why it was refused; None if it was not."""
     try:
         restore()
     except EnvhistError as error:
@@ -61,7 +61,7 @@ def is_a_reason(why: str | None) -> bool:
     return why is None or (why != "" and "\n" not in why)
 
 
-def test_there_are_enough_of_them() -> None:
+def test_number_of_hostile_snapshots_is_sufficient() -> None:
     assert len(CASES) >= 150
     assert len(AS_PROGRAM) >= 24
 
@@ -88,7 +88,7 @@ def test_hostile_snapshot_restored_in_place_is_refused_or_harmless(
     history = EnvHistory.open(str(stranger.repo.path), workers="here", one_command=True)
     before = history.capture("what is here").snapshot
     assert before is not None
-    why = refusal(lambda: history.restorer.to(history.resolve(commit), RestoreOptions(foreign=True)))
+    why = refusal(lambda: history.restorer.to(history.resolve(commit), RestoreOptions(allow_unsigned=True)))
     assert is_a_reason(why)
     assert harmful(stranger.repo.path) == []
     if why is None:

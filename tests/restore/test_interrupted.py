@@ -1,4 +1,4 @@
-"""A signal between any two steps is told as one, and nothing else is made of it."""
+"""A signal at any point is reported as a signal."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.programs import CHECKOUT
 DEEP = "a/b/c/d/e/f"
 INTERRUPTED = """
 import os, signal, sys
-from git_envhist.restore.fs import DiskCalls, open_directory
+from git_envhist.restore.disk_calls import DiskCalls, open_directory
 from git_envhist.restore.slots import Slots, slot_directory
 
 signal.signal(signal.SIGALRM, signal.default_int_handler)
@@ -45,7 +45,7 @@ if other == 0:
         os.killpg(0, signal.SIGINT)
     os._exit(0)
 """
-"""One process interrupts the other, once for each byte that it gets."""
+"""One process interrupts the other, once for each byte it receives."""
 FORKED = """
 from git_envhist.workers import share_out
 
@@ -67,13 +67,13 @@ except ChildProcessError:
     print("none is left")
 """
 HELD_BACK = """
-from git_envhist.platform import signals_held_back
+from git_envhist.platform import signals_blocked
 
 for turn in range(TURNS):
     try:
         os.write(begin, b".")
         while True:
-            with signals_held_back():
+            with signals_blocked():
                 pass
     except KeyboardInterrupt:
         pass
@@ -88,7 +88,7 @@ def run(script: str, *words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_a_signal_on_the_way_down_is_not_taken_for_a_fault_of_the_disk(tmp_path: Path) -> None:
+def test_signal_while_a_directory_is_opened_is_no_disk_error(tmp_path: Path) -> None:
     (tmp_path / DEEP).mkdir(parents=True)
     for group in ("0", "1"):
         (tmp_path / "slots" / group).mkdir(parents=True)
@@ -97,11 +97,11 @@ def test_a_signal_on_the_way_down_is_not_taken_for_a_fault_of_the_disk(tmp_path:
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no workers to be forked")
-def test_a_signal_while_workers_are_made_ends_them_and_none_goes_its_parents_way() -> None:
+def test_signal_while_workers_start_ends_all_of_them() -> None:
     done = run("TURNS, STEP = 60, 0.0002\n" + INTERRUPTING + FORKED)
     assert (done.returncode, done.stdout, done.stderr) == (0, "none is left\n", "")
 
 
-def test_signals_are_heard_again_whenever_one_came_while_they_were_to_be_held_back() -> None:
+def test_signals_are_handled_again_after_being_blocked() -> None:
     done = run("TURNS, STEP = 1500, 0.000005\n" + INTERRUPTING + HELD_BACK)
     assert (done.returncode, done.stderr) == (0, "")

@@ -1,4 +1,4 @@
-"""A restore that dies before any of its changes: then it goes on, or is taken back, and nothing of it is left."""
+"""A restore killed before any of its changes can be continued or aborted, and leaves nothing."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from git_envhist.errors import Damaged
 from git_envhist.restore.finish import apply, discard, finish
 from git_envhist.restore.journal import Phase, read_journal, read_phase
-from tests.restore.dying import Dead, DyingHands, DyingLinklessHands, DyingPlainHands
 from tests.restore.engine import Engine
+from tests.restore.killed_calls import Dead, DyingCalls, DyingLinklessCalls, DyingPlainCalls
 from tests.restore.test_round_trip import CHANGES
 from tests.support.depth import examples
 from tests.support.oracle import Listing
@@ -85,55 +85,55 @@ CHANGED: tuple[Edit, ...] = (
 
 
 class Scene:
-    """Two moments of an environment, which stands at the first."""
+    """Two snapshots of an environment, which is as in the first."""
 
     def __init__(self, top: Path, tree: Tree, changes: tuple[Edit, ...]) -> None:
         make_repo(top, commit=False)
         build(tree, top)
         self.engine = Engine(top)
-        self.first, self.then = self.engine.capture(), self.engine.look()
+        self.first, self.then = self.engine.capture(), self.engine.list_files()
         edit(changes, top)
-        self.second, self.now = self.engine.capture(), self.engine.look()
+        self.second, self.now = self.engine.capture(), self.engine.list_files()
         self.stand_at_first()
 
     def stand_at_first(self) -> None:
         self.engine.restore(self.second, self.first)
-        assert self.engine.look() == self.then
+        assert self.engine.list_files() == self.then
 
-    def run(self, hands: DyingHands) -> bool:
-        """Restore the second moment with these hands; whether they lived to its end."""
+    def run(self, calls: DyingCalls) -> bool:
+        """Restore the second snapshot with these calls; return whether they survived."""
         engine = self.engine
         try:
-            with engine.door() as door:
-                discard(door)
-            journal, _ = engine.prepare(engine.plan(self.first, self.second), hands)
-            with engine.door(hands) as door:
-                apply(journal, door, fresh=True)
-                finish(journal, door, engine.private)
+            with engine.disk() as disk:
+                discard(disk)
+            journal, _ = engine.prepare(engine.plan(self.first, self.second), calls)
+            with engine.disk(calls) as disk:
+                apply(journal, disk, fresh=True)
+                finish(journal, disk, engine.private)
         except Dead:
             return False
         return True
 
-    def recover(self, hands: DyingHands, *, forwards: bool) -> None:
-        """What the next command does with what was left; it may die in turn."""
+    def recover(self, calls: DyingCalls, *, forwards: bool) -> None:
+        """Run the recovery of the next command; it may be killed as well."""
         engine = self.engine
         journal = read_journal(engine.private)
         if journal is None:
-            with engine.door(hands) as door:
-                discard(door)
+            with engine.disk(calls) as disk:
+                discard(disk)
             return
         phase = read_phase(engine.private)
         if phase is not Phase.APPLYING:
-            with engine.door(hands) as door:
-                finish(journal, door, engine.private, undone=phase is Phase.UNDONE)
+            with engine.disk(calls) as disk:
+                finish(journal, disk, engine.private, undone=phase is Phase.UNDONE)
         elif forwards:
-            engine.go_on(hands)
+            engine.continue_restore(calls)
         else:
-            engine.take_back(hands)
+            engine.abort_restore(calls)
 
     def judge(self, *, forwards: bool | None) -> Listing:
-        """The environment stands exactly at one of the two moments, and nothing of the restore is left."""
-        found = self.engine.look()
+        """Check that the environment equals one of the snapshots, and nothing of the restore is left."""
+        found = self.engine.list_files()
         if forwards is None:
             assert found in (self.then, self.now)
         else:
@@ -143,11 +143,11 @@ class Scene:
 
 
 FOREVER = 1 << 30
-KINDS = (DyingHands, DyingPlainHands, DyingLinklessHands)
+KINDS = (DyingCalls, DyingPlainCalls, DyingLinklessCalls)
 
 
-def deaths(scene: Scene, kind: type[DyingHands], step: int, first: int = 0) -> Iterator[tuple[int, bool]]:
-    """Kill a restore before every `step`-th change; (the change, whether the journal was there)."""
+def deaths(scene: Scene, kind: type[DyingCalls], step: int, first: int = 0) -> Iterator[tuple[int, bool]]:
+    """Kill a restore before every `step`-th change; yield the change, and whether the journal existed."""
     for number in range(first, FOREVER, step):
         if scene.run(kind(number)):
             scene.judge(forwards=True)
@@ -155,18 +155,16 @@ def deaths(scene: Scene, kind: type[DyingHands], step: int, first: int = 0) -> I
             return
         begun = read_journal(scene.engine.private) is not None
         yield number, begun
-        if scene.engine.look() == scene.now:
+        if scene.engine.list_files() == scene.now:
             scene.engine.restore(scene.second, scene.first)
 
 
 @pytest.mark.parametrize(
     ("kind", "step"),
-    [(DyingHands, 1), (DyingPlainHands, 5), (DyingLinklessHands, 7)],
+    [(DyingCalls, 1), (DyingPlainCalls, 5), (DyingLinklessCalls, 7)],
     ids=("every change", "without an exchange", "without links"),
 )
-def test_whatever_it_dies_of_it_goes_on_or_is_taken_back(
-    tmp_path: Path, kind: type[DyingHands], step: int
-) -> None:
+def test_killed_restore_is_continued_or_aborted(tmp_path: Path, kind: type[DyingCalls], step: int) -> None:
     scene = Scene(tmp_path / "repo", BEFORE, CHANGED)
     for turn, (_, begun) in enumerate(deaths(scene, kind, step)):
         done = begun and read_phase(scene.engine.private) is Phase.DONE
@@ -174,59 +172,59 @@ def test_whatever_it_dies_of_it_goes_on_or_is_taken_back(
         scene.judge(forwards=begun and (done or bool(turn % 2)))
 
 
-def test_an_ordinary_users_restore_dies_as_well(tmp_path: Path) -> None:
+def test_killed_restore_of_an_ordinary_user_is_continued_or_aborted(tmp_path: Path) -> None:
     with permissions_bind():
         scene = Scene(tmp_path / "repo", BEFORE, CHANGED)
-        for turn, (_, begun) in enumerate(deaths(scene, DyingHands, 6)):
+        for turn, (_, begun) in enumerate(deaths(scene, DyingCalls, 6)):
             done = begun and read_phase(scene.engine.private) is Phase.DONE
-            scene.recover(DyingHands(FOREVER), forwards=bool(turn % 2))
+            scene.recover(DyingCalls(FOREVER), forwards=bool(turn % 2))
             scene.judge(forwards=begun and (done or bool(turn % 2)))
 
 
-def test_it_may_die_again_and_again(tmp_path: Path) -> None:
+def test_recovery_can_be_killed_repeatedly(tmp_path: Path) -> None:
     scene = Scene(tmp_path / "repo", BEFORE, CHANGED)
     chance = random.Random(7)
-    for _ in deaths(scene, DyingHands, 7, first=3):
+    for _ in deaths(scene, DyingCalls, 7, first=3):
         die_while_recovering(scene, chance)
 
 
 def die_while_recovering(scene: Scene, chance: random.Random) -> None:
     for _ in range(2):
         try:
-            scene.recover(DyingHands(chance.randrange(60)), forwards=chance.random() < 0.5)
+            scene.recover(DyingCalls(chance.randrange(60)), forwards=chance.random() < 0.5)
         except Dead:
             continue
         scene.judge(forwards=None)
         return
-    # Once it has begun to throw things away there is but one direction.
-    scene.recover(DyingHands(FOREVER), forwards=chance.random() < 0.5)
+    # Once cleanup has started, there is only one direction.
+    scene.recover(DyingCalls(FOREVER), forwards=chance.random() < 0.5)
     scene.judge(forwards=None)
 
 
 @given(CHANGES, st.integers(0, 2**32))
 @settings(max_examples=examples(2, 6))
-def test_any_restore_dies_anywhere(
+def test_random_restores_survive_a_kill_anywhere(
     tmp_path_factory: pytest.TempPathFactory, change: tuple[Tree, tuple[Edit, ...]], seed: int
 ) -> None:
     scene = Scene(tmp_path_factory.mktemp("any") / "repo", *change)
     chance = random.Random(seed)
     for _ in range(4):
-        if scene.engine.look() != scene.then:
+        if scene.engine.list_files() != scene.then:
             scene.stand_at_first()
         if not scene.run(chance.choice(KINDS)(chance.randrange(40))):
             die_while_recovering(scene, chance)
 
 
 @pytest.mark.parametrize("instead", [b"../../", b"folded"])
-def test_a_journal_that_was_tampered_with_moves_nothing(tmp_path: Path, instead: bytes) -> None:
+def test_manipulated_journal_moves_nothing(tmp_path: Path, instead: bytes) -> None:
     scene = Scene(tmp_path / "repo", BEFORE, CHANGED)
-    assert not scene.run(DyingHands(90))
+    assert not scene.run(DyingCalls(90))
     place = os.path.join(scene.engine.private, "journal")
-    seen = scene.engine.look()
+    seen = scene.engine.list_files()
     with open(place, "r+b") as file:
         data = file.read()
         file.seek(0)
         file.write(data.replace(b"edited", instead, 1))
     with pytest.raises(Damaged):
-        scene.recover(DyingHands(FOREVER), forwards=True)
-    assert scene.engine.look() == seen
+        scene.recover(DyingCalls(FOREVER), forwards=True)
+    assert scene.engine.list_files() == seen

@@ -1,4 +1,4 @@
-"""A restore killed at its calls: the next command says so, and finishing or taking it back gives one whole state."""
+"""A program killed during a restore: the next command says so, and --continue or --abort give one complete state."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def state(repo: Repo) -> Listing:
 
 @pytest.fixture
 def moments(repo: Repo) -> tuple[str, Listing, Listing]:
-    """A moment, how it was, and how it is now."""
+    """Return a snapshot, its files, and the files now."""
     build({b"d%d/f%d" % (n % 3, n): File(b"first %d" % n) for n in range(9)}, repo.path)
     repo.write("goes/away", b"later")
     first = repo.run("envlog", "capture", "--porcelain", "first", check=True).out.strip()
@@ -34,7 +34,7 @@ def moments(repo: Repo) -> tuple[str, Listing, Listing]:
 @needs_strace
 @pytest.mark.full
 @pytest.mark.parametrize("call", POINTS)
-def test_a_killed_restore_is_finished_or_taken_back(
+def test_killed_restore_is_continued_or_aborted_by_a_command(
     repo: Repo, moments: tuple[str, Listing, Listing], call: str
 ) -> None:
     first, then, now = moments
@@ -43,7 +43,7 @@ def test_a_killed_restore_is_finished_or_taken_back(
         repo.run("envrestore", first, prefix=traced(call, "signal=KILL", str(when)))
         ends, expected = (("--continue", then), ("--abort", now))[turn % 2]
         if repo.run("envlog", "capture", "--if-changed", "probe").status == LEFT:
-            # Killed once more on the way.
+            # Killed again during recovery.
             repo.run("envrestore", ends, prefix=traced("rename", "signal=KILL", "2"))
             ended = repo.run("envrestore", ends)
             assert ended.status in (0, 3), ended.err  # 3: it had just come to its end
@@ -58,11 +58,11 @@ def test_a_killed_restore_is_finished_or_taken_back(
 @needs_strace
 @pytest.mark.full
 @pytest.mark.parametrize(("fault", "status"), [("signal=INT", 130), ("signal=TERM", 143)])
-def test_a_restore_that_is_stopped_half_way_says_how_to_go_on(
+def test_interrupted_restore_prints_how_to_continue(
     repo: Repo, moments: tuple[str, Listing, Listing], fault: str, status: int
 ) -> None:
     first, then, now = moments
-    # The first exchange of two names: the journal is written by then.
+    # The first exchange of two names: the journal has been written.
     stopped = repo.run("envrestore", first, prefix=traced("renameat2", fault, "3"))
     assert stopped.status == status, stopped.err
     assert "Traceback" not in stopped.err
@@ -77,7 +77,7 @@ def test_a_restore_that_is_stopped_half_way_says_how_to_go_on(
 
 @needs_strace
 @pytest.mark.full
-def test_a_path_that_cannot_be_changed_costs_itself_alone(
+def test_path_that_cannot_be_changed_is_the_only_one_skipped(
     repo: Repo, moments: tuple[str, Listing, Listing]
 ) -> None:
     first, then, _ = moments

@@ -1,4 +1,4 @@
-"""What an environment can hold, one by one: each comes back as it was, and what cannot is told."""
+"""Every kind of entry is restored as it was, or reported."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import pytest
 
 from git_envhist.errors import Refused, StorageFull
 from git_envhist.restore import sync as durable
+from git_envhist.restore.disk_calls import DiskCalls
 from git_envhist.restore.finish import apply, finish
-from git_envhist.restore.fs import DiskCalls
 from git_envhist.restore.journal import read_journal
 from git_envhist.restore.stage import stage
 from git_envhist.restore.verify import verify
@@ -24,7 +24,7 @@ from tests.support.trees import Directory, File, HardLink, build
 
 
 def wreck(repo: Repo, *keep: str) -> None:
-    """Take everything away but the repository and what is named."""
+    """Remove everything but the repository and the named paths."""
     for path in repo.path.iterdir():
         if path.name not in (".git", *keep):
             if path.is_dir() and not path.is_symlink():
@@ -33,7 +33,7 @@ def wreck(repo: Repo, *keep: str) -> None:
 
 
 @pytest.mark.parametrize("how", ["here", "fork"])
-def test_rsync_sees_no_difference(repo: Repo, tmp_path: Path, how: str) -> None:
+def test_restored_tree_equals_the_original_for_rsync(repo: Repo, tmp_path: Path, how: str) -> None:
     tree = {
         b"d%d/e%d/f%d" % (n % 7, n % 31, n): File(b"%d\n" % n * n, mtime_ns=10**18 + n) for n in range(900)
     }
@@ -47,32 +47,32 @@ def test_rsync_sees_no_difference(repo: Repo, tmp_path: Path, how: str) -> None:
     repo.execute("git", "-C", "nested", "commit", "-q", "--allow-empty", "-m", "nested")
     subprocess.run(["cp", "-a", str(repo.path), str(tmp_path / "copy")], check=True)
     engine = Engine(repo.path, how=how)
-    first, then = engine.capture(), engine.look()
+    first, then = engine.capture(), engine.list_files()
     wreck(repo, "d3")
     outcome = engine.restore(engine.capture(), first)
-    assert engine.look() == then
+    assert engine.list_files() == then
     assert tree_differences(tmp_path / "copy", repo.path) == ()
-    assert (outcome.differences, outcome.left_alone, outcome.prepared.losses) == ((), {}, ())
+    assert (outcome.differences, outcome.skipped, outcome.prepared.losses) == ((), {}, ())
     assert repo.git("-C", "nested", "log", "--format=%s") == "nested"
 
 
-def test_what_the_system_takes_and_gives_in_small_helpings_is_whole(
+def test_restore_is_complete_when_calls_transfer_few_bytes(
     repo: Repo, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     build({b"d/f%d" % n: File(b"%d" % n * 9_000) for n in range(20)}, repo.path)
     repo.write("big", os.urandom(9 << 20))
     engine = Engine(repo.path, how="here")
-    first, then = engine.capture(), engine.look()
+    first, then = engine.capture(), engine.list_files()
     wreck(repo)
     second = engine.capture()
     in_small_helpings(monkeypatch)
     outcome = engine.restore(second, first)
     monkeypatch.undo()
-    assert (outcome.differences, outcome.left_alone) == ((), {})
-    assert engine.look() == then
+    assert (outcome.differences, outcome.skipped) == ((), {})
+    assert engine.list_files() == then
 
 
-def test_holes_are_holes_again(repo: Repo) -> None:
+def test_sparse_file_is_restored_sparse(repo: Repo) -> None:
     with open(repo.path / "sparse", "wb") as sparse:
         sparse.truncate(64 << 20)
         sparse.seek(40 << 20)
@@ -80,15 +80,15 @@ def test_holes_are_holes_again(repo: Repo) -> None:
     with open(repo.path / "small", "wb") as small:
         small.truncate(1 << 20)
     engine = Engine(repo.path)
-    first, then = engine.capture(), engine.look()
+    first, then = engine.capture(), engine.list_files()
     wreck(repo)
     engine.restore(engine.capture(), first)
-    assert engine.look() == then
+    assert engine.list_files() == then
     assert os.stat(repo.path / "sparse").st_blocks * 512 < 2 << 20
     assert os.stat(repo.path / "small").st_blocks * 512 < 1 << 18
 
 
-def test_unchanged_files_are_not_touched(repo: Repo) -> None:
+def test_unchanged_file_is_not_touched(repo: Repo) -> None:
     repo.write("d/same", b"same")
     repo.write("d/other", b"1")
     engine = Engine(repo.path)
@@ -102,7 +102,7 @@ def test_unchanged_files_are_not_touched(repo: Repo) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may make devices")
-def test_a_device_and_another_owner_come_back(repo: Repo) -> None:
+def test_device_and_other_owner_are_restored(repo: Repo) -> None:
     repo.write("owned", b"x")
     try:
         os.chown(repo.path / "owned", 1234, 2345)
@@ -111,16 +111,16 @@ def test_a_device_and_another_owner_come_back(repo: Repo) -> None:
     except PermissionError:
         pytest.skip("no devices can be made here")
     engine = Engine(repo.path)
-    first, then = engine.capture(), engine.look()
+    first, then = engine.capture(), engine.list_files()
     rdev = os.stat(repo.path / "null").st_rdev
     wreck(repo)
     engine.restore(engine.capture(), first)
-    assert engine.look() == then
+    assert engine.list_files() == then
     assert os.stat(repo.path / "null").st_rdev == rdev
 
 
 class Failing(DiskCalls):
-    """Runs into an error at the n-th call of a kind."""
+    """Fails at the n-th call of a kind."""
 
     def __init__(self, call: str, after: int, code: int) -> None:
         self.call, self.left, self.code = call, after, code
@@ -136,7 +136,7 @@ class Failing(DiskCalls):
 
 @pytest.mark.parametrize("call", ["create", "write", "mkdir", "symlink", "mknod", "link", "fchmod"])
 @pytest.mark.parametrize(("code", "error"), [(errno.ENOSPC, StorageFull), (errno.ENAMETOOLONG, Refused)])
-def test_what_fails_while_it_is_staged_has_changed_nothing(
+def test_error_while_staging_changes_nothing(
     repo: Repo, call: str, code: int, error: type[Exception]
 ) -> None:
     repo.write("d/e/f", b"x")
@@ -146,15 +146,15 @@ def test_what_fails_while_it_is_staged_has_changed_nothing(
     engine = Engine(repo.path)
     first = engine.capture()
     wreck(repo)
-    second, now = engine.capture(), engine.look()
+    second, now = engine.capture(), engine.list_files()
     plan = engine.plan(second, first)
     with pytest.raises(error):
         engine.prepare(plan, Failing(call, 2 if call in ("fchmod", "mkdir") else 1, code))
-    assert engine.look() == now
+    assert engine.list_files() == now
     assert read_journal(engine.private) is None
 
 
-def test_a_step_that_the_system_refuses_is_told_and_the_others_are_made(repo: Repo) -> None:
+def test_step_refused_by_the_system_is_reported_and_the_others_are_done(repo: Repo) -> None:
     repo.write("a", b"1")
     repo.write("b", b"1")
     engine = Engine(repo.path)
@@ -162,13 +162,13 @@ def test_a_step_that_the_system_refuses_is_told_and_the_others_are_made(repo: Re
     repo.write("a", b"2")
     repo.write("b", b"2")
     second = engine.capture()
-    outcome = engine.restore(second, first, hands=Failing("exchange", 1, errno.EPERM))
-    assert outcome.left_alone == {b"a": os.strerror(errno.EPERM)}
+    outcome = engine.restore(second, first, calls=Failing("exchange", 1, errno.EPERM))
+    assert outcome.skipped == {b"a": os.strerror(errno.EPERM)}
     assert (repo.read("a"), repo.read("b")) == (b"2", b"1")
 
 
 class Elsewhere(DiskCalls):
-    """The git directory lies on another file system than the environment."""
+    """The git directory is on another file system than the environment."""
 
     def rename(self, one: int, name: bytes, other: int, other_name: bytes) -> None:
         if name.startswith(b"absent-"):
@@ -176,27 +176,27 @@ class Elsewhere(DiskCalls):
         super().rename(one, name, other, other_name)
 
 
-def test_slots_stand_at_the_top_where_the_git_directory_is_elsewhere(repo: Repo) -> None:
+def test_slots_are_in_the_root_when_the_git_directory_is_elsewhere(repo: Repo) -> None:
     repo.write("a", b"1")
     engine = Engine(repo.path)
-    first, then = engine.capture(), engine.look()
+    first, then = engine.capture(), engine.list_files()
     repo.write("a", b"2")
     repo.write("new/x", b"2")
     second = engine.capture()
     plan = engine.plan(second, first)
     journal, _ = engine.prepare(plan, Elsewhere())
     assert (repo.path / ".envhist-restore").stat().st_mode & 0o777 == 0o700
-    with engine.door(Elsewhere()) as door:
-        apply(journal, door, fresh=True)
-        finish(journal, door, engine.private)
-    assert engine.look() == then
+    with engine.disk(Elsewhere()) as disk:
+        apply(journal, disk, fresh=True)
+        finish(journal, disk, engine.private)
+    assert engine.list_files() == then
     assert engine.debris() == []
 
 
-def test_a_link_that_stands_where_a_restore_would_work_is_refused(repo: Repo, tmp_path: Path) -> None:
+def test_link_in_the_place_of_the_private_directory_is_refused(repo: Repo, tmp_path: Path) -> None:
     os.symlink(tmp_path, repo.path / ".envhist-restore")
     engine = Engine(repo.path)
-    with pytest.raises(Refused), engine.door(Elsewhere()):
+    with pytest.raises(Refused), engine.disk(Elsewhere()):
         pass
     assert sorted(path.name for path in tmp_path.iterdir()) == ["repo"]
 
@@ -213,28 +213,28 @@ def test_a_link_that_stands_where_a_restore_would_work_is_refused(repo: Repo, tm
         ("hard links", lambda top: ((top / "twin").rename(top / "t"), (top / "twin").write_bytes(b"x"))),
     ],
 )
-def test_whatever_is_not_as_it_should_be_is_found(repo: Repo, what: str, spoil: Any) -> None:
+def test_verify_finds_every_difference(repo: Repo, what: str, spoil: Any) -> None:
     repo.write("f", b"x")
     os.link(repo.path / "f", repo.path / "twin")
     engine = Engine(repo.path)
     first = engine.capture()
     wreck(repo)
     journal, _ = engine.prepare(engine.plan(engine.capture(), first))
-    with engine.door() as door:
-        apply(journal, door, fresh=True)
-        assert verify(journal, door, engine.contents, how="here").differences == ()
+    with engine.disk() as disk:
+        apply(journal, disk, fresh=True)
+        assert verify(journal, disk, engine.contents, how="here").differences == ()
         spoil(repo.path)
         assert what in {
-            found.what for found in verify(journal, door, engine.contents, how="here").differences
+            found.field for found in verify(journal, disk, engine.contents, how="here").differences
         }
-        finish(journal, door, engine.private)
+        finish(journal, disk, engine.private)
 
 
-@pytest.mark.parametrize(("few", "sync"), [(16, "sync_one"), (0, "sync")])
-def test_what_is_staged_is_on_the_medium_before_the_journal_says_so(
+@pytest.mark.parametrize(("few", "sync"), [(16, "sync_file"), (0, "sync")])
+def test_staged_files_are_synced_before_the_journal_is_written(
     repo: Repo, monkeypatch: pytest.MonkeyPatch, few: int, sync: str
 ) -> None:
-    """And the swaps are before what went is thrown away."""
+    """And the swaps are synced before replaced files are removed."""
     monkeypatch.setattr(durable, "FEW", few)
     done: list[str] = []
     repo.write("a", b"1")
@@ -245,23 +245,23 @@ def test_what_is_staged_is_on_the_medium_before_the_journal_says_so(
 
     class Noting(DiskCalls):
         def __getattribute__(self, name: str) -> Any:
-            if name in ("create", "exchange", "unlink", "sync", "sync_one"):
+            if name in ("create", "exchange", "unlink", "sync", "sync_file"):
                 done.append(name)
             return super().__getattribute__(name)
 
     plan = engine.plan(second, first)
-    monkeypatch.setattr(DiskCalls, "sync_one", lambda hands, descriptor: None)
+    monkeypatch.setattr(DiskCalls, "sync_file", lambda calls, descriptor: None)
     monkeypatch.setattr(os, "fsync", lambda descriptor: done.append("fsync"))
     journal, _ = engine.prepare(plan, Noting())
-    with engine.door(Noting()) as door:
-        apply(journal, door, fresh=True)
-        finish(journal, door, engine.private)
+    with engine.disk(Noting()) as disk:
+        apply(journal, disk, fresh=True)
+        finish(journal, disk, engine.private)
     order = [name for at, name in enumerate(done) if at == 0 or done[at - 1] != name]
     assert order == ["create", sync, "fsync", "exchange", sync, "fsync", "unlink", "fsync"]
 
 
-def test_what_stands_in_the_way_is_read_where_no_capture_vouches_for_it(repo: Repo) -> None:
-    """The same size, mode and time say nothing of the bytes."""
+def test_replaced_file_is_read_when_no_capture_recorded_it(repo: Repo) -> None:
+    """Equal size, mode and time prove nothing about the contents."""
     at = 10**18
     repo.write("a", b"1")
     os.utime(repo.path / "a", ns=(at, at))
@@ -272,7 +272,7 @@ def test_what_stands_in_the_way_is_read_where_no_capture_vouches_for_it(repo: Re
     second = engine.capture()
     repo.write("a", b"3")
     os.utime(repo.path / "a", ns=(at, at))
-    with engine.door() as door:
-        prepared = stage(engine.plan(second, first), door, engine.contents, how="here")
-        assert [item.path for item in prepared.left_alone] == [b"a"]
-        door.clear()
+    with engine.disk() as disk:
+        prepared = stage(engine.plan(second, first), disk, engine.contents, how="here")
+        assert [item.path for item in prepared.skipped] == [b"a"]
+        disk.clear()

@@ -1,4 +1,4 @@
-"""What a restore staged that was killed before it began is thrown away by the next command, wherever it lies."""
+"""Files staged by a restore that was killed before it started are removed by the next command."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ KILLED_WHEN_STAGED = traced("syncfs,sync_file_range", "signal=KILL", "1")
 
 @pytest.fixture
 def elsewhere(repo: Repo) -> Iterator[Path]:
-    """A directory on another file system than the repository's."""
+    """Return a directory on another file system than the repository's."""
     shared = Path("/dev/shm")
     if not os.access(shared, os.W_OK) or shared.stat().st_dev == repo.path.stat().st_dev:
         pytest.skip("there is no other file system to write to")
@@ -35,9 +35,7 @@ def staged(*places: Path) -> list[Path]:
 
 @needs_strace
 @pytest.mark.parametrize("command", [("envlog", "capture"), ("envrestore", "@")])
-def test_what_was_staged_and_never_used_goes_with_the_next_command(
-    repo: Repo, command: tuple[str, ...]
-) -> None:
+def test_staged_files_are_removed_by_the_next_command(repo: Repo, command: tuple[str, ...]) -> None:
     first = capture(repo, "first")
     repo.write("app.py", b"other")
     now = listing(repo.path, top=True)
@@ -51,7 +49,7 @@ def test_what_was_staged_and_never_used_goes_with_the_next_command(
     assert listing(repo.path, top=True) == now
 
 
-def test_what_had_to_be_kept_stays_and_what_holds_nothing_goes(repo: Repo) -> None:
+def test_kept_files_stay_and_empty_directories_are_removed(repo: Repo) -> None:
     capture(repo, "first")
     repo.write(".git/envhist/restore/realm-61/kept/1-file", b"theirs")
     (repo.path / ".git/envhist/restore/realm-").mkdir()
@@ -61,7 +59,7 @@ def test_what_had_to_be_kept_stays_and_what_holds_nothing_goes(repo: Repo) -> No
 
 
 @needs_strace
-def test_it_goes_from_another_file_system_as_well_and_no_time_of_it_moves(
+def test_staged_files_on_another_file_system_are_removed_without_changing_its_time(
     repo: Repo, elsewhere: Path
 ) -> None:
     repo.git("config", "envhist.root.other", str(elsewhere))

@@ -1,4 +1,4 @@
-"""A comparison of two snapshots holds no more than one directory of files and the directories above it."""
+"""A comparison of two snapshots keeps at most one directory of files and its parents in memory."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_pairs_release_each_directory_of_files_after_it_is_compared(
     for number in range(DIRECTORIES):
         repo.write(f"d/e{number}/file", b"1")
         repo.write(f"d/e{number}/other", b"2")
-    history = EnvHistory.open(str(repo.path), environ=repo.env, workers="here")
+    history = EnvHistory.open(str(repo.path), environ=repo.env, workers="here", one_command=True)
     trees = [history.capture("first").snapshot]
     for number in range(DIRECTORIES):
         repo.write(f"d/e{number}/file", b"%d" % number)
@@ -42,7 +42,7 @@ def test_pairs_release_each_directory_of_files_after_it_is_compared(
         compared = 0
         for _ in walk.differing_directories(contents, before, after):
             compared += 1
-            # The directories above, the tops of nested repositories and roots, the lists of shards; and one more.
+            # Parent directories, tops of nested repositories and roots, lists of shards, and one more.
             assert sum(len(half._trees) + len(half._texts) for half in halves) < DIRECTORIES // 2 + 4
         assert compared >= DIRECTORIES
         assert len(halves[0].shared) < DIRECTORIES // 2

@@ -1,4 +1,4 @@
-"""What is mounted inside the environment: where a restore would have to touch it, it is refused by name."""
+"""Mounts inside the environment: a restore that would change one is refused by name."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from git_envhist.errors import Refused
 from git_envhist.model import EnvPath, MissingPath, MissingReason, RestorePlan, SkippedPath
 from git_envhist.platform import WITHOUT
 from git_envhist.restore.guards import refuse_mounted
-from git_envhist.restore.scope import MOUNTED
+from git_envhist.restore.plan import SkipReason
 from tests.support.mounts import Room, private_mounts
 from tests.support.repository import Repo, Result
 from tests.support.trees import File, build
@@ -25,7 +25,7 @@ def room() -> Iterator[Room]:
 
 @pytest.fixture(params=["bind", "tmpfs"])
 def kind(request: pytest.FixtureRequest, repo: Repo) -> str:
-    """What is mounted; of memory without being told by the system, so that the device has to tell."""
+    """The kind of mount; one is not listed by the system, so that only the device number shows it."""
     kind: str = request.param
     if kind == "tmpfs":
         repo.env[WITHOUT] = "proc"
@@ -33,7 +33,7 @@ def kind(request: pytest.FixtureRequest, repo: Repo) -> str:
 
 
 def mount(room: Room, kind: str, place: Path) -> Path:
-    """Mount something with a file in it; where that file is seen."""
+    """Mount something with a file in it; return the path of the file."""
     if kind == "tmpfs":
         room.mount("-t", "tmpfs", "tmpfs", place)
     else:
@@ -56,16 +56,16 @@ def begin(room: Room, repo: Repo) -> str:
 
 def refused(done: Result, name: str) -> None:
     assert done.status == 3
-    assert f"'{name}' is mounted from elsewhere" in done.err
+    assert f"'{name}' is a mount point" in done.err
     assert "--force" in done.err
 
 
-def test_what_hides_something_of_the_moment_is_refused_and_with_force_stays(
+def test_mount_that_hides_snapshot_paths_is_refused_and_skipped_with_force(
     repo: Repo, room: Room, kind: str
 ) -> None:
     before = begin(room, repo)
     file = mount(room, kind, repo.path / "deps/data")
-    # Also where all the rest is as it was.
+    # Also if nothing else differs.
     refused(restore(room, repo, before), "deps/data")
     assert "would be refused" in restore(room, repo, "-n", before).err
     repo.write("a", b"changed")
@@ -85,7 +85,7 @@ def test_what_hides_something_of_the_moment_is_refused_and_with_force_stays(
 
 
 @pytest.mark.parametrize("comes", ["nothing", "a file"])
-def test_no_directory_goes_from_under_a_mount(repo: Repo, room: Room, kind: str, comes: str) -> None:
+def test_directory_with_a_mount_is_not_removed(repo: Repo, room: Room, kind: str, comes: str) -> None:
     build({b"a": File(b"3"), **({b"new": File(b"4")} if comes == "a file" else {})}, repo.path)
     before = room.capture(repo).out.strip()
     (repo.path / "new").unlink(missing_ok=True)
@@ -97,7 +97,7 @@ def test_no_directory_goes_from_under_a_mount(repo: Repo, room: Room, kind: str,
     planned = restore(room, repo, "-n", "--force", before).out
     forced = restore(room, repo, "--force", before)
     assert forced.status == 5
-    assert "'new/in': something is mounted in it from elsewhere" in forced.err
+    assert "'new/in': contains a mount point" in forced.err
     assert ("new/in/x" in planned, "\n    new/in\n" in planned) == (True, False)
     assert file.read_bytes() == b"mounted"
     room.umount(repo.path / "new/in/mnt")
@@ -106,7 +106,7 @@ def test_no_directory_goes_from_under_a_mount(repo: Repo, room: Room, kind: str,
     assert not (repo.path / "new/in").exists()
 
 
-def test_what_was_mounted_then_as_now_is_in_nobodys_way(repo: Repo, room: Room, kind: str) -> None:
+def test_mount_that_existed_at_capture_refuses_nothing(repo: Repo, room: Room, kind: str) -> None:
     build({b"deps/data/covered": File(b"1"), b"a": File(b"3")}, repo.path)
     file = mount(room, kind, repo.path / "deps/data")
     before = room.capture(repo).out.strip()
@@ -116,9 +116,7 @@ def test_what_was_mounted_then_as_now_is_in_nobodys_way(repo: Repo, room: Room, 
 
 
 @pytest.mark.parametrize("how", ["bind", "tmpfs"])
-def test_a_mount_that_is_captured_is_not_restored_through_either(
-    repo: Repo, room: Room, tmp_path: Path, how: str
-) -> None:
+def test_captured_mount_is_not_restored(repo: Repo, room: Room, tmp_path: Path, how: str) -> None:
     repo.git("config", "envhist.crossMounts", "true")
     build({b"deps/data/covered": File(b"1"), b"a": File(b"3")}, repo.path)
     volume = tmp_path / "volume"
@@ -147,9 +145,9 @@ def test_a_mount_that_is_captured_is_not_restored_through_either(
     assert (elsewhere / "deps/data/file").read_bytes() == b"mounted"
 
 
-def test_how_many_more_are_mounted_is_told() -> None:
+def test_number_of_further_mounts_is_reported() -> None:
     missing = [MissingPath(EnvPath(path), MissingReason.MOUNT) for path in (b"b", b"a/c", b"z")]
-    left = [SkippedPath(EnvPath(path), MOUNTED) for path in (b"b", b"b/inner", b"a/c/d", b"then")]
-    with pytest.raises(Refused, match=r"'a/c' is mounted from elsewhere, .*; 1 more are, too"):
+    left = [SkippedPath(EnvPath(path), SkipReason.MOUNTED) for path in (b"b", b"b/inner", b"a/c/d", b"then")]
+    with pytest.raises(Refused, match=r"'a/c' is a mount point and .*; 1 more are, too"):
         refuse_mounted(RestorePlan((), (), tuple(left)), missing)
-    refuse_mounted(RestorePlan((), (), (SkippedPath(EnvPath(b"then"), MOUNTED),)), missing)
+    refuse_mounted(RestorePlan((), (), (SkippedPath(EnvPath(b"then"), SkipReason.MOUNTED),)), missing)

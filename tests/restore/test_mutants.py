@@ -1,4 +1,4 @@
-"""The faults that `mutants` puts into the engine are still faults of the engine that there is."""
+"""The lines that `mutants` changes still exist."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ from tests.restore.mutants import MUTANTS, Mutant, place_of
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: f"{mutant.file}: {mutant.instead}")
-def test_the_line_is_still_there(mutant: Mutant) -> None:
+def test_line_of_the_mutant_exists(mutant: Mutant) -> None:
     assert mutant.line in place_of(mutant).read_text()

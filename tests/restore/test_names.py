@@ -1,4 +1,4 @@
-"""Names that the place of a restore cannot hold: told before anything is changed."""
+"""Names that the target file system cannot store are refused before anything is changed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from git_envhist.platform import WITHOUT
-from git_envhist.restore.guards import NameRules, clashes, manner_of, why_not
+from git_envhist.restore.guards import NameRules, clashes, name_problem, name_rules
 from tests.support.mounts import Room, private_mounts
 from tests.support.oracle import listing
 from tests.support.repository import Repo, make_repo
@@ -29,7 +29,7 @@ def capture(repo: Repo, intent: str) -> str:
 
 @pytest.fixture
 def pairs(repo: Repo) -> tuple[Repo, str]:
-    """A moment with names that some file systems hold for one, and all of them gone since."""
+    """Return a snapshot with names that some file systems treat as equal; the files are removed."""
     for name in (b"Name", b"name", b"deep/er/" + COMPOSED, b"deep/er/" + DECOMPOSED):
         repo.write(name, name)
     first = capture(repo, "pairs")
@@ -49,7 +49,7 @@ def pairs(repo: Repo) -> tuple[Repo, str]:
     ],
 )
 @pytest.mark.parametrize("words", [("-n",), (), ("--to", "../there"), ("--to", "../there", "-n")])
-def test_names_that_are_one_there_are_refused_in_pairs(
+def test_names_that_are_equal_on_the_file_system_are_refused_in_pairs(
     pairs: tuple[Repo, str], lack: str, one: str, other: str, words: tuple[str, ...]
 ) -> None:
     repo, first = pairs
@@ -57,31 +57,31 @@ def test_names_that_are_one_there_are_refused_in_pairs(
     refs = repo.git("for-each-ref")
     refused = repo.run("envrestore", *words, first, env={WITHOUT: lack})
     assert refused.status == 3, refused.out
-    assert f"{one} and {other} are one name there" in refused.err
+    assert f"{one} and {other} are the same name there" in refused.err
     assert (listing(repo.path, top=True), repo.git("for-each-ref")) == (before, refs)
     assert not (repo.path.parent / "there").exists()
 
 
-def test_a_fork_is_refused_for_such_names_too_and_leaves_nothing(pairs: tuple[Repo, str]) -> None:
+def test_fork_with_equal_names_is_refused_and_leaves_nothing(pairs: tuple[Repo, str]) -> None:
     repo, first = pairs
     refused = repo.run("envlog", "fork", "../there", first, env={WITHOUT: "case"})
     assert refused.status == 3
-    assert "'Name' and 'name' are one name there" in refused.err
+    assert "'Name' and 'name' are the same name there" in refused.err
     assert not (repo.path.parent / "there").exists()
     assert len(repo.git("worktree", "list").splitlines()) == 1
 
 
-def test_one_of_each_pair_can_be_left_out(pairs: tuple[Repo, str]) -> None:
+def test_one_name_of_each_pair_can_be_excluded(pairs: tuple[Repo, str]) -> None:
     repo, first = pairs
     repo.run("envrestore", first, "--", ".", ":!name", env={WITHOUT: "case"}, check=True)
     assert (repo.path / "Name").exists()
     assert not (repo.path / "name").exists()
-    # What is there by now stands in the way of the other.
+    # The restored name is now in the way of the other.
     refused = repo.run("envrestore", first, env={WITHOUT: "case"})
     assert (refused.status, "'Name' and 'name'" in refused.err) == (3, True)
 
 
-def test_a_name_may_change_its_case_alone(repo: Repo) -> None:
+def test_name_may_change_only_its_case(repo: Repo) -> None:
     repo.write("Readme", b"1")
     first = capture(repo, "one")
     (repo.path / "Readme").rename(repo.path / "README")
@@ -89,7 +89,7 @@ def test_a_name_may_change_its_case_alone(repo: Repo) -> None:
     assert sorted(path.name for path in repo.path.iterdir()) == [".git", "Readme", "app.py"]
 
 
-def test_reserved_names_are_refused_only_where_they_are(repo: Repo) -> None:
+def test_reserved_names_are_refused_only_on_file_systems_that_reserve_them(repo: Repo) -> None:
     for name in ("con", "Aux.txt", "a:b", "dot.", "fine"):
         repo.write(f"d/{name}", b"1")
     first = capture(repo, "one")
@@ -104,7 +104,7 @@ def test_reserved_names_are_refused_only_where_they_are(repo: Repo) -> None:
 
 @pytest.fixture
 def shown(tmp_path: Path) -> Repo:
-    """A working tree with its repository elsewhere, so that it can be shown through another file system."""
+    """Return a working tree with its repository elsewhere, so that it can be mounted through another file system."""
     repo = make_repo(tmp_path / "behind")
     repo.git("init", "-q", "--separate-git-dir", str(tmp_path / "repository"))
     (tmp_path / "place").mkdir()
@@ -117,7 +117,7 @@ def through(repo: Repo, room: Room, manner: str) -> Repo:
     return Repo(place, repo.env)
 
 
-def test_a_file_system_that_folds_case_is_known_for_it(shown: Repo, room: Room) -> None:
+def test_file_system_that_folds_case_is_recognized(shown: Repo, room: Room) -> None:
     shown.write("Name", b"1")
     shown.write("name", b"2")
     first = capture(shown, "pair")
@@ -127,10 +127,10 @@ def test_a_file_system_that_folds_case_is_known_for_it(shown: Repo, room: Room) 
     for words in (("-n",), ()):
         refused = place.run("envrestore", *words, first, prefix=room.inside(place.path))
         assert refused.status == 3, refused.err
-        assert "'Name' and 'name' are one name there" in refused.err
+        assert "'Name' and 'name' are the same name there" in refused.err
 
 
-def test_a_name_that_is_too_long_there_is_refused(shown: Repo, room: Room) -> None:
+def test_name_that_is_too_long_is_refused(shown: Repo, room: Room) -> None:
     shown.write("d/" + "n" * 21, b"1")
     first = capture(shown, "long")
     (shown.path / "d" / ("n" * 21)).unlink()
@@ -140,7 +140,7 @@ def test_a_name_that_is_too_long_there_is_refused(shown: Repo, room: Room) -> No
     assert "is longer than 20 bytes" in refused.err
 
 
-def test_a_path_longer_than_the_system_takes_at_once_is_restored(repo: Repo) -> None:
+def test_path_longer_than_the_system_limit_is_restored(repo: Repo) -> None:
     here = os.open(repo.path, os.O_RDONLY)
     for _ in range(22):
         os.mkdir("d" * 200, dir_fd=here)
@@ -157,7 +157,7 @@ def test_a_path_longer_than_the_system_takes_at_once_is_restored(repo: Repo) -> 
     os.close(here)
 
 
-def test_what_is_one_name_depends_on_the_place() -> None:
+def test_equality_of_names_depends_on_the_file_system() -> None:
     names = [b"A", b"a", COMPOSED, DECOMPOSED, b"\xff", b"\xfe", b"STRASSE", "stra\u00dfe".encode()]
     assert list(clashes(names, (), NameRules())) == []
     assert set(clashes(names, (), NameRules(folds_form=True))) == {(DECOMPOSED, COMPOSED)}
@@ -166,12 +166,12 @@ def test_what_is_one_name_depends_on_the_place() -> None:
         (b"STRASSE", "stra\u00dfe".encode()),
     ]
     assert list(clashes([b"new"], [b"NEW"], NameRules(folds_case=True))) == [(b"NEW", b"new")]
-    assert why_not(b"n" * 256, NameRules(longest=255)) is not None
-    assert why_not(b"console", NameRules(reserves=True)) is None
+    assert name_problem(b"n" * 256, NameRules(longest=255)) is not None
+    assert name_problem(b"console", NameRules(reserves=True)) is None
 
 
-def test_an_ordinary_place_holds_every_name(tmp_path: Path) -> None:
-    assert manner_of(os.fsencode(tmp_path), empty=True) == NameRules(longest=255)
+def test_ordinary_file_system_stores_every_name(tmp_path: Path) -> None:
+    assert name_rules(os.fsencode(tmp_path), empty=True) == NameRules(longest=255)
     assert os.listdir(tmp_path) == []
     assert not NameRules(longest=255).is_narrow
     assert NameRules(longest=143).is_narrow

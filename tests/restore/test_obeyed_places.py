@@ -1,4 +1,4 @@
-"""An unsigned snapshot is not written where a version control program obeys what it finds."""
+"""An unsigned snapshot is not written into a directory whose files a version control program obeys."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from git_envhist.git.process import Git
 from git_envhist.restore.untrusted import PlaceObeyed, refuse_obeyed_place
 from tests.end_to_end.captures import capture
-from tests.restore.foreign import make_stranger
+from tests.restore.unsigned import make_stranger
 from tests.support.repository import Repo, make_repo
 
 
@@ -37,7 +37,7 @@ def refusal(repo: Repo, directory: str) -> str:
         "hooked/x",
     ],
 )
-def test_directory_that_is_obeyed_is_refused(repo: Repo, directory: str) -> None:
+def test_obeyed_directory_is_refused(repo: Repo, directory: str) -> None:
     repo.git("config", "core.hooksPath", "hooked")
     assert "programs obey" in refusal(repo, directory)
 
@@ -49,7 +49,9 @@ def test_other_directory_is_not_refused(repo: Repo, directory: str) -> None:
     assert refusal(repo, directory) == ""
 
 
-def test_link_and_bare_repository_are_seen_through(repo: Repo, tmp_path: Path) -> None:
+def test_obeyed_directory_is_recognized_through_links_and_in_bare_repositories(
+    repo: Repo, tmp_path: Path
+) -> None:
     bare = make_repo(tmp_path / "any name", bare=True)
     assert "programs obey" in refusal(repo, str(bare.path / "hooks"))
     os.symlink(repo.path / ".git/hooks", tmp_path / "link")

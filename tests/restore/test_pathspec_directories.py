@@ -1,4 +1,4 @@
-"""A restore of chosen paths returns what directories are themselves, also where no entry of theirs changed."""
+"""A restore of chosen paths also restores the metadata of directories whose entries did not change."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PLACES = {
     "empty": ("empty", "empty/", "."),
     ".": (".", "/", ":!other"),
 }
-"""Directory -> pathspecs that mean it."""
+"""Directory -> pathspecs that select it."""
 
 
 def change_mode(path: Path) -> None:
@@ -64,7 +64,7 @@ def here(repo: Repo, pathspec: str) -> str:
 @pytest.mark.parametrize(
     ("directory", "pathspec"), [(name, spec) for name, specs in PLACES.items() for spec in specs]
 )
-def test_chosen_directory_returns_when_no_entry_of_it_changed(
+def test_chosen_directory_is_restored_when_no_entry_of_it_changed(
     repo: Repo, first: str, change: Callable[[Path], None], directory: str, pathspec: str
 ) -> None:
     before = now(repo)
@@ -86,7 +86,7 @@ def test_directory_that_is_not_chosen_stays(repo: Repo, first: str, pathspec: st
 
 
 @pytest.mark.parametrize("words", [("--only=files",), ("--undo", "--", "dir")])
-def test_directory_returns_by_class_and_by_undo(repo: Repo, first: str, words: tuple[str, ...]) -> None:
+def test_directory_is_restored_by_class_and_by_undo(repo: Repo, first: str, words: tuple[str, ...]) -> None:
     before = now(repo)
     change_mode(repo.path / "dir")
     target = [] if "--undo" in words else [first]
@@ -108,7 +108,9 @@ def test_path_that_no_snapshot_has_is_refused(repo: Repo, first: str) -> None:
         assert (done.status, "nothing matches" in done.err) == (4, True)
 
 
-def test_directory_of_a_further_root_returns_when_no_entry_of_it_changed(repo: Repo, tmp_path: Path) -> None:
+def test_directory_of_an_additional_root_is_restored_when_no_entry_of_it_changed(
+    repo: Repo, tmp_path: Path
+) -> None:
     root = tmp_path / "root"
     (root / "dir").mkdir(parents=True)
     (root / "dir/file").write_bytes(b"1")
@@ -123,7 +125,7 @@ def test_directory_of_a_further_root_returns_when_no_entry_of_it_changed(repo: R
     assert "nothing to restore" in done.out
 
 
-def test_file_is_not_brought_where_only_a_path_below_it_is_chosen(repo: Repo) -> None:
+def test_file_is_not_written_when_only_a_path_below_it_is_chosen(repo: Repo) -> None:
     repo.write("place", b"a file")
     first = repo.run("envlog", "capture", "--porcelain", check=True).out.strip()
     (repo.path / "place").unlink()

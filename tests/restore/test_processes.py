@@ -1,4 +1,4 @@
-"""Who else uses an environment: real processes, seen as they are."""
+"""Processes that use an environment, tested with real processes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 
 from git_envhist.git.process import COMMAND
 from git_envhist.model import Entry, EntryKind, EnvPath, PlanAction, PlanStep, RestorePlan
-from git_envhist.restore.processes import AffectedPaths, holders, package_of, still_running
+from git_envhist.restore.processes import AffectedPaths, package_of, processes_with_open, still_running
 
 pytestmark = pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="there is no /proc here")
 
@@ -24,7 +24,7 @@ HOLD = "import sys; f = open(sys.argv[1]); print('open', flush=True); sys.stdin.
 
 @pytest.fixture
 def guest(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
-    """A process that stands in a directory and holds a file in it open."""
+    """Start a process in a directory with an open file."""
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "held").write_text("x")
     with subprocess.Popen(
@@ -40,16 +40,14 @@ def guest(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
         child.send_signal(signal.SIGKILL)
 
 
-def test_a_file_that_another_process_holds_open_is_told_with_that_process(
-    tmp_path: Path, guest: subprocess.Popen[str]
-) -> None:
+def test_process_with_an_open_file_is_found(tmp_path: Path, guest: subprocess.Popen[str]) -> None:
     held, free = (os.fsencode(tmp_path.resolve() / "in" / name) for name in ("held", "free"))
-    found = holders([held, free])
+    found = processes_with_open([held, free])
     assert list(found) == [held]
     assert found[held].pid == guest.pid
     with open(held):
         pass
-    assert holders([free]) == {}
+    assert processes_with_open([free]) == {}
 
 
 def replacing(top: Path, *paths: str) -> AffectedPaths:
@@ -66,7 +64,7 @@ def pids(touched: AffectedPaths) -> list[int]:
     return [process.pid for process in still_running(touched)]
 
 
-def test_who_stands_in_what_is_replaced_is_told_and_who_called_us_is_not(
+def test_process_in_a_replaced_directory_is_reported_and_callers_are_not(
     tmp_path: Path, guest: subprocess.Popen[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -77,14 +75,14 @@ def test_who_stands_in_what_is_replaced_is_told_and_who_called_us_is_not(
 
 
 @pytest.mark.parametrize(("word", "is_told"), [("anything", True), ("git_envhist.capture.worker", False)])
-def test_our_own_workers_are_not_told(tmp_path: Path, word: str, is_told: bool) -> None:
+def test_own_workers_are_not_reported(tmp_path: Path, word: str, is_told: bool) -> None:
     called = [sys.executable, "-c", "import sys; sys.stdin.read()", word]
     with subprocess.Popen(called, cwd=tmp_path, stdin=subprocess.PIPE) as child:
         assert pids(replacing(tmp_path, "app.js")) == [child.pid] * is_told
         child.send_signal(signal.SIGKILL)
 
 
-def test_a_git_of_ours_and_what_it_starts_are_not_told(tmp_path: Path) -> None:
+def test_own_git_and_its_children_are_not_reported(tmp_path: Path) -> None:
     def waiting(*git: str) -> subprocess.Popen[bytes]:
         reading = f"{sys.executable} -c 'import sys; print(\"there\", flush=True); sys.stdin.read()'"
         words = [*git, "-c", f"alias.wait=!{reading}; :", "wait"]
@@ -99,7 +97,7 @@ def test_a_git_of_ours_and_what_it_starts_are_not_told(tmp_path: Path) -> None:
             child.communicate(b"")
 
 
-def test_a_process_is_none_of_ours_where_its_package_holds_nothing_that_is_replaced(
+def test_process_is_not_reported_when_its_package_is_unchanged(
     tmp_path: Path, guest: subprocess.Popen[str]
 ) -> None:
     (tmp_path / "in/package.json").write_text("{}")
@@ -108,7 +106,7 @@ def test_a_process_is_none_of_ours_where_its_package_holds_nothing_that_is_repla
     assert pids(replacing(tmp_path, "backend/app.py", "in.txt")) == []
 
 
-def test_what_a_process_has_open_or_mapped_is_told_wherever_it_stands(tmp_path: Path) -> None:
+def test_process_with_a_replaced_file_open_or_mapped_is_reported(tmp_path: Path) -> None:
     (tmp_path / "there").mkdir()
     (tmp_path / "there/lib.so").write_bytes(b"x" * 4096)
     hold = (
@@ -130,7 +128,7 @@ def test_what_a_process_has_open_or_mapped_is_told_wherever_it_stands(tmp_path: 
         child.send_signal(signal.SIGKILL)
 
 
-def test_the_package_of_what_was_installed_is_that_of_who_installed_it(tmp_path: Path) -> None:
+def test_installed_package_belongs_to_the_one_that_installed_it(tmp_path: Path) -> None:
     top = os.fsencode(tmp_path)
     for place in ("app/src", "app/node_modules/x", "tools"):
         (tmp_path / place).mkdir(parents=True)
@@ -153,11 +151,11 @@ def test_the_package_of_what_was_installed_is_that_of_who_installed_it(tmp_path:
         ("node", True),
     ],
 )
-def test_only_programs_that_run_files_are_told(tmp_path: Path, program: str, is_told: bool) -> None:
+def test_only_programs_that_run_files_are_reported(tmp_path: Path, program: str, is_told: bool) -> None:
     (tmp_path / "bin").mkdir()
     (tmp_path / "project").mkdir()
     (tmp_path / "project/app.js").write_text("x")
-    # The name of the program decides, whatever it does: a copy of one that reads and writes.
+    # The name of the program decides; this is a copy of one that reads and writes.
     copied = tmp_path / "bin" / program
     shutil.copy(shutil.which("cat") or "/bin/cat", copied)
     with (
@@ -169,12 +167,12 @@ def test_only_programs_that_run_files_are_told(tmp_path: Path, program: str, is_
         found = pids(replacing(tmp_path / "project", "other.js"))
         assert found == ([child.pid] if is_told else [])
         if program != "sleep":
-            # A file that it has open is shown, not run.
+            # An open file is displayed, not run.
             assert pids(replacing(tmp_path / "project", "app.js")) == ([child.pid] if is_told else [])
         child.communicate(b"")
 
 
-def test_server_without_an_interpreter_is_told(tmp_path: Path) -> None:
+def test_server_without_an_interpreter_is_reported(tmp_path: Path) -> None:
     listening = socket.socket(socket.AF_UNIX)
     listening.bind(str(tmp_path / "s"))
     listening.listen()
@@ -193,7 +191,7 @@ def test_server_without_an_interpreter_is_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("word", ["/opt/x/bin/git-envlog", "/opt/x/git_envhist/verifying/inside.py"])
-def test_program_of_ours_is_known_by_its_path(tmp_path: Path, word: str) -> None:
+def test_own_program_is_recognized_by_its_path(tmp_path: Path, word: str) -> None:
     called = [sys.executable, "-c", "import sys; sys.stdin.read()", word]
     with subprocess.Popen(called, cwd=tmp_path, stdin=subprocess.PIPE) as child:
         assert pids(replacing(tmp_path, "app.js")) == []

@@ -1,4 +1,4 @@
-"""`git envrestore`, `git envlog undo` and `redo` as they are typed; trees are judged by find, sha256sum and rsync."""
+"""`git envrestore`, `git envlog undo` and `redo` as typed; trees are compared by find, sha256sum and rsync."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def state(repo: Repo) -> Listing:
 
 @pytest.fixture
 def two(repo: Repo) -> tuple[Repo, str, Listing, Listing]:
-    """A repository, its one snapshot, the state that was captured, and the present one, which differs a lot."""
+    """Return a repository, its snapshot, the captured files, and the present ones, which differ a lot."""
     first, then, now = start_from(repo, captured_and_changed)
     return repo, first, then, now
 
@@ -61,7 +61,7 @@ def captured_and_changed(repo: Repo) -> tuple[str, Listing, Listing]:
     return first, then, state(repo)
 
 
-def test_everything_is_as_it_was_and_comes_back(two: tuple[Repo, str, Listing, Listing]) -> None:
+def test_restore_and_undo_return_every_file(two: tuple[Repo, str, Listing, Listing]) -> None:
     repo, first, then, now = two
     index, head = repo.read(".git/index"), repo.git("rev-parse", "HEAD")
     done = repo.run("envrestore", first, check=True)
@@ -78,7 +78,7 @@ def test_everything_is_as_it_was_and_comes_back(two: tuple[Repo, str, Listing, L
     assert git_fsck(repo.path) == ""
 
 
-def test_the_way_back_that_is_told_leads_back(two: tuple[Repo, str, Listing, Listing]) -> None:
+def test_printed_undo_command_restores_the_previous_state(two: tuple[Repo, str, Listing, Listing]) -> None:
     repo, _, then, now = two
     capture(repo, "much has changed")
     said = repo.run("envlog", "undo", check=True).out
@@ -96,7 +96,7 @@ def test_the_way_back_that_is_told_leads_back(two: tuple[Repo, str, Listing, Lis
     assert state(repo) == latest
 
 
-def test_undo_takes_a_restore_back_though_what_differs_since_is_nothing_it_would_touch(repo: Repo) -> None:
+def test_undo_reverts_a_restore_when_only_untouched_paths_differ_since(repo: Repo) -> None:
     repo.write("noise.log", b"1\n")
     first = capture(repo, "first")
     repo.write("app.py", b"later")
@@ -107,7 +107,7 @@ def test_undo_takes_a_restore_back_though_what_differs_since_is_nothing_it_would
     assert repo.read("app.py") == b"later"
 
 
-def test_a_dry_run_shows_the_plan_and_changes_nothing(two: tuple[Repo, str, Listing, Listing]) -> None:
+def test_dry_run_prints_the_plan_and_changes_nothing(two: tuple[Repo, str, Listing, Listing]) -> None:
     repo, first, _, now = two
     tip = repo.git("for-each-ref", "refs/envhist/heads")
     told = repo.run("envrestore", "-n", first, check=True).out
@@ -125,7 +125,7 @@ def test_a_dry_run_shows_the_plan_and_changes_nothing(two: tuple[Repo, str, List
     }
 
 
-def test_what_is_as_it_was_is_not_touched(two: tuple[Repo, str, Listing, Listing]) -> None:
+def test_unchanged_file_is_not_touched_by_the_program(two: tuple[Repo, str, Listing, Listing]) -> None:
     repo, first, _, _ = two
     before = os.stat(repo.path / ".gitignore")
     repo.run("envrestore", first, check=True)
@@ -135,7 +135,7 @@ def test_what_is_as_it_was_is_not_touched(two: tuple[Repo, str, Listing, Listing
     assert again.out == "nothing to restore: the environment is as it was then\n"
 
 
-def test_who_goes_to_what_was_saved_before_a_restore_is_led_to_where_that_one_went(
+def test_restoring_a_safety_snapshot_prints_the_result_of_that_restore(
     two: tuple[Repo, str, Listing, Listing],
 ) -> None:
     repo, first, _, now = two
@@ -150,7 +150,7 @@ def test_who_goes_to_what_was_saved_before_a_restore_is_led_to_where_that_one_we
 
 
 @needs_strace
-def test_who_stops_a_restore_before_it_began_is_told_which_moment_was_meant(
+def test_restore_stopped_before_it_began_prints_the_target(
     two: tuple[Repo, str, Listing, Listing],
 ) -> None:
     repo, first, then, now = two
@@ -159,13 +159,13 @@ def test_who_stops_a_restore_before_it_began_is_told_which_moment_was_meant(
     assert "saved what was here as" in stopped.out
     again, _, newest = stopped.err.partition("hint: again with: ")[2].partition(" (")
     assert newest == "'@' is what was saved here, by now)\n"
-    # What comes to mind is '@': that is what is here.
+    # The obvious guess '@' would mean the present state.
     assert repo.run("envrestore", "@", check=True).out.endswith(f"; to that: {again}\n")
     repo.run("envrestore", again.split()[-1], check=True)
     assert state(repo) == then
 
 
-def test_paths_and_classes_choose(two: tuple[Repo, str, Listing, Listing]) -> None:
+def test_pathspecs_and_classes_select_paths(two: tuple[Repo, str, Listing, Listing]) -> None:
     repo, first, _, _ = two
     repo.run("envrestore", first, "--", "app.py", check=True)
     assert repo.read("app.py") != b"print('broken')\n"
@@ -179,16 +179,16 @@ def test_paths_and_classes_choose(two: tuple[Repo, str, Listing, Listing]) -> No
     assert repo.run("envrestore", first, "--only=nonsense").status == 129
 
 
-def test_a_path_that_neither_moment_has_is_a_slip(two: tuple[Repo, str, Listing, Listing]) -> None:
+def test_path_in_neither_snapshot_is_refused(two: tuple[Repo, str, Listing, Listing]) -> None:
     repo, first, _, now = two
     slip = repo.run("envrestore", first, "--", "apq.py")
     assert (slip.status, state(repo)) == (4, now)
     assert "'apq.py'" in slip.err
-    # Nothing to do is another thing.
+    # Having nothing to do is different.
     assert repo.run("envrestore", first, "--", ".gitignore", check=True).out.startswith("nothing to restore")
 
 
-def test_a_directory_that_holds_what_could_not_be_saved_does_not_go(repo: Repo) -> None:
+def test_directory_with_unsaved_contents_is_not_removed(repo: Repo) -> None:
     first = capture(repo, "before")
     repo.write("came/since/huge", b"x" * 100)
     repo.git("config", "envhist.fingerprint", "huge")
@@ -198,9 +198,9 @@ def test_a_directory_that_holds_what_could_not_be_saved_does_not_go(repo: Repo) 
     assert not (repo.path / "came/file").exists()
 
 
-def test_what_is_new_and_what_is_code_can_be_kept(two: tuple[Repo, str, Listing, Listing]) -> None:
+def test_new_files_and_tracked_files_can_be_kept(two: tuple[Repo, str, Listing, Listing]) -> None:
     repo, first, then, _ = two
-    told = repo.run("envrestore", "--keep-new", "--keep-code", first, check=True).out
+    told = repo.run("envrestore", "--keep-new", "--keep-tracked", first, check=True).out
     assert repo.read("app.py") == b"print('broken')\n"
     assert repo.read("new/deep/file") == b"came later"
     assert repo.read(".env.local") == b"API=1\n"
@@ -209,7 +209,7 @@ def test_what_is_new_and_what_is_code_can_be_kept(two: tuple[Repo, str, Listing,
     assert state(repo) == then
 
 
-def test_a_moment_is_written_elsewhere_and_nothing_here_is_touched(
+def test_snapshot_is_written_to_another_directory_without_changing_the_environment(
     two: tuple[Repo, str, Listing, Listing], tmp_path: Path
 ) -> None:
     repo, first, then, now = two
@@ -224,7 +224,7 @@ def test_a_moment_is_written_elsewhere_and_nothing_here_is_touched(
     assert repo.run("envrestore", "--to", str(there), "--head", first).status == 129
 
 
-def test_a_part_of_a_moment_can_be_written_elsewhere_and_told_beforehand(
+def test_part_of_a_snapshot_is_written_to_another_directory_after_a_dry_run(
     two: tuple[Repo, str, Listing, Listing], tmp_path: Path
 ) -> None:
     repo, first, then, _ = two
@@ -239,17 +239,17 @@ def test_a_part_of_a_moment_can_be_written_elsewhere_and_told_beforehand(
     assert repo.run("envrestore", "--to", str(tmp_path / "none"), first, "--", "absent").status == 4
 
 
-def test_without_a_revision_the_likeliest_moments_are_shown(two: tuple[Repo, str, Listing, Listing]) -> None:
+def test_likely_snapshots_are_listed_without_a_revision(two: tuple[Repo, str, Listing, Listing]) -> None:
     repo, first, then, now = two
     told = repo.run("envrestore", check=True).out
     assert f"git envrestore {first[:7]}" in told
     assert state(repo) == now
-    # A path alone means the newest snapshot, as with `git restore`.
+    # A path alone means the newest snapshot, as in `git restore`.
     repo.run("envrestore", "--", "app.py", check=True)
     assert state(repo)[b"app.py"].sha256 == then[b"app.py"].sha256
 
 
-def test_what_the_snapshot_left_out_stays(repo: Repo) -> None:
+def test_path_excluded_from_the_snapshot_stays(repo: Repo) -> None:
     repo.write(".envhistignore", b"cache/\n")
     repo.write("cache/a", b"1")
     first = capture(repo, "with a rule")
@@ -262,7 +262,7 @@ def test_what_the_snapshot_left_out_stays(repo: Repo) -> None:
     assert "left alone 1 (never captured)\n" in told
 
 
-def test_what_is_left_out_now_is_not_written_over(repo: Repo) -> None:
+def test_path_excluded_now_is_not_overwritten(repo: Repo) -> None:
     repo.write("data/a", b"1")
     first = capture(repo, "without a rule")
     repo.write("data/a", b"2")
@@ -275,11 +275,11 @@ def test_what_is_left_out_now_is_not_written_over(repo: Repo) -> None:
         again = repo.run("envrestore", *words, first, check=True).out
         assert again == (
             "nothing to restore: what differs stays as it is\n"
-            "left alone:\n    data: it is no part of the environment now\n"
+            "left alone:\n    data: excluded from the environment now\n"
         )
 
 
-def test_a_file_that_cannot_be_saved_is_not_replaced(repo: Repo) -> None:
+def test_file_that_cannot_be_saved_is_not_replaced(repo: Repo) -> None:
     repo.write("big", b"1")
     first = capture(repo, "small")
     repo.write("big", b"2")
@@ -288,7 +288,7 @@ def test_a_file_that_cannot_be_saved_is_not_replaced(repo: Repo) -> None:
     assert repo.read("big") == b"2"
 
 
-def test_undo_walks_back_through_moments_and_redo_to_what_was_never_captured(repo: Repo) -> None:
+def test_undo_steps_through_snapshots_and_redo_returns_to_the_uncaptured_state(repo: Repo) -> None:
     for word in ("one", "two", "three"):
         repo.write("file", word.encode())
         capture(repo, word)
@@ -305,7 +305,7 @@ def test_undo_walks_back_through_moments_and_redo_to_what_was_never_captured(rep
 
 
 @pytest.mark.full
-def test_undo_does_not_stop_at_a_state_that_caches_alone_tell_apart(repo: Repo) -> None:
+def test_undo_skips_a_state_that_differs_only_in_caches(repo: Repo) -> None:
     repo.write("pkg/a.py", b"1")
     repo.write("node_modules/x/index.js", b"x")
     capture(repo, "one")
@@ -336,7 +336,7 @@ def test_undo_returns_a_cache_that_was_removed(repo: Repo) -> None:
     assert (repo.read("a"), repo.read(".next/build")) == (b"2", b"built")
 
 
-def test_new_work_after_an_undo_is_told_by_redo(repo: Repo) -> None:
+def test_redo_after_new_work_is_refused_with_a_reason(repo: Repo) -> None:
     for word in ("one", "two"):
         repo.write("file", word.encode())
         last = capture(repo, word)
@@ -350,7 +350,7 @@ def test_new_work_after_an_undo_is_told_by_redo(repo: Repo) -> None:
     assert f"git envrestore {last[:7]}" in repo.run("envlog", "redo").err
 
 
-def test_a_dry_undo_is_no_undo(repo: Repo) -> None:
+def test_dry_run_of_undo_changes_nothing(repo: Repo) -> None:
     repo.write("file", b"one")
     capture(repo, "one")
     repo.write("file", b"two")
@@ -376,7 +376,7 @@ def test_redo_is_refused_when_its_plan_is_stale(repo: Repo) -> None:
     assert repo.read("file") == b"two"
 
 
-def test_head_moves_along_where_it_is_asked_to(repo: Repo) -> None:
+def test_head_moves_when_requested(repo: Repo) -> None:
     repo.git("commit", "-q", "--allow-empty", "-m", "one")
     first, commit = capture(repo, "at one"), repo.git("rev-parse", "HEAD")
     repo.write("app.py", b"two")
@@ -392,7 +392,7 @@ def test_tracked_files_that_differ_from_head_are_counted(repo: Repo) -> None:
     repo.write("app.py", b"two")
     repo.git("commit", "-qam", "two")
     told = repo.run("envrestore", first, check=True).out
-    assert "1 tracked file now differs from HEAD (to keep your code: --keep-code)\n" in told
+    assert "1 tracked file now differs from HEAD (to keep your code: --keep-tracked)\n" in told
     repo.write("other", b"x")
     told = repo.run("envrestore", first, check=True).out
     assert "1 tracked file differs from HEAD, as before\n" in told
@@ -400,17 +400,17 @@ def test_tracked_files_that_differ_from_head_are_counted(repo: Repo) -> None:
     repo.git("add", "second.py")
     repo.git("commit", "-qm", "three")
     told = repo.run("envrestore", first, check=True).out
-    assert "2 tracked files now differ from HEAD (1 did before; to keep your code: --keep-code)\n" in told
+    assert "2 tracked files now differ from HEAD (1 did before; to keep your code: --keep-tracked)\n" in told
 
 
-def test_what_was_attached_is_given_back(repo: Repo, tmp_path: Path) -> None:
+def test_attachments_are_written_back(repo: Repo, tmp_path: Path) -> None:
     (tmp_path / "talk").write_bytes(b"words")
     first = capture(repo, "with a talk", "--attach", str(tmp_path / "talk"))
     repo.run("envrestore", "--attachments", str(tmp_path / "out"), first, check=True)
     assert (tmp_path / "out" / "1-talk").read_bytes() == b"words"
 
 
-def test_what_no_key_of_ours_signed_is_not_restored_here_unasked(repo: Repo, tmp_path: Path) -> None:
+def test_unsigned_snapshot_is_refused_without_option(repo: Repo, tmp_path: Path) -> None:
     repo.write("file", b"one")
     first = capture(repo, "one")
     repo.write("file", b"two")
@@ -427,7 +427,7 @@ def test_what_no_key_of_ours_signed_is_not_restored_here_unasked(repo: Repo, tmp
 HOLD = "import sys; f = open(sys.argv[1], 'r+b'); print('open', flush=True); sys.stdin.read()"
 
 
-def test_a_database_that_is_open_elsewhere_is_refused_by_name(repo: Repo) -> None:
+def test_open_database_is_refused_by_name(repo: Repo) -> None:
     def put(value: int) -> None:
         with closing(sqlite3.connect(repo.path / "app.db")) as database:
             database.execute("create table if not exists t (v)")
@@ -454,7 +454,7 @@ def test_a_database_that_is_open_elsewhere_is_refused_by_name(repo: Repo) -> Non
         guest.send_signal(signal.SIGKILL)
 
 
-def test_a_home_directory_is_not_restored_unasked(repo: Repo) -> None:
+def test_home_directory_is_not_restored_without_force(repo: Repo) -> None:
     repo.env["HOME"] = str(repo.path)
     first = capture(repo, "home", "--force")
     repo.write("file", b"x")
@@ -463,7 +463,7 @@ def test_a_home_directory_is_not_restored_unasked(repo: Repo) -> None:
 
 
 @pytest.mark.parametrize("words", [(), ("-n",), ("--", "etc")])
-def test_the_whole_machine_is_not_restored_unasked(
+def test_whole_machine_is_not_restored_without_force(
     repo: Repo, tmp_path: Path, words: tuple[str, ...]
 ) -> None:
     first = capture(repo, "one")
@@ -475,12 +475,12 @@ def test_the_whole_machine_is_not_restored_unasked(
         assert "--force" in done.err
 
 
-def test_what_cannot_be_had_here_is_told_by_its_own_status(repo: Repo) -> None:
+def test_partial_restore_has_its_own_exit_status(repo: Repo) -> None:
     repo.write("a/file", b"one")
     first = capture(repo, "one")
     repo.write("a/file", b"two")
     engine, before = broken_off(repo, first)
-    # Somebody writes to it between the plan and the swap.
+    # Another process writes to it between the plan and the swap.
     repo.write("a/file", b"three, which nobody has seen")
     done = repo.run("envrestore", "--continue")
     assert done.status == 5
@@ -491,14 +491,14 @@ def test_what_cannot_be_had_here_is_told_by_its_own_status(repo: Repo) -> None:
 
 
 def broken_off(repo: Repo, first: str) -> tuple[Engine, Snapshot]:
-    """A restore whose journal is written and which went no further."""
+    """Return a restore with a journal and no further progress."""
     engine = Engine(repo.path)
     before, target = engine.capture(), engine.history.resolve(first)
     engine.prepare(engine.plan(before, target))
     return engine, before
 
 
-def test_a_restore_that_was_broken_off_is_told_by_whatever_comes_next(
+def test_interrupted_restore_is_reported_by_the_next_command(
     two: tuple[Repo, str, Listing, Listing],
 ) -> None:
     repo, first, then, now = two
@@ -515,7 +515,7 @@ def test_a_restore_that_was_broken_off_is_told_by_whatever_comes_next(
     assert state(repo) == now
 
 
-def test_a_restore_that_was_broken_off_can_be_taken_back(two: tuple[Repo, str, Listing, Listing]) -> None:
+def test_interrupted_restore_can_be_aborted(two: tuple[Repo, str, Listing, Listing]) -> None:
     repo, first, _, now = two
     broken_off(repo, first)
     told = json.loads(repo.run("envrestore", "--abort", "--json", check=True).out)
@@ -534,7 +534,7 @@ def test_a_restore_that_was_broken_off_can_be_taken_back(two: tuple[Repo, str, L
         (("envrestore",), b"error: cannot write the answer: No space left"),
     ],
 )
-def test_what_is_done_is_told_where_the_answer_cannot_be_written(
+def test_completed_restore_is_reported_when_the_answer_cannot_be_written(
     two: tuple[Repo, str, Listing, Listing], words: tuple[str, ...], done: bytes
 ) -> None:
     repo, first, then, now = two
@@ -546,7 +546,7 @@ def test_what_is_done_is_told_where_the_answer_cannot_be_written(
             stdout=full,
             stderr=subprocess.PIPE,
         )
-    # The plan is told before anything is changed, the answer of --json when all is done.
+    # The plan is printed before anything is changed, the answer of --json at the end.
     is_done = len(words) > 1
     assert (ended.returncode, state(repo)) == ((5, then) if is_done else (128, now))
     assert done in ended.stderr

@@ -1,4 +1,4 @@
-"""Two keys: a secret file that was not changed is left as it is, whichever of them sealed it."""
+"""Two keys: an unchanged secret file is not rewritten, whichever key sealed it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.repository import Repo, make_repo
 
 @pytest.fixture
 def another_key(repo: Repo, tmp_path: Path) -> Path:
-    """A key that was made elsewhere."""
+    """Return a key created elsewhere."""
     other = make_repo(tmp_path / "other")
     other.env["HOME"] = str(tmp_path / "other-home")
     other.env["XDG_CONFIG_HOME"] = str(tmp_path / "other-home/config")
@@ -24,7 +24,7 @@ def another_key(repo: Repo, tmp_path: Path) -> Path:
     return tmp_path / "exported"
 
 
-def test_what_another_key_sealed_is_written_only_where_it_differs(repo: Repo, another_key: Path) -> None:
+def test_file_sealed_with_another_key_is_written_only_if_it_differs(repo: Repo, another_key: Path) -> None:
     repo.write(".env", "TOKEN=12345678")
     repo.write("deep/.env", "TOKEN=1")
     repo.write("plain", "1")
@@ -44,7 +44,7 @@ def test_what_another_key_sealed_is_written_only_where_it_differs(repo: Repo, an
     assert "nothing to restore" in repo.run("envrestore", first, check=True).out
 
 
-def test_the_time_of_a_resealed_file_is_set_and_its_bytes_are_left(repo: Repo, another_key: Path) -> None:
+def test_mtime_of_a_resealed_file_is_set_without_writing_it(repo: Repo, another_key: Path) -> None:
     repo.write(".env", "TOKEN=12345678")
     first = capture(repo)
     before = listing(repo.path, top=True)
@@ -56,7 +56,7 @@ def test_the_time_of_a_resealed_file_is_set_and_its_bytes_are_left(repo: Repo, a
     assert os.stat(repo.path / ".env").st_ino == inode
 
 
-def test_undo_does_not_stop_at_a_state_that_only_the_key_tells_apart(repo: Repo, another_key: Path) -> None:
+def test_undo_skips_a_state_that_differs_only_in_the_key(repo: Repo, another_key: Path) -> None:
     repo.write(".env", "TOKEN=0")
     capture(repo)
     repo.write(".env", "TOKEN=12345678")
@@ -68,7 +68,7 @@ def test_undo_does_not_stop_at_a_state_that_only_the_key_tells_apart(repo: Repo,
     assert repo.read(".env") == b"TOKEN=12345678"
 
 
-def test_what_only_the_key_tells_apart_does_not_differ(repo: Repo, another_key: Path) -> None:
+def test_files_that_differ_only_in_the_key_are_equal(repo: Repo, another_key: Path) -> None:
     repo.write(".env", "TOKEN=12345678")
     repo.write("deep/.env", "A=1")
     first = capture(repo)

@@ -1,4 +1,4 @@
-"""From one moment to another and back: find, sha256sum and rsync see the moment that was restored, and nothing else."""
+"""From one snapshot to another and back: find, sha256sum and rsync show exactly the restored snapshot."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ def go_there_and_back(top: Path, tree: Tree, changes: tuple[Edit, ...]) -> None:
     make_repo(top, commit=False)
     build(tree, top)
     engine = Engine(top)
-    first, then = engine.capture(), engine.look()
+    first, then = engine.capture(), engine.list_files()
     apply(changes, top)
-    second, now = engine.capture(), engine.look()
+    second, now = engine.capture(), engine.list_files()
     for before, after, wanted in ((second, first, then), (engine.capture, second, now)):
         outcome = engine.restore(before() if callable(before) else before, after)
-        assert engine.look() == wanted
+        assert engine.list_files() == wanted
         assert outcome.differences == ()
-        assert outcome.left_alone == {}
+        assert outcome.skipped == {}
         assert outcome.kept == ()
         assert engine.debris() == []
 
 
 @given(CHANGES)
 @settings(max_examples=examples(4, 10))
-def test_any_environment_comes_back_and_goes_again(
+def test_random_environment_is_restored_and_undone(
     tmp_path_factory: pytest.TempPathFactory, change: tuple[Tree, tuple[Edit, ...]]
 ) -> None:
     go_there_and_back(tmp_path_factory.mktemp("any") / "repo", *change)
@@ -44,7 +44,7 @@ def test_any_environment_comes_back_and_goes_again(
 
 @given(CHANGES)
 @settings(max_examples=examples(2, 6))
-def test_any_environment_of_an_ordinary_user_comes_back(
+def test_random_environment_of_an_ordinary_user_is_restored(
     tmp_path_factory: pytest.TempPathFactory, change: tuple[Tree, tuple[Edit, ...]]
 ) -> None:
     with permissions_bind():

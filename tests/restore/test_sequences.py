@@ -1,6 +1,6 @@
-"""Whatever a user does one after the other: every moment stays as it was, and undo walks as it is written.
+"""Random sequences of commands: every snapshot stays as it was, and undo steps as documented.
 
-Beside the program stands a model: copies that `cp` made, and a cursor. `ENVHIST_TEST_SEQUENCES=500` tries so many.
+A model runs in parallel: copies made by `cp`, and a cursor. `ENVHIST_TEST_SEQUENCES=500` runs this many.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ GIT = (
     ("checkout", "-q", "-B", "other"), ("checkout", "-q", "main"), ("reset", "-q", "--hard"), ("clean", "-qfdx"),
     ("gc", "-q", "--prune=now"),
 )  # fmt: skip
-"""What somebody does meanwhile; what git refuses is refused."""
+"""Changes made between commands; git commands may be refused."""
 
 Words = tuple[str, ...]
 Step = tuple[str, object]
 Look = object
-"""All that makes one state another: times and hard links do so only where a restore set them."""
+"""Changes that make another state: times and hard links only if a restore set them."""
 
 
 @dataclass
 class Day:
-    """An environment, its copies by the ids of moments, and the states that undo and redo step through."""
+    """An environment, its copies by snapshot id, and the states for undo and redo."""
 
     repo: Repo
     place: Path
@@ -75,16 +75,16 @@ class Day:
         assert tree_differences(self.copies[moment], self.repo.path) == ()
         if self.learn(before, after := self.copy()):
             self.arrive(before)
-            # A restore that sets times alone leads to a state of its own.
+            # A restore that sets only times leads to a state of its own.
             self.arrive(after, is_led_to=tree_differences(before, after) != ())
 
     def undo(self, steps: int) -> None:
-        look = self.look()
+        look = self.list_files()
         is_new = self.cursor < 0 or self.states[self.cursor][0] != look
         self.walk("--undo", steps, None if self.cursor < 0 else self.reach(-1, steps - is_new))
 
     def redo(self, steps: int) -> None:
-        is_there = self.cursor >= 0 and self.states[self.cursor][0] == self.look()
+        is_there = self.cursor >= 0 and self.states[self.cursor][0] == self.list_files()
         self.walk("--redo", steps, self.reach(1, steps) if is_there else None)
 
     def reach(self, direction: int, steps: int) -> int | None:
@@ -104,7 +104,7 @@ class Day:
             assert self.states[wanted][0] == look_at(after), done.out
 
     def arrive(self, copy: Path, *, is_led_to: bool = False) -> None:
-        """A state that is new takes the place of what lay ahead; of one that is not, the times are the newest."""
+        """A new state replaces the states ahead; an equal one gets the newest times."""
         look = look_at(copy)
         if self.cursor < 0 or self.states[self.cursor][0] != look or is_led_to:
             self.states[self.cursor + 1 :] = [(look, copy)]
@@ -113,7 +113,7 @@ class Day:
             self.states[self.cursor] = (look, copy)
 
     def learn(self, before: Path, after: Path) -> bool:
-        """Take in the moments that came: what was saved first, and what is here since."""
+        """Add the new snapshots: the safety snapshot, and the state after it."""
         listed = json.loads(self.ours("envlog", "--json", "--no-fold").out)
         came = [one for one in listed if one["id"] not in self.copies]
         for one in came:
@@ -121,7 +121,7 @@ class Day:
             self.copies[one["id"]] = before if saved else after
         return bool(came)
 
-    def look(self) -> Look:
+    def list_files(self) -> Look:
         return look_at(self.repo.path)
 
     def copy(self) -> Path:
@@ -132,7 +132,7 @@ class Day:
         return place
 
     def ours(self, *words: str, status: int = DONE) -> Result:
-        """One of our programs, which leaves alone what is git's."""
+        """Run one of our programs, which must not change git's files."""
         theirs = self.of_git()
         done = self.repo.run(*words)
         assert done.status == status, (words, done.out, done.err)
@@ -140,12 +140,12 @@ class Day:
         return done
 
     def of_git(self) -> object:
-        """Refs, HEAD, index, stash, configuration; not what git says of the working tree, which a restore changes."""
+        """Return refs, HEAD, index, stash and configuration; not git status, which a restore changes."""
         theirs = belongings(self.repo)
         return theirs.git, theirs.answers[1:]
 
     def end(self) -> None:
-        """Everything that was ever kept comes out of the store as it went in."""
+        """Check that every copy can be read back from its snapshot."""
         assert git_fsck(self.repo.path) == ""
         for number, (moment, copy) in enumerate(self.copies.items()):
             there = self.place.parent / f"to-{number}"
@@ -164,7 +164,7 @@ def days(draw: st.DrawFn) -> tuple[Tree, list[Step]]:
     captured = st.tuples(st.just("capture"), st.sampled_from(("one", "a..b", "two~2")))
     gone = st.tuples(st.sampled_from(("undo", "undo", "redo")), st.integers(1, 3))
     back = st.tuples(st.just("restore"), st.integers(0, 30))
-    # Undo has somewhere to go from the start.
+    # Undo has a state to return to from the start.
     begun = [draw(captured), draw(changed), draw(captured)]
     steps = st.one_of(
         changed, changed, captured, back, gone, gone, st.tuples(st.just("git"), st.sampled_from(GIT))
@@ -182,13 +182,13 @@ FORKED: list[Step] = [
     *(("undo", 1), written(b"333"), ("capture", "a..b"), ("undo", 1), ("undo", 1), ("redo", 2)),
     *(("restore", 0), written(b"4444"), ("undo", 2), ("redo", 2)),
 ]
-"""New work after an undo, and after a restore: what lay ahead is no longer on the way."""
+"""New work after an undo, and after a restore, removes the states ahead."""
 
 
 @given(days())
 @example(({}, FORKED))
 @settings(max_examples=EXAMPLES)
-def test_whatever_comes_after_what_every_moment_stays_and_undo_walks(
+def test_random_sequence_keeps_snapshots_and_undo_states(
     tmp_path_factory: pytest.TempPathFactory, told: tuple[Tree, list[Step]]
 ) -> None:
     tree, steps = told

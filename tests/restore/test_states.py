@@ -1,4 +1,4 @@
-"""Undo and redo as a person expects them: back through the states, forth again, and new work ends the way forth."""
+"""Undo and redo step through states as in an editor, and new work replaces the states ahead."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 from git_envhist.model import RestoreRole, Snapshot, SnapshotId
 from git_envhist.restore.states import Difference, State, UndoStack, read_undo_stack
-from tests.history.moments import snapshot
+from tests.history.snapshots import snapshot
 
 
 def compare(one: State, other: State) -> Difference:
-    """Compare trees that are called `<owner>:<time>`."""
+    """Compare trees that are named `<owner>:<time>`."""
     if one.tree == other.tree:
         return Difference.NONE
     same_owner = one.tree.partition(":")[0] == other.tree.partition(":")[0]
@@ -21,7 +21,7 @@ def compare(one: State, other: State) -> Difference:
 
 
 class Person:
-    """Works, captures, restores, undoes: the chain that comes of it, and beside it what an editor would have."""
+    """Captures, restores and undoes; keeps the chain, and the states an editor would have."""
 
     def __init__(self) -> None:
         self.chain: list[Snapshot] = []
@@ -91,7 +91,7 @@ class Person:
         )
 
 
-def test_undo_right_after_a_restore_takes_it_back() -> None:
+def test_undo_right_after_a_restore_reverts_it() -> None:
     person = Person()
     for content in "ab":
         person.work(content)
@@ -102,7 +102,7 @@ def test_undo_right_after_a_restore_takes_it_back() -> None:
     assert person.content == "unsaved"
 
 
-def test_undo_walks_through_captures_and_redo_back_to_what_was_never_captured() -> None:
+def test_undo_steps_through_captures_and_redo_returns_to_the_uncaptured_state() -> None:
     person = Person()
     for content in "abc":
         person.work(content)
@@ -116,19 +116,19 @@ def test_undo_walks_through_captures_and_redo_back_to_what_was_never_captured() 
     assert seen == ["c", "b", "a", "b", "c", "unsaved"]
 
 
-def test_of_two_steps_the_second_is_counted_from_where_the_first_arrived() -> None:
+def test_second_step_is_counted_from_where_the_first_arrived() -> None:
     person = Person()
     for content in ("a", "b"):
         person.work(content)
         person.capture()
     person.restore("c")
     person.work("b")
-    # From what is like an earlier state to "c", and from there to that state.
+    # From a state equal to an earlier one to "c", and from there to that state.
     assert person.undo(2)
     assert person.content == "b"
 
 
-def test_new_work_ends_the_way_forth_and_is_told() -> None:
+def test_new_work_replaces_the_states_ahead_and_is_reported() -> None:
     person = Person()
     for content in "abc":
         person.work(content)
@@ -142,7 +142,7 @@ def test_new_work_ends_the_way_forth_and_is_told() -> None:
     assert [stop.content for stop in person.walk.cut_off] == ["b", "c"]
 
 
-def test_a_capture_without_a_change_ends_nothing() -> None:
+def test_capture_without_a_change_keeps_the_states_ahead() -> None:
     person = Person()
     for content in "ab":
         person.work(content)
@@ -153,14 +153,14 @@ def test_a_capture_without_a_change_ends_nothing() -> None:
     assert person.content == "b"
 
 
-def test_a_state_that_retention_let_go_is_known_by_where_the_undo_arrived() -> None:
+def test_dropped_state_is_recognized_by_the_result_of_its_undo() -> None:
     person = Person()
     for content in "abc":
         person.work(content)
         person.capture()
     person.undo(2)
     kept = [one for one in person.chain if one.content != "a" or one.restore is not None]
-    here = read_undo_stack(kept, compare).here
+    here = read_undo_stack(kept, compare).current
     assert here is not None
     assert here.content == "a"
 
@@ -176,7 +176,7 @@ STEPS = st.lists(
 
 
 @given(STEPS)
-def test_any_series_of_steps_is_what_an_editor_would_do(steps: list[tuple[str, str, int]]) -> None:
+def test_random_steps_equal_those_of_an_editor(steps: list[tuple[str, str, int]]) -> None:
     person = Person()
     person.capture()
     for verb, content, count in steps:
@@ -258,7 +258,7 @@ def test_redo_works_after_times_changed() -> None:
     assert chain.back("root:1") == saved
 
 
-def test_undo_goes_on_where_an_owner_could_not_be_set() -> None:
+def test_undo_continues_when_an_owner_could_not_be_set() -> None:
     chain = Chain()
     first, second = chain.add("other:1"), chain.add("user:1")
     third = chain.add("root:1")
@@ -267,7 +267,7 @@ def test_undo_goes_on_where_an_owner_could_not_be_set() -> None:
     assert chain.forward("root:2") == third
 
 
-def test_undo_goes_on_from_a_state_whose_newest_snapshot_is_another() -> None:
+def test_undo_continues_from_a_state_whose_newest_snapshot_is_another() -> None:
     chain = Chain()
     first, second = chain.add("other:1"), chain.add("user:1")
     chain.add("root:1")

@@ -1,4 +1,4 @@
-"""Undo returns owners, times and attributes, too, also where a restore changed nothing else."""
+"""Undo also restores owners, times and attributes, even if a restore changed nothing else."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ACL = struct.pack("<I", 2) + b"".join(
         (0x20, 4, 0xFFFFFFFF),
     )
 )
-"""An access control list that lets one more user read and write, as Linux stores it."""
+"""An access control list that gives another user read and write permission, as Linux stores it."""
 
 
 def change_owner(path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Work that is shared among processes is done, each piece of it once."""
+"""Work shared among processes is done exactly once."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ forked = pytest.mark.skipif(core_count() < 2, reason="nothing is shared on one c
 
 
 @pytest.mark.parametrize("how", ["fork", "here"])
-def test_each_piece_is_done_once_and_what_came_of_it_stands_at_its_place(how: str) -> None:
+def test_each_piece_is_done_once_with_its_result_in_order(how: str) -> None:
     def do(done: list[int], piece: int) -> int:
         done.append(piece)
         return -piece
 
-    # So small that all are at the next one at the same time.
+    # So small that all workers ask for the next one at the same time.
     for _ in range(20):
         results, each = share_out(range(2000), list[int], do, lambda done: done, how=how)
         assert results == [-piece for piece in range(2000)]
@@ -30,7 +30,7 @@ def test_each_piece_is_done_once_and_what_came_of_it_stands_at_its_place(how: st
 
 
 @forked
-def test_a_worker_that_was_killed_is_told() -> None:
+def test_killed_worker_is_reported() -> None:
     def do(_: None, piece: int) -> None:
         if piece == 7:
             os.kill(os.getpid(), signal.SIGKILL)
@@ -40,7 +40,7 @@ def test_a_worker_that_was_killed_is_told() -> None:
 
 
 @forked
-def test_what_a_worker_fails_of_is_raised_here() -> None:
+def test_error_of_a_worker_is_raised_in_the_parent() -> None:
     def do(_: None, piece: int) -> None:
         if piece >= 7:
             raise PermissionError(13, "not yours", str(piece))
@@ -50,7 +50,7 @@ def test_what_a_worker_fails_of_is_raised_here() -> None:
 
 
 @pytest.mark.parametrize("how", ["fork", "here"])
-def test_what_is_done_meanwhile_is_done_once_and_by_this_process(how: str) -> None:
+def test_meanwhile_runs_once_in_the_parent(how: str) -> None:
     done: list[int] = []
     results, _ = share_out(
         range(9),
@@ -65,7 +65,7 @@ def test_what_is_done_meanwhile_is_done_once_and_by_this_process(how: str) -> No
 
 
 @pytest.mark.parametrize("how", ["fork", "here"])
-def test_what_fails_meanwhile_fails_all(how: str) -> None:
+def test_error_of_meanwhile_fails_everything(how: str) -> None:
     def fail() -> None:
         raise PermissionError(13, "not yours")
 
@@ -73,8 +73,8 @@ def test_what_fails_meanwhile_fails_all(how: str) -> None:
         share_out(range(9), lambda: None, lambda _, piece: piece, lambda _: None, how=how, meanwhile=fail)
 
 
-def test_work_is_cut_so_that_nobody_is_left_with_the_last_of_it() -> None:
+def test_work_is_split_so_that_no_worker_gets_a_large_last_portion() -> None:
     assert portion(1) == portion(WORTH_A_PROCESS) == WORTH_A_PROCESS
     assert portion(1 << 20) == MAX_AT_ONCE
-    # A thousand files for two processes: four portions of 256 would leave one of them with a fourth of it at the end.
+    # A thousand files for two processes: four portions of 256 would leave one of them with a quarter of it at the end.
     assert 1000 / portion(1000) >= 3 * min(2, core_count())

@@ -1,1 +1,1 @@
-"""Retention: what is kept, what goes, and what comes back."""
+"""Tests of retention: drop, prune, purge and reseal."""

@@ -1,4 +1,4 @@
-"""Moments let go are gone from the timeline, and nothing else is: ids, notes, names, verdicts, tasks stay."""
+"""Dropped snapshots are gone from the timeline, and everything else is kept: ids, notes, names, verdicts, tasks."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def answer(repo: Repo, *words: str) -> Any:
 
 
 @pytest.mark.parametrize("gone", [[0], [3], [1, 2], [0, 3]])
-def test_what_is_dropped_is_gone_and_all_else_is_as_it_was(repo: Repo, gone: list[int]) -> None:
+def test_dropped_snapshot_is_gone_and_others_are_unchanged(repo: Repo, gone: list[int]) -> None:
     before = take(repo)
     repo.run("envlog", "drop", *(before[number].id for number in gone), check=True)
     after = open_history(repo).log()[::-1]
@@ -71,14 +71,14 @@ def test_what_is_dropped_is_gone_and_all_else_is_as_it_was(repo: Repo, gone: lis
         (one.id, one.tree, one.at, one.intent, one.names, one.content) for one in kept
     ]
     assert all(open_history(repo).judge(one).trusted for one in after)
-    # Both what people wrote down and what plain git shows now.
+    # Both the hashes that users wrote down and those that plain git shows now.
     for one in after:
         assert repo.run("envlog", "show", one.id, "--json", check=True).status == 0
         assert json.loads(repo.run("envlog", "show", one.commit, "--json", check=True).out)["id"] == one.id
     assert repo.git("fsck", "--strict", "--no-dangling") == ""
 
 
-def test_a_hash_between_two_rewrites_is_known_here_and_elsewhere(repo: Repo) -> None:
+def test_hash_between_two_rewrites_is_resolved(repo: Repo) -> None:
     before = take(repo)
     ref = f"refs/envhist/heads/{open_history(repo).timeline}"
     written_down = []
@@ -103,7 +103,7 @@ def test_a_hash_between_two_rewrites_is_known_here_and_elsewhere(repo: Repo) -> 
     assert repo.run("envlog", "show", written_down[0][:6]).status == 4
 
 
-def test_what_a_moment_says_of_the_one_before_is_told_anew(repo: Repo) -> None:
+def test_summary_is_rewritten_for_a_new_predecessor(repo: Repo) -> None:
     before = take(repo, 3)
     assert [one.story for one in before] == ["2 files", "+1 file", "+1 file"]
     repo.run("envlog", "drop", before[1].id, check=True)
@@ -114,10 +114,10 @@ def test_what_a_moment_says_of_the_one_before_is_told_anew(repo: Repo) -> None:
 
 
 @pytest.mark.parametrize("order", list(itertools.permutations([0, 2, 3, 4]))[1::8])
-def test_what_is_brought_back_stands_where_it_stood(repo: Repo, order: tuple[int, ...]) -> None:
+def test_undropped_snapshot_has_its_former_position(repo: Repo, order: tuple[int, ...]) -> None:
     before = take(repo, 5)
     history = open_history(repo)
-    # All in one second, so that no time says in which order.
+    # All in one second, so that the times give no order.
     history.drop(before[2])
     history.drop(before[3], before[0])
     history.drop(before[4])
@@ -132,7 +132,7 @@ def test_what_is_brought_back_stands_where_it_stood(repo: Repo, order: tuple[int
     assert repo.git("fsck", "--strict", "--no-dangling") == ""
 
 
-def test_everything_can_go_and_a_capture_begins_anew(repo: Repo) -> None:
+def test_capture_works_after_everything_was_dropped(repo: Repo) -> None:
     before = take(repo, 2)
     repo.run("envlog", "drop", "@~1..@", "@~1", check=True)
     assert ids(repo) == []
@@ -144,7 +144,7 @@ def test_everything_can_go_and_a_capture_begins_anew(repo: Repo) -> None:
     assert len(ids(repo)) == 3
 
 
-def test_the_words_for_what_is_in_the_trash(repo: Repo) -> None:
+def test_drop_and_undrop_print_results_and_hints(repo: Repo) -> None:
     before = take(repo, 3)
     assert repo.run("envlog", "undrop", check=True).out == "nothing is in the trash\n"
     would = answer(repo, "drop", "-n", "n1")
@@ -154,7 +154,7 @@ def test_the_words_for_what_is_in_the_trash(repo: Repo) -> None:
     assert (told["dry_run"], [one["id"] for one in told["dropped"]]) == (False, [before[1].id])
     (listed,) = answer(repo, "undrop")["trash"]
     assert (listed["id"], listed["until"]) == (before[1].id, told["until"])
-    # Whoever still has its id is told what became of it.
+    # A dropped id is reported as dropped.
     for word in (before[1].id, before[1].id[:7]):
         missed = repo.run("envlog", "show", word)
         assert missed.status == 4
@@ -168,7 +168,7 @@ def test_the_words_for_what_is_in_the_trash(repo: Repo) -> None:
     assert repo.run("envlog", "undrop", "n1", "--all").status == 129
 
 
-def test_verdicts_stay_ones_own(repo: Repo) -> None:
+def test_verdict_is_carried_to_equal_content_after_a_rewrite(repo: Repo) -> None:
     take(repo, 2)
     repo.run("envlog", "verify", "--", "true", check=True)
     good = open_history(repo).resolve("good")
@@ -176,7 +176,7 @@ def test_verdicts_stay_ones_own(repo: Repo) -> None:
     again = open_history(repo).resolve("good")
     assert again.id == good.id
     assert again.commit != good.commit
-    # It is known again by what it holds, whatever its commit is.
+    # The environment is recognized by its content, with any commit.
     assert open_history(repo).capture("once more").snapshot is not None
     latest = open_history(repo).log(1)[0].verdict
     assert latest is not None
@@ -189,7 +189,7 @@ def test_tasks_and_effects_stay_on_the_timeline(repo: Repo) -> None:
     history.tasks.add("write it")
     repo.write("more", "1")
     history.tasks.set(1, TaskStatus.IN_PROGRESS)
-    begun = history.tasks.all()[0].begun_at
+    begun = history.tasks.all()[0].started_id
     history.effects.note("deployed")
     repo.write("more", "2")
     repo.run("envlog", "capture", check=True)
@@ -197,13 +197,13 @@ def test_tasks_and_effects_stay_on_the_timeline(repo: Repo) -> None:
     assert begun == before[2]
     repo.run("envlog", "drop", before[2], check=True)
     (task,) = open_history(repo).tasks.all()
-    assert (task.text, task.status, task.begun_at) == ("write it", TaskStatus.IN_PROGRESS, before[1])
+    assert (task.text, task.status, task.started_id) == ("write it", TaskStatus.IN_PROGRESS, before[1])
     (effect,) = open_history(repo).effects.all()
-    assert (effect.text, effect.stands_on) == ("deployed", before[1])
+    assert (effect.text, effect.snapshot_id) == ("deployed", before[1])
     assert before[1][:7] in repo.run("envlog", "resume", check=True).out
 
 
-def test_what_was_read_is_not_read_again(repo: Repo) -> None:
+def test_capture_after_drop_reads_no_unchanged_file(repo: Repo) -> None:
     take(repo, 3)
     cache = StatCache(str(repo.path / ".git/envhist/cache"), crc32)
     repo.run("envlog", "drop", "@~1", check=True)
@@ -212,20 +212,20 @@ def test_what_was_read_is_not_read_again(repo: Repo) -> None:
     assert head.base == open_history(repo).log(1)[0].commit
     done = answer(repo, "capture", "--if-changed")
     assert (done["id"], done["new_files"]) == (None, 0)
-    # What relied on the one that went relies on the trash.
+    # A cache that relied on the dropped snapshot relies on the trash.
     repo.run("envlog", "drop", "@", check=True)
     repo.write("file 0", "another")
     assert answer(repo, "capture")["new_files"] == 1
     assert repo.git("fsck", "--strict", "--no-dangling") == ""
 
 
-def test_a_capture_that_comes_between_is_on_the_timeline(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_concurrent_capture_is_on_the_rewritten_timeline(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
     before = take(repo, 3)
-    stand = TimelineRewriter.stand
+    state = TimelineRewriter.state
     calls = []
 
-    def stand_and_capture(self: TimelineRewriter, timeline: str) -> Any:
-        found = stand(self, timeline)
+    def state_and_capture(self: TimelineRewriter, timeline: str) -> Any:
+        found = state(self, timeline)
         if not calls:
             calls.append(timeline)
             repo.write("late", "late")
@@ -233,7 +233,7 @@ def test_a_capture_that_comes_between_is_on_the_timeline(repo: Repo, monkeypatch
             repo.run("envlog", "name", "late-name", before[2].id, check=True)
         return found
 
-    monkeypatch.setattr(TimelineRewriter, "stand", stand_and_capture)
+    monkeypatch.setattr(TimelineRewriter, "state", state_and_capture)
     open_history(repo).drop(before[1])
     after = open_history(repo).log()
     assert [one.intent for one in after] == ["late", "step 2", "step 0"]
@@ -241,7 +241,7 @@ def test_a_capture_that_comes_between_is_on_the_timeline(repo: Repo, monkeypatch
     assert repo.git("fsck", "--strict", "--no-dangling") == ""
 
 
-def test_what_is_said_of_an_old_commit_meanwhile_is_found(repo: Repo) -> None:
+def test_note_on_a_replaced_commit_is_found(repo: Repo) -> None:
     take(repo, 3)
     slow = open_history(repo)
     snapshot = slow.resolve("@")
@@ -253,7 +253,7 @@ def test_what_is_said_of_an_old_commit_meanwhile_is_found(repo: Repo) -> None:
     assert [one.text for one in last.remarks] == ["said late", "said later still"]
 
 
-def test_what_another_working_tree_says_of_a_moment_is_found_by_its_id(repo: Repo) -> None:
+def test_note_of_another_working_tree_is_found_by_id(repo: Repo) -> None:
     take(repo, 3)
     target = open_history(repo).resolve("@")
     repo.git("worktree", "add", "-q", "../other")
@@ -264,7 +264,7 @@ def test_what_another_working_tree_says_of_a_moment_is_found_by_its_id(repo: Rep
     assert [one.text for one in open_history(repo).log(1)[0].remarks] == ["seen from beside", "and again"]
 
 
-def test_a_fork_and_what_was_adopted_from_it_survive_their_source(repo: Repo) -> None:
+def test_fork_survives_the_drop_of_its_source(repo: Repo) -> None:
     before = take(repo, 3)
     repo.run("envlog", "fork", "../fork", before[1].id, check=True)
     repo.run("envlog", "drop", before[1].id, check=True)
@@ -279,7 +279,7 @@ def test_a_fork_and_what_was_adopted_from_it_survive_their_source(repo: Repo) ->
 
 @pytest.mark.parametrize("hashes", ["sha1", "sha256"])
 @pytest.mark.parametrize("refs", ["files", "reftable"])
-def test_whatever_the_hash_and_the_store_of_refs_a_history_is_rewritten_alike(
+def test_rewrite_works_for_every_hash_and_ref_format(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hashes: str, refs: str
 ) -> None:
     words = [f"--object-format={hashes}"]
@@ -310,7 +310,7 @@ def test_whatever_the_hash_and_the_store_of_refs_a_history_is_rewritten_alike(
     assert repo.git("fsck", "--strict", "--no-dangling") == ""
 
 
-def test_undo_says_that_the_state_before_was_dropped(repo: Repo) -> None:
+def test_undo_reports_that_the_state_before_was_dropped(repo: Repo) -> None:
     for number in range(4):
         repo.write("file", f"state {number}")
         repo.run("envlog", "capture", f"state {number}", check=True)
@@ -325,7 +325,7 @@ def test_undo_says_that_the_state_before_was_dropped(repo: Repo) -> None:
     assert repo.read("file") == b"state 2"
 
 
-def test_undo_says_it_where_nothing_else_is_left(repo: Repo) -> None:
+def test_undo_reports_a_dropped_state_when_nothing_else_is_left(repo: Repo) -> None:
     take(repo, 2)
     first = ids(repo)[0]
     repo.run("envlog", "drop", first, check=True)
@@ -337,7 +337,7 @@ def test_undo_says_it_where_nothing_else_is_left(repo: Repo) -> None:
     ]
 
 
-def test_captures_and_drops_at_the_same_time_lose_no_snapshot_and_no_name(repo: Repo) -> None:
+def test_concurrent_captures_and_drops_lose_no_snapshot_and_no_name(repo: Repo) -> None:
     numbers = range(1, 7 if FULL else 4)
     script = """
 for n in $2; do
@@ -362,7 +362,7 @@ done
     assert {f"name-{one}-{number}" for one in "ab" for number in numbers} <= names
 
 
-def test_a_name_goes_with_its_moment_and_comes_back_with_it(repo: Repo) -> None:
+def test_name_is_dropped_and_restored_with_its_snapshot(repo: Repo) -> None:
     first, second, third = take(repo, 3)
     for one in (first, second):
         repo.run("envlog", "name", "working", one.id, check=True)
@@ -370,7 +370,7 @@ def test_a_name_goes_with_its_moment_and_comes_back_with_it(repo: Repo) -> None:
     gone = repo.run("envrestore", "-n", "working")
     assert (gone.status, gone.out) == (4, "")
     assert "working" not in repo.run("envlog", check=True).out
-    # A name that went on from there is nobody's; others stay.
+    # A name that was moved on is on no snapshot; others stay.
     assert [one.names for one in open_history(repo).log()] == [("n2",), ("n0",)]
     repo.run("envlog", "undrop", "working", check=True)
     assert open_history(repo).resolve("working").id == second.id

@@ -1,4 +1,4 @@
-"""A file system that is full under what lets go and mends. `tests.crash.keptfull` does more."""
+"""Rewriting and repairing on a full file system; `tests.crash.retention_full` does more."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.crash.keptfull import mounted, ready, without_it, without_room
+from tests.crash.retention_full import mounted, ready, without_it, without_room
 from tests.support.repository import make_repo
 
 
 @pytest.mark.parametrize("verb", ["thin", "purge", "repair"])
-def test_nothing_is_lost_and_all_goes_on_with_room(tmp_path: Path, verb: str) -> None:
+def test_full_disk_loses_nothing_and_commands_work_with_space_again(tmp_path: Path, verb: str) -> None:
     template = make_repo(tmp_path / "template")
     ready(template, verb)
     small = tmp_path / "small"

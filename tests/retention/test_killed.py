@@ -1,4 +1,4 @@
-"""Killed in the middle of a rewrite: nothing is lost, the same words finish it. `tests.crash.keptkills` does more."""
+"""A rewrite killed at any step loses nothing; the same command completes it. See `crash.retention_kills`."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from pathlib import Path
 import pytest
 
 from tests.crash.faults import needs_strace
-from tests.crash.keptkills import killed_at, prepare, without_a_kill
+from tests.crash.retention_kills import killed_at, prepare, without_a_kill
 from tests.support.repository import Repo, make_repo
 
-# Between the refs, of which each has its file renamed; and while the old packs go.
+# Between the refs, each of which is renamed as a file, and during the removal of old packs.
 POINTS = {"drop": (5,), "purge": (7, 25)}
 
 
 @needs_strace
 @pytest.mark.full
-def test_a_killed_rewrite_loses_nothing_and_is_finished_by_the_same_words(tmp_path: Path) -> None:
+def test_killed_rewrite_loses_nothing_and_is_completed_by_the_same_command(tmp_path: Path) -> None:
     template: Repo = make_repo(tmp_path / "template")
     prepare(template)
     for verb, points in POINTS.items():

@@ -30,7 +30,7 @@ LOCKS = ("lock.shared", "lock.upkeep", "staging/turn")
 
 @contextmanager
 def held(path: Path) -> Iterator[int]:
-    """Have another process hold a lock; its number."""
+    """Start a process that holds a lock, and return its pid."""
     words = [sys.executable, "-c", HOLDER, str(path)]
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
         assert holder.stdout is not None
@@ -44,7 +44,7 @@ def test_purge_names_the_process_that_holds_a_lock(
     repo: Repo, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     for module in (disk, staging):
-        monkeypatch.setattr(module, "LIMIT", 0.1)
+        monkeypatch.setattr(module, "LOCK_TIMEOUT", 0.1)
     repo.write("tab\t", b"1")
     capture(repo, "one")
     history = EnvHistory.open(str(repo.path), environ=repo.env)
@@ -52,7 +52,7 @@ def test_purge_names_the_process_that_holds_a_lock(
         history.purge("tab\t")
     assert f"{name}' is still locked by python" in raised.value.message
     assert f"({pid})" in raised.value.message
-    # The same words finish what was begun; then no snapshot holds the path.
+    # The same command completes the purge; then no snapshot contains the path.
     with suppress(SnapshotNotFound):
         history.purge("tab\t")
     with pytest.raises(SnapshotNotFound):

@@ -1,4 +1,4 @@
-"""A timeline thinned by a policy: by somebody, and by itself."""
+"""Pruning by a policy, by command and daily."""
 
 from __future__ import annotations
 
@@ -11,10 +11,12 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from git_envhist.api import EnvHistory
 from git_envhist.maintenance.daily import STAMP
 from git_envhist.model.storage import RetentionPolicy
-from git_envhist.retention.prune import DAYS_AT_WORK
+from git_envhist.retention.prune import DAYS_AT_WORK, Pruner
 from tests.cli.test_json import validate
 from tests.support.repository import Repo, make_repo, new_template, replace_tree
 
@@ -66,7 +68,7 @@ def by_itself(repo: Repo, when: float) -> None:
     repo.run("envlog", "gc", "--auto", check=True, env=day(when))
 
 
-def test_each_decision_comes_with_its_reason_and_a_dry_run_decides_alike(repo: Repo) -> None:
+def test_dry_run_prints_the_same_decisions_with_reasons(repo: Repo) -> None:
     taken = take(repo, 6)
     repo.run("envlog", "name", "release", taken[1], check=True)
     before = repo.git("for-each-ref")
@@ -89,7 +91,7 @@ def test_each_decision_comes_with_its_reason_and_a_dry_run_decides_alike(repo: R
     assert "dropped 0 snapshots, kept 3" in text
 
 
-def test_without_words_what_is_configured_holds(repo: Repo) -> None:
+def test_configured_policy_applies_without_options(repo: Repo) -> None:
     taken = take(repo, 5)
     assert prune(repo, 5)["dropped"] == 0
     for key, number in (("keepLast", 1), ("keepHourly", 0), ("keepDaily", 2), ("keepWeekly", 0)):
@@ -99,7 +101,7 @@ def test_without_words_what_is_configured_holds(repo: Repo) -> None:
     assert repo.run("envlog", "prune", "--keep-last=-1").status == 129
 
 
-def test_every_timeline_of_the_repository_is_thinned_where_that_is_asked(repo: Repo) -> None:
+def test_all_timelines_are_pruned_on_request(repo: Repo) -> None:
     take(repo, 3)
     repo.git("worktree", "add", "-q", "../other")
     other = Repo(repo.path.parent / "other", repo.env)
@@ -110,7 +112,7 @@ def test_every_timeline_of_the_repository_is_thinned_where_that_is_asked(repo: R
     assert "would drop 0 snapshots, keep 2" in repo.run("envlog", "prune", "-n", "--all", check=True).out
 
 
-def test_after_thirty_days_the_trash_is_emptied_and_the_room_is_free(repo: Repo) -> None:
+def test_trash_expires_after_thirty_days_and_frees_its_space(repo: Repo) -> None:
     taken = take(repo, 3, size=300_000)
     blobs = [repo.git("rev-parse", f"{one}:file") for one in taken]
     prune(repo, 3, "--keep-last=1")
@@ -125,14 +127,14 @@ def test_after_thirty_days_the_trash_is_emptied_and_the_room_is_free(repo: Repo)
     assert [repo.run_git("cat-file", "-e", blob, check=False).status for blob in blobs] == [1, 1, 0]
     assert ids(repo) == taken[2:]
     assert repo.git("fsck", "--strict", "--no-dangling") == ""
-    # Nor does a note, or what was remembered, speak of what has gone.
+    # No note or cache refers to the dropped snapshots.
     notes = repo.git(
         "ls-tree", "-r", "--name-only", repo.git("for-each-ref", "--format=%(refname)", "refs/notes")
     )
     assert len(notes.splitlines()) == 1
 
 
-def test_what_went_in_one_week_comes_to_share_a_ref(repo: Repo) -> None:
+def test_trash_of_one_week_shares_a_ref(repo: Repo) -> None:
     taken = take(repo, 6)
     repo.run("envlog", "name", "second", taken[2], check=True)
     for number in (1, 2, 4, 3):
@@ -142,7 +144,7 @@ def test_what_went_in_one_week_comes_to_share_a_ref(repo: Repo) -> None:
     prune(repo, 20, "--keep-last=9")
     (ref,) = repo.git("for-each-ref", "--format=%(refname)", "refs/envhist/trash").splitlines()
     assert ref.split("/")[3] == "2026-01-09"
-    # As a kill between the refs leaves them.
+    # The state after a kill between the refs.
     for line in apart[:2]:
         repo.git("update-ref", *line.split())
     told = json.loads(repo.run("envlog", "undrop", "--json", check=True).out)["trash"]
@@ -154,7 +156,7 @@ def test_what_went_in_one_week_comes_to_share_a_ref(repo: Repo) -> None:
     assert repo.git("fsck", "--strict", "--no-dangling") == ""
 
 
-def test_what_goes_day_by_day_shares_it_from_the_first(repo: Repo) -> None:
+def test_daily_drops_share_a_ref_from_the_first(repo: Repo) -> None:
     for name in ("keepDaily", "keepWeekly"):
         repo.git("config", f"envhist.{name}", "0")
     repo.git("config", "envhist.keepLast", "1")
@@ -170,7 +172,7 @@ def test_what_goes_day_by_day_shares_it_from_the_first(repo: Repo) -> None:
     assert ids(repo) == taken
 
 
-def test_once_a_day_it_comes_by_itself(repo: Repo) -> None:
+def test_daily_run_prunes_by_the_configured_policy(repo: Repo) -> None:
     repo.git("config", "envhist.keepLast", "2")
     repo.git("config", "envhist.keepDaily", "0")
     repo.git("config", "envhist.keepWeekly", "0")
@@ -178,7 +180,7 @@ def test_once_a_day_it_comes_by_itself(repo: Repo) -> None:
     assert ids(repo) == taken
     by_itself(repo, 4)
     assert ids(repo) == taken[2:]
-    # By the clock alone no time passes: it may have jumped.
+    # The clock alone is not trusted: it may have jumped.
     by_itself(repo, 40)
     assert repo.git("for-each-ref", "refs/envhist/trash") != ""
     take(repo, DAYS_AT_WORK - 1, first=41)
@@ -189,7 +191,7 @@ def test_once_a_day_it_comes_by_itself(repo: Repo) -> None:
     assert taken[1] not in repo.git("for-each-ref", "refs/envhist/trash")
 
 
-def test_a_capture_starts_it_and_does_not_wait_for_it(repo: Repo) -> None:
+def test_capture_starts_the_daily_run_without_waiting(repo: Repo) -> None:
     for name in ("gc.auto", "maintenance.auto"):
         repo.git("config", "--global", "--unset", name)
     for key in ("keepDaily", "keepWeekly"):
@@ -199,7 +201,7 @@ def test_a_capture_starts_it_and_does_not_wait_for_it(repo: Repo) -> None:
     stamp = repo.path / ".git/envhist" / STAMP
     os.utime(stamp, (time.time() - 90_000,) * 2)
     repo.write("file", "last")
-    # Whatever moment a capture is given, what is let go lies in the trash from today on.
+    # A capture with any given time is dropped into today's trash.
     env = {**repo.env, "GIT_COMMITTER_DATE": "2040-01-01T00:00:00+00:00"}
     last = repo.run("envlog", "capture", "--porcelain", "last", check=True, env=env).out.strip()
     until = time.monotonic() + 60
@@ -212,10 +214,10 @@ def test_a_capture_starts_it_and_does_not_wait_for_it(repo: Repo) -> None:
     }
 
 
-def test_beyond_the_size_the_oldest_go_first_and_the_trash_does_not_wait(repo: Repo) -> None:
+def test_size_limit_drops_the_oldest_and_purges_the_trash(repo: Repo) -> None:
     taken = take(repo, 6, size=200_000)
     repo.run("envlog", "name", "release", taken[0], check=True)
-    # Six of 200 kB; no more than four of them.
+    # Six of 200 kB, of which four fit.
     repo.git("config", "envhist.maxSize", "900k")
     by_itself(repo, 6)
     assert ids(repo) == [taken[0], *taken[3:]]
@@ -229,7 +231,7 @@ def test_beyond_the_size_the_oldest_go_first_and_the_trash_does_not_wait(repo: R
     assert sum(path.stat().st_size for path in packs) < 900 << 10
 
 
-def test_beyond_the_size_what_went_this_week_goes_but_for_today(repo: Repo) -> None:
+def test_size_limit_purges_this_weeks_trash_except_todays(repo: Repo) -> None:
     for key, number in (("keepLast", 2), ("keepDaily", 0), ("keepWeekly", 0)):
         repo.git("config", f"envhist.{key}", str(number))
     taken: list[str] = []
@@ -245,27 +247,27 @@ def test_beyond_the_size_what_went_this_week_goes_but_for_today(repo: Repo) -> N
     assert [one["id"] for one in told] == [taken[2]]
 
 
-def test_a_moment_named_while_it_is_decided_stays(repo: Repo) -> None:
+def test_snapshot_named_during_a_prune_is_kept(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
     taken = take(repo, 3)
     history = EnvHistory.open(
         str(repo.path), environ={**os.environ, **day(3)}, workers="here", one_command=True
     )
-    decide = history.pruner._decide
+    decide = Pruner._decide
     calls = []
 
-    def decide_and_name(policy: RetentionPolicy, timeline: str) -> Any:
-        found = decide(policy, timeline)
+    def decide_and_name(self: Pruner, policy: RetentionPolicy, timeline: str) -> Any:
+        found = decide(self, policy, timeline)
         if not calls:
             calls.append(timeline)
             repo.run("envlog", "name", "just-now", taken[0], check=True)
         return found
 
-    history.pruner._decide = decide_and_name  # type: ignore[method-assign]
+    monkeypatch.setattr(Pruner, "_decide", decide_and_name)
     history.prune(keep_last=1)
     assert ids(repo) == [taken[0], taken[2]]
 
 
-def test_what_was_attached_goes_with_its_moment(repo: Repo) -> None:
+def test_attachment_is_purged_with_its_snapshot(repo: Repo) -> None:
     first, second = take(repo, 2)
     history = EnvHistory.open(str(repo.path), workers="here", one_command=True)
     for one in (first, second):

@@ -1,4 +1,4 @@
-"""A purged path is nowhere: in no object of the repository, and in nothing that we remember of it."""
+"""A purged path is nowhere: in no object of the repository, and in none of our files."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def purge(repo: Repo, *words: str | bytes) -> Any:
 
 
 def objects(git_dir: Path) -> dict[str, bytes]:
-    """Every object of a repository, whatever reaches it."""
+    """Return every object of a repository, reachable or not."""
     words = ["git", "--git-dir", str(git_dir), "cat-file", "--batch-all-objects", "--batch"]
     data = subprocess.run(words, capture_output=True, check=True).stdout
     found, at = {}, 0
@@ -47,7 +47,7 @@ def objects(git_dir: Path) -> dict[str, bytes]:
 
 
 def holding(repo: Repo, *words: bytes) -> list[str]:
-    """What of ours holds any of these words: objects, and the files in which we remember things."""
+    """Return our objects and files that contain any of these words."""
     git_dir = repo.path / ".git"
     found = [oid for oid, data in objects(git_dir).items() if any(word in data for word in words)]
     state = git_dir / "envhist"
@@ -56,14 +56,14 @@ def holding(repo: Repo, *words: bytes) -> list[str]:
 
 
 def tree(repo: Repo, snapshot: str) -> dict[str, str]:
-    """The environment of a snapshot, by path, as plain git has it."""
+    """Return the environment of a snapshot by path, as plain git reads it."""
     now = json.loads(repo.run("envlog", "show", snapshot, "--json", check=True).out)["commit"]
     rows = repo.git("ls-tree", "-r", "-z", now).split("\0")
     split = (row.partition("\t") for row in rows if row and "\t.envhist/" not in row)
     return {path: head for head, _, path in split}
 
 
-def test_a_file_is_nowhere_and_all_else_is_as_it_was(repo: Repo) -> None:
+def test_purged_file_is_nowhere_and_all_else_is_unchanged(repo: Repo) -> None:
     repo.write("credentials.txt", "the word is xyzzy-1")
     repo.write("kept/file", "one")
     first = capture(repo, "one", "--name", "start")
@@ -108,7 +108,7 @@ STANDING = {
 STORED = {".gitattributes": "%2egitattributes", "odd %41 name": "odd %2541 name"}
 
 
-def test_whatever_stands_there_is_nowhere(repo: Repo) -> None:
+def test_purge_erases_every_kind_of_entry(repo: Repo) -> None:
     repo.git("config", "envhist.bigFile", "64k")
     repo.write("secret/.env.local", "API_KEY=1234567890abcdef\n")
     repo.write("big.bin", b"0123456789abcdef" * 20_000 + os.urandom(200_000))
@@ -131,7 +131,7 @@ def test_whatever_stands_there_is_nowhere(repo: Repo) -> None:
     repo.write("kept", "2")
     capture(repo, "two")
     before = tree(repo, first)
-    # What git itself holds is not ours: the staged content goes there, too.
+    # Objects of git itself are not ours: the staged content is among them.
     repo.git("rm", "-q", "-f", "--cached", "staged.txt")
     repo.git("prune", "--expire=now")
     gone: set[str] = set()
@@ -146,14 +146,14 @@ def test_whatever_stands_there_is_nowhere(repo: Repo) -> None:
     elsewhere = repo.path.parent / "elsewhere"
     repo.run("envrestore", "--to", str(elsewhere), first, check=True)
     assert {one.name for one in elsewhere.iterdir()} == {"app.py"}
-    # The next capture holds what is here, and nothing is wrong with it.
+    # The next capture works and contains the current files.
     capture(repo, "three")
     assert repo.run("envdiff", "--exit-code", "@", "now").status == 0
     assert set(before) <= set(tree(repo, "@"))
     assert repo.git("fsck", "--strict", "--no-dangling") == ""
 
 
-def test_two_files_in_the_same_pieces_do_not_take_them_from_each_other(repo: Repo) -> None:
+def test_purge_keeps_chunks_that_another_file_uses(repo: Repo) -> None:
     repo.git("config", "envhist.bigFile", "64k")
     content = os.urandom(300_000)
     repo.write("one.bin", content)
@@ -167,7 +167,7 @@ def test_two_files_in_the_same_pieces_do_not_take_them_from_each_other(repo: Rep
     assert holding(repo, b"one.bin", b"two.bin", content[:1000]) == []
 
 
-def test_the_trash_and_every_timeline_are_without_it(repo: Repo) -> None:
+def test_purge_covers_the_trash_and_every_timeline(repo: Repo) -> None:
     repo.write("creds", "xyzzy-1")
     first = capture(repo, "one")
     repo.write("other", "1")
@@ -190,7 +190,7 @@ def test_the_trash_and_every_timeline_are_without_it(repo: Repo) -> None:
     assert holding(repo, b"creds", b"xyzzy") == []
 
 
-def test_what_is_not_ours_is_told_and_not_touched(repo: Repo) -> None:
+def test_purge_reports_and_keeps_objects_that_are_not_ours(repo: Repo) -> None:
     repo.write("creds", "xyzzy")
     repo.write("copy", "xyzzy")
     repo.commit("with it")
@@ -210,7 +210,7 @@ def test_what_is_not_ours_is_told_and_not_touched(repo: Repo) -> None:
     assert "what stands here stays: 'loose'; unless .envhistignore names it" in done.err
 
 
-def test_a_dry_run_erases_nothing_and_a_path_that_is_nowhere_is_told(repo: Repo) -> None:
+def test_dry_run_erases_nothing_and_reports_unknown_paths(repo: Repo) -> None:
     repo.write("sub/creds", "xyzzy")
     capture(repo, "-m", "before sub/creds changes")
     before = repo.git("for-each-ref")
@@ -218,17 +218,17 @@ def test_a_dry_run_erases_nothing_and_a_path_that_is_nowhere_is_told(repo: Repo)
     assert (told["dry_run"], told["snapshots"], told["mentioned"]) == (True, 1, 1)
     assert repo.git("for-each-ref") == before
     missed = repo.run("envlog", "purge", "nothing/here")
-    assert (missed.status, missed.err.splitlines()[0]) == (4, "error: no snapshot holds 'nothing/here'")
+    assert (missed.status, missed.err.splitlines()[0]) == (4, "error: no snapshot contains 'nothing/here'")
     assert repo.run("envlog", "purge").status == 129
-    assert purge(repo, "--dry-run", "sub/creds", "nowhere")["warnings"] == ["no snapshot holds 'nowhere'"]
+    assert purge(repo, "--dry-run", "sub/creds", "nowhere")["warnings"] == ["no snapshot contains 'nowhere'"]
     assert repo.run("envlog", "purge", "../outside").status == 129
-    # Spelled from where one stands, also behind the dashes.
+    # Relative to the current directory, also after `--`.
     done = repo.run("envlog", "purge", "--", "creds", check=True, cwd="sub")
     assert "the words of 1 snapshot may name it" in done.err
     assert holding(repo, b"xyzzy", b"\ncreds") == []
 
 
-def test_what_was_fetched_goes_and_what_was_pushed_is_told(repo: Repo, tmp_path: Path) -> None:
+def test_purge_deletes_fetched_timelines_and_reports_pushed_ones(repo: Repo, tmp_path: Path) -> None:
     bare = make_repo(tmp_path / "bare", bare=True)
     repo.git("remote", "add", "origin", str(bare.path))
     repo.write("creds", "xyzzy")
@@ -237,7 +237,7 @@ def test_what_was_fetched_goes_and_what_was_pushed_is_told(repo: Repo, tmp_path:
     second = capture(repo, "two")
     capture(repo, "three")
     repo.run("envlog", "push", "--yes", check=True)
-    # A fetch skips what is here whole.
+    # A fetch skips complete timelines.
     timeline = (repo.path / ".git/envhist/timeline").read_text().strip()
     repo.git("update-ref", f"refs/envhist/heads/{timeline}", second)
     repo.run("envlog", "fetch", "--full", check=True)
@@ -246,7 +246,7 @@ def test_what_was_fetched_goes_and_what_was_pushed_is_told(repo: Repo, tmp_path:
     assert told["fetched"] is True
     assert holding(repo, b"creds", b"xyzzy") == []
     repo.run("envlog", "push", check=True)
-    # There, too, it is in nothing that a ref leads to; and on another machine the ids are what they were.
+    # On the remote no ref leads to it either; on another machine the ids are unchanged.
     bare.git("gc", "-q", "--prune=now")
     assert not [oid for oid, data in objects(bare.path).items() if b"xyzzy" in data]
     clone = make_repo(tmp_path / "clone")
@@ -268,10 +268,10 @@ STEPS = ("capture", "drop", "undrop", "prune", "purge", "gc", "push")
     ),
     st.randoms(),
 )
-def test_a_purged_path_is_nowhere_after_any_series(
+def test_purged_path_is_nowhere_after_any_series(
     tmp_path_factory: pytest.TempPathFactory, steps: list[str], random: Random
 ) -> None:
-    """And whatever is kept is restorable byte for byte, under the id that it had at first."""
+    """Every remaining snapshot is restorable byte for byte, under its original id."""
     place = tmp_path_factory.mktemp("series")
     repo, bare = make_repo(place / "repo"), make_repo(place / "bare", bare=True)
     repo.git("remote", "add", "origin", str(bare.path))
@@ -322,7 +322,7 @@ def test_a_purged_path_is_nowhere_after_any_series(
     assert repo.git("fsck", "--strict", "--no-dangling") == ""
 
 
-def test_a_restore_that_was_broken_off_is_ended_first(repo: Repo) -> None:
+def test_purge_refuses_while_a_restore_is_unfinished(repo: Repo) -> None:
     repo.write("creds", "xyzzy")
     capture(repo)
     place = repo.path / ".git/envhist/restore"
@@ -333,7 +333,7 @@ def test_a_restore_that_was_broken_off_is_ended_first(repo: Repo) -> None:
     assert "git envrestore --continue" in refused.err
 
 
-def test_what_others_left_that_were_killed_does_not_remember_it(repo: Repo) -> None:
+def test_purge_clears_leftovers_of_killed_commands(repo: Repo) -> None:
     repo.write("creds", "xyzzy")
     capture(repo)
     state = repo.path / ".git/envhist"
@@ -347,7 +347,7 @@ def test_what_others_left_that_were_killed_does_not_remember_it(repo: Repo) -> N
     assert not cache.exists()
 
 
-def test_a_log_of_moved_refs_does_not_remember_it(repo: Repo) -> None:
+def test_purge_deletes_reflogs_of_our_refs(repo: Repo) -> None:
     repo.git("config", "core.logAllRefUpdates", "always")
     repo.write("creds", "xyzzy")
     capture(repo)
@@ -359,12 +359,12 @@ def test_a_log_of_moved_refs_does_not_remember_it(repo: Repo) -> None:
     assert holding(repo, b"creds", b"xyzzy") == []
 
 
-def test_a_verdict_does_not_tell_what_was_erased(repo: Repo) -> None:
-    """The digest of an environment that held a short secret is a way to try guesses of it."""
+def test_purge_replaces_digests_in_verdicts(repo: Repo) -> None:
+    """The digest of an environment with a short secret allows testing guesses of it."""
     repo.write("creds", "1234")
     first = capture(repo, "one")
     repo.run("envlog", "verify", "--", "true", check=True)
-    # A check that changes something: the digest after it is of no moment.
+    # A check that changes something: the digest after it does not matter.
     repo.run("envlog", "verify", "--", "echo 2 >> other", check=True)
     repo.git("worktree", "add", "-q", "../other-tree")
     elsewhere = Repo(repo.path.parent / "other-tree", repo.env)
@@ -384,7 +384,7 @@ def test_a_verdict_does_not_tell_what_was_erased(repo: Repo) -> None:
     snapshot = EnvHistory.open(str(repo.path), one_command=True).log()[0]
     assert [one.tree_before for one in snapshot.verdicts] == [snapshot.content] * 2
     assert [one.changed_something for one in snapshot.verdicts] == [False, True]
-    # It is ours as it was, and its command is known here.
+    # The verdict is still signed, and its command is known.
     assert [one.claimed_by for one in snapshot.verdicts] == [None, None]
     assert EnvHistory.open(str(repo.path), one_command=True).resolve("good").id == first
     assert VerdictLog(str(repo.path / ".git/envhist")).typed("true") == "true"
@@ -394,7 +394,7 @@ def test_a_verdict_does_not_tell_what_was_erased(repo: Repo) -> None:
     assert repo.git("fsck", "--strict", "--no-dangling") == ""
 
 
-def test_an_import_that_goes_is_named_first(repo: Repo, tmp_path: Path) -> None:
+def test_purge_names_imports_that_it_deletes(repo: Repo, tmp_path: Path) -> None:
     repo.write("creds", "xyzzy")
     capture(repo, "one")
     repo.run("envlog", "export", str(tmp_path / "file"), "@", check=True)
@@ -409,7 +409,7 @@ def test_an_import_that_goes_is_named_first(repo: Repo, tmp_path: Path) -> None:
 
 
 def killing(repo: Repo, place: Path, command: str) -> dict[str, str]:
-    """An environment in which every git that is to do that is killed in the middle of what it says."""
+    """Return an environment in which every git with this option is killed in the middle of its output."""
     place.mkdir()
     script = place / "git"
     real = repo.execute("sh", "-c", "command -v git").out.strip()
@@ -426,7 +426,7 @@ exec '{real}' "$@"
 
 
 @pytest.mark.parametrize("command", ["for-each-ref", "ls-tree", "rev-parse"])
-def test_what_a_git_said_that_was_killed_decides_nothing(repo: Repo, tmp_path: Path, command: str) -> None:
+def test_purge_ignores_the_output_of_a_killed_git(repo: Repo, tmp_path: Path, command: str) -> None:
     repo.write("creds", "xyzzy")
     capture(repo, "one")
     repo.git("worktree", "add", "-q", "../other")
@@ -436,18 +436,18 @@ def test_what_a_git_said_that_was_killed_decides_nothing(repo: Repo, tmp_path: P
     if done.status != 0:
         assert (done.status, done.out) == (128, "")
         assert "ended by signal 9" in done.err.splitlines()[0]
-        # What was erased by then is not there to be erased again; what was not goes.
+        # Paths erased by then are not found again; the others are erased.
         assert repo.run("envlog", "purge", "creds").status in (0, 4)
     assert holding(repo, b"creds", b"xyzzy") == []
     assert [one.id for one in EnvHistory.open(str(repo.path), one_command=True).log()] == before
     assert repo.git("fsck", "--strict", "--no-dangling") == ""
 
 
-def test_what_is_left_is_not_told_by_half(repo: Repo, tmp_path: Path) -> None:
+def test_list_of_remaining_objects_is_complete_or_missing(repo: Repo, tmp_path: Path) -> None:
     repo.write("creds", "xyzzy")
     repo.commit("with it")
     capture(repo, "one")
     env = killing(repo, tmp_path / "bin", "--exclude=refs/envhist/*")
     done = repo.run("envlog", "purge", "creds", check=True, env=env)
-    assert "what of yours still has the same content cannot be told" in done.err
+    assert "your own objects with the same content cannot be listed" in done.err
     assert "nothing needs them" not in done.err

@@ -1,4 +1,4 @@
-"""Killed while it seals a history again: nothing is lost, and the next run completes (`tests.crash.resealkills`)."""
+"""A reseal killed at any step loses nothing, and the next run completes it (`tests.crash.resealkills`)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.crash.faults import needs_strace
 from tests.crash.resealkills import killed_at, look, prepare
 from tests.support.repository import Repo, make_repo
 
-# Before the new key has a name, between the refs of one timeline, between two timelines, and while old packs go.
+# Before the new key has a name, between the refs of one timeline, between two timelines, and while packs are removed.
 POINTS = {"rename": (1, 3, 9, 20), "unlink": (6,), "sync": (12,)}
 
 

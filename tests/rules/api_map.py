@@ -1,6 +1,6 @@
-"""What of the programs the library has, and by which verb: `git envlog drop --dry-run` is `drop(dry_run)`.
+"""The verb of each command and the parameter of each option: `git envlog drop --dry-run` is `drop(dry_run)`.
 
-What is not asked of the library stands here, too, with the reason.
+Options without a parameter are listed with the reason.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ VERBS: dict[str, tuple[str, ...]] = {
 }
 
 PROGRAMS_ALONE = {
-    "envlog browse": "for whoever sits in front of a terminal",
+    "envlog browse": "for a person at a terminal",
     "envlog mcp": "serves these very verbs to agents",
-    "envlog help": "tells of the programs",
+    "envlog help": "prints help of the programs",
 }
 
 ASKED = {
@@ -91,10 +91,10 @@ ASKED = {
     "envlog effect --yes": "effects.perform(approve)",
     "envlog observe --at": "observed.note(listed)",
     "envlog observe --message": "observed.note(listed)",
-    "envlog observe --by": "observed.note(source)",
+    "envlog observe --source": "observed.note(source)",
     "envlog fork --branch": "fork(branch)",
     "envlog fork --relocate": "fork(relocate)",
-    "envlog fork --allow-unsigned": "fork(foreign)",
+    "envlog fork --allow-unsigned": "fork(allow_unsigned)",
     "envlog init --force": "init(force)",
     "envlog init --new": "init(new)",
     "envlog init --adopt": "init(adopt)",
@@ -135,22 +135,22 @@ ASKED = {
     "envrestore --to": "write_to(directory)",
     "envrestore --plan": "restore(planned)",
     "envrestore --keep-new": "restore(keep_new)",
-    "envrestore --keep-code": "restore(keep_code)",
+    "envrestore --keep-tracked": "restore(keep_code)",
     "envrestore --only": "restore(only)",
     "envrestore --head": "restore(head)",
     "envrestore --relocate": "restore(relocate)",
     "envrestore --services": "restore(services)",
     "envrestore --verify": "restore(verify)",
     "envrestore --force": "restore(force)",
-    "envrestore --allow-unsigned": "restore(foreign)",
+    "envrestore --allow-unsigned": "restore(allow_unsigned)",
     "envrestore --roots": "restore(roots)",
     "envrestore --undo": "undo(steps)",
     "envrestore --redo": "redo(steps)",
 }
-"""`verb(parameter)`: of the verb itself, of what it is asked by name, or of its `wish`."""
+"""`verb(parameter)`: a parameter of the verb, or one of its keywords."""
 
-SHOWS = "how it is shown; the values tell all of it"
-A_PERSON = "for whoever sits in front of a terminal"
+SHOWS = "how it is printed; the values have all of it"
+A_PERSON = "for a person at a terminal"
 OF_THE_SHELL = "the user's own shell, from a terminal"
 NOT_ASKED = {
     **dict.fromkeys(

@@ -1,4 +1,4 @@
-"""What of the contract is built, asked of the programs themselves: commands, options, settings, statuses, verbs."""
+"""Lists of what is built, read from the programs: commands, options, settings, statuses, verbs."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One promise."""
+    """A promise, and the tests that check it."""
 
     id: str
     says: str
@@ -76,7 +76,7 @@ WORDS = (
         "verdict",
         "a carried over or claimed one is never one's own",
         (
-            "history/test_resolve.py::test_a_carried_over_or_claimed_verdict_makes_nothing_good",
+            "history/test_resolve.py::test_copied_or_claimed_verdict_is_not_good",
             "cli/test_render.py::test_a_verdict_of_somebody_else_is_a_claim",
         ),
     ),
@@ -101,15 +101,15 @@ REVISIONS = (
     Line(
         "revision <name>",
         "a name is where it was given last",
-        ("history/test_resolve.py::test_a_name_is_where_it_was_given_last",),
+        ("history/test_resolve.py::test_name_belongs_to_the_snapshot_that_got_it_last",),
     ),
     Line(
         "revision <time>",
         "a time covers its unit, yesterday where still to come, an error where it is none",
         (
             "history/test_times.py::test_a_time_covers_its_whole_unit",
-            "history/test_times.py::test_a_time_of_day_still_to_come_is_yesterdays",
-            "history/test_times.py::test_what_is_no_time_is_an_error_and_never_a_guess",
+            "history/test_times.py::test_future_time_of_day_means_yesterday",
+            "history/test_times.py::test_text_that_is_no_time_is_an_error",
         ),
     ),
     Line(
@@ -134,7 +134,7 @@ REVISIONS = (
         "a range, as in git",
         (
             "history/test_ranges.py::test_a_range_has_two_ends_and_a_single_revision_one",
-            "history/test_ranges.py::test_a_range_holds_what_its_end_reaches_and_its_start_does_not",
+            "history/test_ranges.py::test_range_contains_what_its_end_reaches_and_its_start_does_not",
         ),
     ),
     Line(
@@ -150,7 +150,7 @@ REVISIONS = (
     Line(
         "hints of revisions",
         "what means no snapshot says what to type next",
-        ("history/test_resolve.py::test_what_means_no_snapshot_says_what_to_type_next",),
+        ("history/test_resolve.py::test_unknown_revision_has_a_hint_what_to_type",),
     ),
 )
 
@@ -327,9 +327,9 @@ CONFIG = (
         "config envhist.service",
         "how to take a server's state along; from the user's own configuration alone",
         (
-            "services/test_services.py::test_a_dump_that_fails_costs_a_warning_and_never_the_snapshot",
-            "services/test_services.py::test_a_state_is_sealed_and_shares_what_did_not_change",
-            "services/test_services.py::test_commands_come_from_the_users_configuration_alone",
+            "services/test_services.py::test_failed_dump_gives_a_warning_and_the_snapshot_is_taken",
+            "services/test_services.py::test_service_state_is_sealed_and_shares_unchanged_chunks",
+            "services/test_services.py::test_commands_come_only_from_the_users_configuration",
         ),
     ),
     Line(
@@ -369,7 +369,7 @@ ENVDIFF = (
         "git's pathspecs, with their magic",
         (
             "cli/test_envdiff.py::test_pathspecs_are_gits_and_start_where_the_user_stands",
-            "diff/test_compare.py::test_pathspecs_mean_what_git_diff_means_by_them",
+            "diff/test_compare.py::test_pathspecs_agree_with_git_diff",
         ),
     ),
     Line(
@@ -440,8 +440,8 @@ ENVDIFF = (
         "classes of changes",
         (
             "cli/test_envdiff.py::test_only_chooses_classes",
-            "probes/test_sqlite.py::test_what_changed_in_a_database_is_told_in_a_row",
-            "probes/test_data_directories.py::test_a_cluster_is_told_by_version_and_how_its_server_left_it",
+            "probes/test_sqlite.py::test_changes_of_a_database_are_shown_in_one_row",
+            "probes/test_data_directories.py::test_cluster_is_listed_with_version_and_state",
         ),
     ),
     Line(
@@ -479,7 +479,7 @@ STATUS = (
     Line(
         "status 130, 143",
         "stopped by a signal",
-        ("crash/test_stopped.py::test_a_signal_at_any_time_ends_it_with_its_own_status",),
+        ("crash/test_stopped.py::test_signal_at_any_time_ends_a_capture_with_its_status",),
     ),
 )
 
@@ -511,7 +511,7 @@ LIST = (
     Line(
         "envlog --in-summary",
         "whose summary contains the text",
-        ("probes/test_story.py::test_a_list_finds_when_something_came",),
+        ("probes/test_package_changes.py::test_log_finds_the_snapshot_that_added_a_package",),
     ),
     Line(
         "envlog -S",
@@ -558,7 +558,7 @@ LIST = (
         "forks and restores as lines",
         (
             "cli/test_symbols.py::test_a_graph_shows_forks_and_restores",
-            "history/test_graph.py::test_every_lane_leads_where_it_says",
+            "history/test_graph.py::test_every_lane_leads_to_its_parent",
         ),
     ),
     Line(
@@ -688,22 +688,22 @@ LIST = (
         "envlog fork",
         "a linked worktree at a snapshot's code commit with the whole environment in it, on its own timeline",
         (
-            "fork/test_fork.py::test_a_fork_holds_the_whole_environment_and_git_tells_the_truth_there",
-            "fork/test_fork.py::test_its_timeline_begins_with_it_and_says_where_it_came_from",
-            "fork/test_fork.py::test_forks_of_one_moment_are_identical_and_touch_nothing_of_each_other",
-            "fork/test_fork.py::test_the_better_of_two_forks_is_adopted",
-            "fork/test_fork.py::test_where_the_code_commit_is_gone_the_fork_is_an_orphan",
-            "fork/test_fork.py::test_a_plain_directory_is_forked_into_another",
-            "fork/test_fork.py::test_a_fork_that_fails_leaves_nothing",
-            "fork/test_submodules.py::test_git_works_in_a_fork_and_in_its_submodules",
-            "fork/test_submodules.py::test_what_is_done_in_a_fork_s_submodule_is_done_nowhere_else",
-            "fork/test_clones.py::test_what_is_unchanged_shares_its_blocks_and_nothing_else",
+            "fork/test_fork.py::test_fork_contains_the_whole_environment_and_git_status_is_right",
+            "fork/test_fork.py::test_timeline_of_a_fork_begins_with_it_and_names_its_origin",
+            "fork/test_fork.py::test_forks_of_one_snapshot_are_equal_and_independent",
+            "fork/test_fork.py::test_one_of_two_forks_is_restored_into_the_original",
+            "fork/test_fork.py::test_fork_is_an_orphan_when_the_code_commit_is_gone",
+            "fork/test_fork.py::test_plain_directory_is_forked_into_another",
+            "fork/test_fork.py::test_failed_fork_leaves_nothing",
+            "fork/test_submodules.py::test_git_works_in_a_fork_and_its_submodules",
+            "fork/test_submodules.py::test_commits_in_a_submodule_of_a_fork_change_nothing_elsewhere",
+            "fork/test_shared_blocks.py::test_unchanged_files_share_blocks_and_nothing_else",
         ),
     ),
     Line(
         "envlog fork --branch",
         "a new branch at the code commit",
-        ("fork/test_fork.py::test_a_branch_is_made_where_one_is_wished",),
+        ("fork/test_fork.py::test_branch_is_created_on_request",),
     ),
     Line(
         "envlog fork --dry-run",
@@ -729,47 +729,47 @@ LIST = (
         "envlog fork --relocate",
         "what names the place it was made of is rewritten in it",
         (
-            "fork/test_running.py::test_a_relocated_virtual_environment_runs_what_is_its_own",
-            "fork/test_running.py::test_a_relocated_package_of_node_runs_what_is_its_own",
+            "fork/test_installed_programs.py::test_relocated_virtual_environment_runs_its_own_files",
+            "fork/test_installed_programs.py::test_relocated_node_package_runs_its_own_files",
         ),
     ),
     Line(
         "envlog fork --allow-unsigned",
         "what no key that is here signed is forked only when told so",
-        ("fork/test_fork.py::test_what_nobody_here_signed_is_forked_only_when_told_so",),
+        ("fork/test_fork.py::test_unsigned_snapshot_is_forked_only_with_option",),
     ),
     Line(
         "python around",
         "captures before and after, rolls back on an exception or a failing check",
         (
-            "library/test_rounds.py::test_what_failed_is_kept_and_what_was_there_comes_back",
-            "library/test_rounds.py::test_without_a_roll_back_all_stays_and_is_told",
-            "library/test_rounds.py::test_a_check_that_fails_takes_back_as_well",
-            "library/test_rounds.py::test_where_the_way_back_is_barred_the_first_error_is_told_with_it",
+            "library/test_rounds.py::test_failed_work_is_captured_and_rolled_back",
+            "library/test_rounds.py::test_failed_work_without_rollback_is_captured_and_stays",
+            "library/test_rounds.py::test_work_is_rolled_back_when_its_check_fails",
+            "library/test_rounds.py::test_error_of_the_work_has_a_note_when_the_rollback_fails",
         ),
     ),
     Line(
         "python page",
         "the page for a browser, as text or into a file",
-        ("library/test_verbs.py::test_a_page_is_drawn_as_text_or_into_a_file",),
+        ("library/test_verbs.py::test_page_is_returned_and_written_to_a_file",),
     ),
     Line(
         "python watch_or_timeout",
         "the captures of a watch, and None at least every given number of seconds",
-        ("library/test_asynchronous.py::test_a_watch_ends_with_whoever_goes_through_it",),
+        ("library/test_asynchronous.py::test_watch_ends_when_its_iteration_ends",),
     ),
     Line(
         "python tool",
         "a decorator: a moment before and after each call of a tool",
         (
-            "library/test_rounds.py::test_a_tool_has_a_moment_before_and_after_each_call",
-            "library/test_rounds.py::test_what_a_call_says_is_short",
+            "library/test_rounds.py::test_tool_is_captured_before_and_after_each_call",
+            "library/test_rounds.py::test_intent_of_a_tool_call_is_cut",
         ),
     ),
     Line(
         "python tool_keywords",
         "the keywords of a capture that a tool causes",
-        ("library/test_rounds.py::test_a_tool_has_a_moment_before_and_after_each_call",),
+        ("library/test_rounds.py::test_tool_is_captured_before_and_after_each_call",),
     ),
     Line(
         "python on",
@@ -784,108 +784,108 @@ LIST = (
     Line(
         "python recent",
         "what changed of late, without any snapshot",
-        ("library/test_rounds.py::test_a_list_holds_what_is_sought_and_recent_needs_no_snapshot",),
+        ("library/test_rounds.py::test_log_selects_by_keywords_and_recent_needs_no_snapshot",),
     ),
     Line(
         "python run",
         "a command between two moments, its output and status kept",
-        ("library/test_rounds.py::test_a_command_between_two_moments",),
+        ("library/test_rounds.py::test_command_runs_between_two_snapshots",),
     ),
     Line(
         "python watch",
         "yields each capture after a change",
-        ("library/test_rounds.py::test_a_watch_yields_each_capture_until_somebody_stops",),
+        ("library/test_rounds.py::test_watch_yields_each_capture_until_its_caller_stops",),
     ),
     Line(
         "python install",
         "what git and agents call by themselves",
-        ("library/test_rounds.py::test_hooks_are_installed_and_taken_away",),
+        ("library/test_rounds.py::test_hooks_are_installed_and_removed",),
     ),
     Line(
         "python uninstall",
         "takes it away",
-        ("library/test_rounds.py::test_hooks_are_installed_and_taken_away",),
+        ("library/test_rounds.py::test_hooks_are_installed_and_removed",),
     ),
     Line(
         "python status",
         "what captures by itself here",
-        ("library/test_rounds.py::test_hooks_are_installed_and_taken_away",),
+        ("library/test_rounds.py::test_hooks_are_installed_and_removed",),
     ),
     Line(
         "python, cheap and without a process",
         "import git_envhist",
         (
-            "library/test_import.py::test_the_package_alone_is_next_to_nothing",
-            "library/test_import.py::test_the_class_comes_without_any_library_or_process",
+            "library/test_import.py::test_import_of_the_package_loads_few_modules",
+            "library/test_import.py::test_import_of_the_class_loads_no_library_and_starts_no_process",
         ),
     ),
     Line(
         "python, threads and forks",
         "one history in many threads, and in copies of the host",
-        ("library/test_hosts.py::test_a_host_program_has_threads_and_forks",),
+        ("library/test_hosts.py::test_host_program_may_use_threads_and_forks",),
     ),
     Line(
         "python, awaited",
         "the verbs as coroutines",
         (
-            "library/test_asynchronous.py::test_the_same_for_whoever_awaits_it",
-            "library/test_asynchronous.py::test_whoever_is_cancelled_hears_of_it_when_the_verb_has_ended",
+            "library/test_asynchronous.py::test_verbs_work_as_coroutines",
+            "library/test_asynchronous.py::test_cancellation_is_raised_when_the_verb_has_ended",
         ),
     ),
     Line(
         "python, examples",
         "those of the documentation are run",
         (
-            "library/test_examples.py::test_the_examples_of_a_page_are_true",
-            "library/test_examples.py::test_the_examples_of_the_verbs_are_true",
+            "library/test_examples.py::test_examples_of_a_page_run",
+            "library/test_examples.py::test_examples_of_the_verbs_run",
         ),
     ),
     Line(
         "python attach",
         "a conversation, outputs of tools, files: kept with a moment that is there, sealed",
         (
-            "tracking/test_keeping.py::test_what_is_attached_later_comes_back_as_it_was_given",
-            "tracking/test_keeping.py::test_what_is_attached_stays_through_gc_and_goes_where_the_notes_go",
-            "tracking/test_keeping.py::test_nobody_reads_it_without_the_key_or_at_another_moment",
+            "tracking/test_keeping.py::test_attachment_added_later_is_returned_unchanged",
+            "tracking/test_keeping.py::test_attachments_survive_gc_and_are_pushed_with_the_notes",
+            "tracking/test_keeping.py::test_attachment_opens_only_with_its_key_and_at_its_snapshot",
         ),
     ),
     Line(
         "python get",
         "a moment and what was kept with it, byte-equal",
         (
-            "tracking/test_keeping.py::test_what_is_attached_later_comes_back_as_it_was_given",
-            "tracking/test_keeping.py::test_what_is_given_with_a_capture_comes_back_the_same_way",
+            "tracking/test_keeping.py::test_attachment_added_later_is_returned_unchanged",
+            "tracking/test_keeping.py::test_attachment_of_a_capture_is_returned_unchanged",
         ),
     ),
     Line(
         "python preview",
         "the plan of a restore, and what goes with it",
-        ("restore/test_verbs.py::test_a_restore_its_undo_and_its_redo",),
+        ("restore/test_api.py::test_restore_undo_and_redo_return_results",),
     ),
     Line(
         "python write_to",
         "a moment in a directory of its own",
-        ("restore/test_verbs.py::test_a_moment_is_written_elsewhere",),
+        ("restore/test_api.py::test_snapshot_is_written_to_another_directory",),
     ),
     Line(
         "python continue_restore",
         "as --continue",
-        ("restore/test_verbs.py::test_a_restore_that_was_broken_off_is_ended",),
+        ("restore/test_api.py::test_interrupted_restore_is_continued_or_aborted",),
     ),
     Line(
         "python abort_restore",
         "as --abort",
-        ("restore/test_verbs.py::test_a_restore_that_was_broken_off_is_ended",),
+        ("restore/test_api.py::test_interrupted_restore_is_continued_or_aborted",),
     ),
     Line(
         "python attachments",
         "what was attached to a moment, byte for byte",
-        ("tracking/test_doing.py::test_a_host_program_keeps_what_was_said_with_a_moment",),
+        ("tracking/test_doing.py::test_host_program_attaches_a_conversation_to_a_snapshot",),
     ),
     Line(
         "python fork",
         "another EnvHistory",
-        ("fork/test_fork.py::test_from_python_a_fork_is_another_history",),
+        ("fork/test_fork.py::test_fork_of_the_api_is_another_history",),
     ),
     Line(
         "envlog init",
@@ -1016,24 +1016,24 @@ LIST = (
         "envlog gc",
         "packs are few and small, what no moment holds is gone, everything else is as it was",
         (
-            "maintenance/test_collect.py::test_every_snapshot_stays_as_it_was_and_packs_become_one",
-            "maintenance/test_collect.py::test_what_no_ref_reaches_goes_and_its_space_comes_back",
-            "maintenance/test_collect.py::test_what_the_user_reaches_stays_wherever_it_stands",
-            "maintenance/test_collect.py::test_packs_that_a_clone_inherited_go_and_leave_what_it_needs",
-            "maintenance/test_collect.py::test_git_gc_and_its_caches_go_on_after_it",
-            "maintenance/test_gc.py::test_the_program_tells_what_became_of_it",
+            "maintenance/test_collect.py::test_gc_keeps_every_snapshot_and_leaves_one_pack",
+            "maintenance/test_collect.py::test_gc_frees_the_space_of_unreachable_objects",
+            "maintenance/test_collect.py::test_objects_reachable_from_any_user_state_are_kept",
+            "maintenance/test_collect.py::test_inherited_packs_of_a_clone_are_removed_and_needed_objects_kept",
+            "maintenance/test_collect.py::test_git_gc_and_its_caches_work_after_gc",
+            "maintenance/test_gc.py::test_gc_prints_its_result",
         ),
     ),
     Line(
         "envlog gc --prune",
         "since when a pack must not have been used, for what no moment holds to go",
         (
-            "maintenance/test_gc.py::test_prune_takes_times_as_git_does",
-            "maintenance/test_collect.py::test_what_nothing_reaches_stays_for_a_while_by_itself",
+            "maintenance/test_gc.py::test_prune_accepts_times_like_git",
+            "maintenance/test_collect.py::test_unreachable_objects_are_kept_for_two_weeks_by_default",
         ),
     ),
     Line(
-        "envlog gc --no-prune", "only packs", ("maintenance/test_gc.py::test_prune_takes_times_as_git_does",)
+        "envlog gc --no-prune", "only packs", ("maintenance/test_gc.py::test_prune_accepts_times_like_git",)
     ),
     Line(
         "envlog gc --empty-trash",
@@ -1043,68 +1043,68 @@ LIST = (
     Line(
         "envlog gc --auto",
         "what comes by itself once a day, in the background",
-        ("maintenance/test_gc.py::test_once_a_day_it_comes_by_itself_and_nobody_waits",),
+        ("maintenance/test_gc.py::test_capture_starts_gc_once_a_day_without_waiting",),
     ),
     Line(
         "python gc",
         "packs, and takes away what nothing reaches",
-        ("maintenance/test_gc.py::test_the_program_tells_what_became_of_it",),
+        ("maintenance/test_gc.py::test_gc_prints_its_result",),
     ),
     Line(
         "python daily",
         "what is done once a day",
-        ("maintenance/test_gc.py::test_once_a_day_it_comes_by_itself_and_nobody_waits",),
+        ("maintenance/test_gc.py::test_capture_starts_gc_once_a_day_without_waiting",),
     ),
     Line(
         "envlog du",
         "what holds the space, by moment, directory and class; what dropping or leaving out frees, truly",
         (
-            "maintenance/test_du.py::test_what_a_moment_frees_is_what_comes_back_when_it_goes",
-            "maintenance/test_du.py::test_what_a_directory_frees_is_what_its_objects_take",
-            "maintenance/test_du.py::test_what_moments_free_together_is_more_than_each_alone",
-            "maintenance/test_du.py::test_the_words_and_the_json",
+            "maintenance/test_du.py::test_snapshot_frees_what_dropping_it_frees",
+            "maintenance/test_du.py::test_directory_frees_the_size_of_its_objects",
+            "maintenance/test_du.py::test_snapshots_free_more_together_than_alone",
+            "maintenance/test_du.py::test_du_prints_text_and_json",
         ),
     ),
-    Line("envlog du --max-count", "so many rows", ("maintenance/test_du.py::test_the_words_and_the_json",)),
+    Line("envlog du --max-count", "so many rows", ("maintenance/test_du.py::test_du_prints_text_and_json",)),
     Line(
         "python du",
         "the same",
-        ("maintenance/test_du.py::test_what_moments_free_together_is_more_than_each_alone",),
+        ("maintenance/test_du.py::test_snapshots_free_more_together_than_alone",),
     ),
     Line(
         "envlog fsck",
         "every byte; damaged paths and moments are named; status 1; a share every day, told by envlog",
         (
-            "maintenance/test_fsck.py::test_a_whole_history_is_whole",
-            "maintenance/test_fsck.py::test_a_flipped_bit_is_named_by_path_and_moment",
-            "maintenance/test_fsck.py::test_a_damaged_index_costs_nothing",
-            "maintenance/test_fsck.py::test_damaged_notes_keep_what_can_be_read",
-            "maintenance/test_fsck.py::test_a_damaged_cache_is_found_and_forgotten",
-            "maintenance/test_fsck.py::test_a_share_is_checked_every_day_and_trouble_is_shown",
+            "maintenance/test_fsck.py::test_intact_history_has_no_faults",
+            "maintenance/test_fsck.py::test_flipped_bit_is_reported_by_path_and_snapshot",
+            "maintenance/test_fsck.py::test_repair_of_a_damaged_index_loses_nothing",
+            "maintenance/test_fsck.py::test_repair_of_notes_keeps_everything_readable",
+            "maintenance/test_fsck.py::test_repair_deletes_a_damaged_cache",
+            "maintenance/test_fsck.py::test_daily_check_reads_a_share_and_stores_problems",
         ),
     ),
     Line(
         "envlog fsck --quick",
         "whether all is there",
         (
-            "maintenance/test_fsck.py::test_a_pack_cut_short_is_found_at_once",
-            "maintenance/test_fsck.py::test_a_lost_pack_is_found",
+            "maintenance/test_fsck.py::test_truncated_pack_is_found_by_a_quick_check",
+            "maintenance/test_fsck.py::test_missing_pack_is_found",
         ),
     ),
     Line(
         "envlog fsck --repair",
         "brings back what can be had, sets the rest aside; the user's git goes on; nothing is deleted",
         (
-            "maintenance/test_fsck.py::test_what_still_stands_in_the_working_tree_comes_back",
-            "maintenance/test_fsck.py::test_what_a_remote_has_comes_back",
-            "maintenance/test_fsck.py::test_a_bad_ref_is_set_aside_and_its_history_is_there_again",
-            "maintenance/test_fsck.py::test_a_lost_moment_in_the_middle_takes_no_other_along",
+            "maintenance/test_fsck.py::test_repair_recovers_objects_from_the_working_tree",
+            "maintenance/test_fsck.py::test_repair_recovers_objects_from_a_remote",
+            "maintenance/test_fsck.py::test_repair_replaces_a_bad_ref_by_its_history",
+            "maintenance/test_fsck.py::test_repair_drops_a_lost_snapshot_and_keeps_the_others",
         ),
     ),
     Line(
         "python fsck",
         "the same",
-        ("maintenance/test_fsck.py::test_a_share_is_checked_every_day_and_trouble_is_shown",),
+        ("maintenance/test_fsck.py::test_daily_check_reads_a_share_and_stores_problems",),
     ),
     Line(
         "envlog fetch",
@@ -1304,13 +1304,13 @@ DIFF = (
         "classes of changes",
         (
             "cli/test_envdiff.py::test_only_chooses_classes",
-            "probes/test_story.py::test_packages_are_told_by_place_with_versions",
-            "probes/test_ecosystems.py::test_names_with_slashes_are_told_by_their_place",
-            "probes/test_article.py::test_a_database_and_its_clients_are_told_though_git_saw_nothing",
-            "probes/test_declared.py::test_the_story_says_what_was_installed_by_hand",
-            "probes/test_configuration.py::test_keys_of_tracked_and_ignored_configuration_are_told",
-            "probes/test_services.py::test_a_server_that_starts_moves_and_stops_is_told",
-            "probes/test_tools.py::test_versions_that_are_asked_for_are_told_where_they_change",
+            "probes/test_package_changes.py::test_packages_are_shown_by_place_with_versions",
+            "probes/test_ecosystems.py::test_names_with_slashes_are_shown_with_their_place",
+            "probes/test_database_clients.py::test_installed_database_and_clients_are_listed_when_git_sees_no_change",
+            "probes/test_declared.py::test_summary_names_packages_installed_by_hand",
+            "probes/test_configuration.py::test_changed_keys_of_tracked_and_ignored_configuration_are_shown",
+            "probes/test_services.py::test_started_moved_and_stopped_server_is_shown",
+            "probes/test_tools.py::test_changed_required_versions_are_shown",
         ),
     ),
     Line(
@@ -1319,7 +1319,7 @@ DIFF = (
         (
             "remote/test_works_here.py::test_failure_on_another_machine_is_inspected_after_a_fetch",
             "remote/test_works_here.py::test_fetched_machine_is_shown_completely",
-            "diff/test_path_classes.py::test_each_is_told_or_set_apart",
+            "diff/test_path_classes.py::test_each_change_is_listed_or_set_apart",
         ),
     ),
     Line(
@@ -1430,25 +1430,25 @@ RESTORE = (
         "envrestore",
         "brings everything back to a moment, saving what is here first; without a revision it only shows",
         (
-            "restore/test_programs.py::test_everything_is_as_it_was_and_comes_back",
-            "restore/test_programs.py::test_without_a_revision_the_likeliest_moments_are_shown",
-            "restore/test_programs.py::test_what_is_as_it_was_is_not_touched",
-            "restore/test_programs.py::test_what_the_snapshot_left_out_stays",
-            "restore/test_programs.py::test_what_is_left_out_now_is_not_written_over",
+            "restore/test_programs.py::test_restore_and_undo_return_every_file",
+            "restore/test_programs.py::test_likely_snapshots_are_listed_without_a_revision",
+            "restore/test_programs.py::test_unchanged_file_is_not_touched_by_the_program",
+            "restore/test_programs.py::test_path_excluded_from_the_snapshot_stays",
+            "restore/test_programs.py::test_path_excluded_now_is_not_overwritten",
         ),
     ),
     Line(
         "envrestore --dry-run",
         "the plan, and nothing changed; --json the same as data",
-        ("restore/test_programs.py::test_a_dry_run_shows_the_plan_and_changes_nothing",),
+        ("restore/test_programs.py::test_dry_run_prints_the_plan_and_changes_nothing",),
     ),
     Line(
         "envrestore --to",
         "elsewhere, and nothing here is touched",
         (
-            "restore/test_programs.py::test_a_moment_is_written_elsewhere_and_nothing_here_is_touched",
-            "restore/test_foreign.py::test_our_own_comes_as_it_was",
-            "restore/test_foreign.py::test_privileges_and_owners_are_not_taken_over",
+            "restore/test_programs.py::test_snapshot_is_written_to_another_directory_without_changing_the_environment",
+            "restore/test_unsigned.py::test_trusted_snapshot_is_restored_as_it_was",
+            "restore/test_unsigned.py::test_set_id_bits_and_owners_are_not_restored",
         ),
     ),
     Line(
@@ -1459,106 +1459,106 @@ RESTORE = (
     Line(
         "envrestore --keep-new",
         "what came after stays",
-        ("restore/test_programs.py::test_what_is_new_and_what_is_code_can_be_kept",),
+        ("restore/test_programs.py::test_new_files_and_tracked_files_can_be_kept",),
     ),
     Line(
-        "envrestore --keep-code",
+        "envrestore --keep-tracked",
         "what HEAD tracks stays",
         (
-            "restore/test_programs.py::test_what_is_new_and_what_is_code_can_be_kept",
+            "restore/test_programs.py::test_new_files_and_tracked_files_can_be_kept",
             "restore/test_programs.py::test_tracked_files_that_differ_from_head_are_counted",
         ),
     ),
     Line(
         "envrestore --only",
         "classes of things",
-        ("restore/test_programs.py::test_paths_and_classes_choose",),
+        ("restore/test_programs.py::test_pathspecs_and_classes_select_paths",),
     ),
     Line(
         "envrestore --head",
         "HEAD goes along where git would let it",
         (
-            "restore/test_programs.py::test_head_moves_along_where_it_is_asked_to",
-            "restore/test_head.py::test_a_kill_at_the_very_end_leaves_no_head_behind",
+            "restore/test_programs.py::test_head_moves_when_requested",
+            "restore/test_head.py::test_kill_at_the_very_end_leaves_head_as_before",
         ),
     ),
     Line(
         "envrestore --relocate",
         "what comes of a fork and names its place names this one then",
         (
-            "fork/test_running.py::test_a_relocated_fork_is_adopted_and_runs_what_is_here",
-            "fork/test_running.py::test_what_is_adopted_from_a_relocated_fork_is_said_to_name_the_fork",
+            "fork/test_installed_programs.py::test_relocated_fork_is_restored_and_runs_the_original_files",
+            "fork/test_installed_programs.py::test_restore_from_a_relocated_fork_warns_about_its_paths",
         ),
     ),
     Line(
         "envrestore --services",
         "runs the configured stop, restore and start commands",
         (
-            "services/test_services.py::test_a_restore_brings_the_state_along_and_undo_what_was_there",
-            "services/test_services.py::test_what_can_be_refused_is_refused_before_anything_is_stopped",
-            "services/test_services.py::test_what_a_service_did_not_do_is_told_with_a_status_of_its_own",
-            "services/test_real_servers.py::test_postgresql_is_dumped_and_brought_back_while_it_runs",
-            "services/test_real_servers.py::test_redis_is_stopped_given_its_data_and_started",
+            "services/test_services.py::test_restore_loads_the_state_and_undo_reverts_it",
+            "services/test_services.py::test_restore_is_refused_before_any_service_is_stopped",
+            "services/test_services.py::test_failed_service_command_has_its_own_exit_status",
+            "services/test_real_servers.py::test_running_postgresql_is_dumped_and_restored",
+            "services/test_real_servers.py::test_redis_is_stopped_restored_and_started",
         ),
     ),
     Line(
         "envrestore --attachments",
         "gives back what was attached",
-        ("restore/test_programs.py::test_what_was_attached_is_given_back",),
+        ("restore/test_programs.py::test_attachments_are_written_back",),
     ),
     Line(
         "envrestore --force",
         "overrides the refusals that name it",
         (
-            "restore/test_programs.py::test_a_database_that_is_open_elsewhere_is_refused_by_name",
-            "restore/test_programs.py::test_a_home_directory_is_not_restored_unasked",
-            "restore/test_foreign.py::test_links_that_lead_out_are_not_made_unless_forced",
+            "restore/test_programs.py::test_open_database_is_refused_by_name",
+            "restore/test_programs.py::test_home_directory_is_not_restored_without_force",
+            "restore/test_unsigned.py::test_links_that_lead_outside_are_not_restored_without_force",
         ),
     ),
     Line(
         "envrestore --allow-unsigned",
         "restores here what no key here signed",
         (
-            "restore/test_programs.py::test_what_no_key_of_ours_signed_is_not_restored_here_unasked",
-            "restore/test_foreign.py::test_in_place_the_same_holds_and_what_stands_here_stays",
-            "restore/test_foreign.py::test_running_it_is_told_to_mean_trust_once",
+            "restore/test_programs.py::test_unsigned_snapshot_is_refused_without_option",
+            "restore/test_unsigned.py::test_unsigned_snapshot_restored_in_place_is_reduced_and_keeps_existing_files",
+            "restore/test_unsigned.py::test_warning_about_programs_is_printed_once",
         ),
     ),
     Line(
         "envrestore --roots",
         "changes additional roots too",
         (
-            "restore/test_foreign_roots.py::test_unsigned_snapshot_changes_no_additional_root_without_option",
-            "restore/test_foreign_roots.py::test_unsigned_snapshot_changes_additional_root_with_option",
+            "restore/test_unsigned_roots.py::test_unsigned_snapshot_changes_no_additional_root_without_option",
+            "restore/test_unsigned_roots.py::test_unsigned_snapshot_changes_additional_root_with_option",
         ),
     ),
     Line(
         "envrestore --undo",
         "takes back a restore",
-        ("restore/test_programs.py::test_everything_is_as_it_was_and_comes_back",),
+        ("restore/test_programs.py::test_restore_and_undo_return_every_file",),
     ),
     Line(
         "envrestore --redo",
         "forth again",
-        ("restore/test_programs.py::test_everything_is_as_it_was_and_comes_back",),
+        ("restore/test_programs.py::test_restore_and_undo_return_every_file",),
     ),
     Line(
         "envrestore --continue",
         "finishes what was broken off",
-        ("restore/test_programs.py::test_a_restore_that_was_broken_off_is_told_by_whatever_comes_next",),
+        ("restore/test_programs.py::test_interrupted_restore_is_reported_by_the_next_command",),
     ),
     Line(
         "envrestore --abort",
         "takes back what was broken off",
-        ("restore/test_programs.py::test_a_restore_that_was_broken_off_can_be_taken_back",),
+        ("restore/test_programs.py::test_interrupted_restore_can_be_aborted",),
     ),
     Line(
         "envlog recent",
         "without any snapshot: what changed within a span, by change times and logs; what it cannot know is said",
         (
-            "recent/test_recent.py::test_what_changed_is_told_and_nothing_is_written",
-            "recent/test_recent.py::test_a_plain_directory_needs_no_git",
-            "recent/test_recent.py::test_rotated_logs_are_part_of_the_log",
+            "recent/test_recent.py::test_recent_lists_changes_and_writes_nothing",
+            "recent/test_recent.py::test_recent_works_in_a_directory_without_git",
+            "recent/test_recent.py::test_recent_reads_rotated_logs",
         ),
     ),
     Line(
@@ -1598,155 +1598,155 @@ RESTORE = (
         "envlog drop",
         "forgets moments; every other one stays what it is, and so does its id",
         (
-            "retention/test_drop.py::test_what_is_dropped_is_gone_and_all_else_is_as_it_was",
-            "retention/test_drop.py::test_verdicts_stay_ones_own",
+            "retention/test_drop.py::test_dropped_snapshot_is_gone_and_others_are_unchanged",
+            "retention/test_drop.py::test_verdict_is_carried_to_equal_content_after_a_rewrite",
             "retention/test_drop.py::test_tasks_and_effects_stay_on_the_timeline",
         ),
     ),
     Line(
         "envlog drop --dry-run",
         "says which, and drops nothing",
-        ("retention/test_drop.py::test_the_words_for_what_is_in_the_trash",),
+        ("retention/test_drop.py::test_drop_and_undrop_print_results_and_hints",),
     ),
     Line(
         "envlog undrop",
         "back to where they stood; without words, what can be brought back",
         (
-            "retention/test_drop.py::test_what_is_brought_back_stands_where_it_stood",
-            "retention/test_drop.py::test_the_words_for_what_is_in_the_trash",
+            "retention/test_drop.py::test_undropped_snapshot_has_its_former_position",
+            "retention/test_drop.py::test_drop_and_undrop_print_results_and_hints",
         ),
     ),
     Line(
         "envlog undrop --all",
         "everything that is in the trash",
-        ("retention/test_drop.py::test_everything_can_go_and_a_capture_begins_anew",),
+        ("retention/test_drop.py::test_capture_works_after_everything_was_dropped",),
     ),
     Line(
         "envlog undrop --dry-run",
         "says which, and brings nothing back",
-        ("retention/test_drop.py::test_the_words_for_what_is_in_the_trash",),
+        ("retention/test_drop.py::test_drop_and_undrop_print_results_and_hints",),
     ),
     Line(
         "python drop",
         "moments let go",
-        ("retention/test_drop.py::test_what_is_brought_back_stands_where_it_stood",),
+        ("retention/test_drop.py::test_undropped_snapshot_has_its_former_position",),
     ),
     Line(
         "python undrop",
         "and brought back",
-        ("retention/test_drop.py::test_what_is_brought_back_stands_where_it_stood",),
+        ("retention/test_drop.py::test_undropped_snapshot_has_its_former_position",),
     ),
     Line(
         "envlog prune",
         "what a policy keeps, and why",
         (
-            "retention/test_prune.py::test_each_decision_comes_with_its_reason_and_a_dry_run_decides_alike",
-            "retention/test_policy.py::test_what_somebody_said_something_of_stays",
-            "retention/test_prune.py::test_after_thirty_days_the_trash_is_emptied_and_the_room_is_free",
+            "retention/test_prune.py::test_dry_run_prints_the_same_decisions_with_reasons",
+            "retention/test_policy.py::test_annotated_snapshots_are_kept",
+            "retention/test_prune.py::test_trash_expires_after_thirty_days_and_frees_its_space",
         ),
     ),
     Line(
         "envlog prune --dry-run",
         "decides alike, and lets nothing go",
-        ("retention/test_prune.py::test_each_decision_comes_with_its_reason_and_a_dry_run_decides_alike",),
+        ("retention/test_prune.py::test_dry_run_prints_the_same_decisions_with_reasons",),
     ),
     Line(
         "envlog prune --keep-last",
         "the newest so many",
         (
-            "retention/test_policy.py::test_the_last_so_many_stay",
-            "retention/test_prune.py::test_each_decision_comes_with_its_reason_and_a_dry_run_decides_alike",
+            "retention/test_policy.py::test_last_n_snapshots_are_kept",
+            "retention/test_prune.py::test_dry_run_prints_the_same_decisions_with_reasons",
         ),
     ),
     Line(
         "envlog prune --keep-hourly",
         "of so many spans (hourly) the newest each",
         (
-            "retention/test_policy.py::test_of_an_hour_a_day_and_a_week_the_newest_stays_and_spans_without_a_moment_do_not_count",
-            "retention/test_prune.py::test_each_decision_comes_with_its_reason_and_a_dry_run_decides_alike",
+            "retention/test_policy.py::test_newest_of_each_hour_day_and_week_is_kept_and_empty_periods_do_not_count",
+            "retention/test_prune.py::test_dry_run_prints_the_same_decisions_with_reasons",
         ),
     ),
     Line(
         "envlog prune --keep-daily",
         "of so many spans (daily) the newest each",
         (
-            "retention/test_policy.py::test_of_an_hour_a_day_and_a_week_the_newest_stays_and_spans_without_a_moment_do_not_count",
-            "retention/test_prune.py::test_each_decision_comes_with_its_reason_and_a_dry_run_decides_alike",
+            "retention/test_policy.py::test_newest_of_each_hour_day_and_week_is_kept_and_empty_periods_do_not_count",
+            "retention/test_prune.py::test_dry_run_prints_the_same_decisions_with_reasons",
         ),
     ),
     Line(
         "envlog prune --keep-weekly",
         "of so many spans (weekly) the newest each",
         (
-            "retention/test_policy.py::test_of_an_hour_a_day_and_a_week_the_newest_stays_and_spans_without_a_moment_do_not_count",
-            "retention/test_prune.py::test_each_decision_comes_with_its_reason_and_a_dry_run_decides_alike",
+            "retention/test_policy.py::test_newest_of_each_hour_day_and_week_is_kept_and_empty_periods_do_not_count",
+            "retention/test_prune.py::test_dry_run_prints_the_same_decisions_with_reasons",
         ),
     ),
     Line(
         "envlog prune --all",
         "every timeline of the repository",
-        ("retention/test_prune.py::test_every_timeline_of_the_repository_is_thinned_where_that_is_asked",),
+        ("retention/test_prune.py::test_all_timelines_are_pruned_on_request",),
     ),
     Line(
         "config envhist.keeplast",
         "the policy that holds where none is given",
         (
-            "retention/test_prune.py::test_without_words_what_is_configured_holds",
-            "retention/test_prune.py::test_once_a_day_it_comes_by_itself",
+            "retention/test_prune.py::test_configured_policy_applies_without_options",
+            "retention/test_prune.py::test_daily_run_prunes_by_the_configured_policy",
         ),
     ),
     Line(
         "config envhist.keephourly",
         "the policy that holds where none is given",
         (
-            "retention/test_prune.py::test_without_words_what_is_configured_holds",
-            "retention/test_prune.py::test_once_a_day_it_comes_by_itself",
+            "retention/test_prune.py::test_configured_policy_applies_without_options",
+            "retention/test_prune.py::test_daily_run_prunes_by_the_configured_policy",
         ),
     ),
     Line(
         "config envhist.keepdaily",
         "the policy that holds where none is given",
         (
-            "retention/test_prune.py::test_without_words_what_is_configured_holds",
-            "retention/test_prune.py::test_once_a_day_it_comes_by_itself",
+            "retention/test_prune.py::test_configured_policy_applies_without_options",
+            "retention/test_prune.py::test_daily_run_prunes_by_the_configured_policy",
         ),
     ),
     Line(
         "config envhist.keepweekly",
         "the policy that holds where none is given",
         (
-            "retention/test_prune.py::test_without_words_what_is_configured_holds",
-            "retention/test_prune.py::test_once_a_day_it_comes_by_itself",
+            "retention/test_prune.py::test_configured_policy_applies_without_options",
+            "retention/test_prune.py::test_daily_run_prunes_by_the_configured_policy",
         ),
     ),
     Line(
         "python prune",
         "thinned by a policy",
-        ("retention/test_prune.py::test_a_moment_named_while_it_is_decided_stays",),
+        ("retention/test_prune.py::test_snapshot_named_during_a_prune_is_kept",),
     ),
     Line(
         "python thin",
         "what is done by itself once a day",
         (
-            "retention/test_prune.py::test_once_a_day_it_comes_by_itself",
-            "retention/test_prune.py::test_beyond_the_size_the_oldest_go_first_and_the_trash_does_not_wait",
+            "retention/test_prune.py::test_daily_run_prunes_by_the_configured_policy",
+            "retention/test_prune.py::test_size_limit_drops_the_oldest_and_purges_the_trash",
         ),
     ),
     Line(
         "envlog purge",
         "a path is nowhere, in no object; what was pushed is told",
         (
-            "retention/test_purge.py::test_a_file_is_nowhere_and_all_else_is_as_it_was",
-            "retention/test_purge.py::test_whatever_stands_there_is_nowhere",
-            "retention/test_purge.py::test_the_trash_and_every_timeline_are_without_it",
-            "retention/test_purge.py::test_what_is_not_ours_is_told_and_not_touched",
-            "retention/test_purge.py::test_what_was_fetched_goes_and_what_was_pushed_is_told",
+            "retention/test_purge.py::test_purged_file_is_nowhere_and_all_else_is_unchanged",
+            "retention/test_purge.py::test_purge_erases_every_kind_of_entry",
+            "retention/test_purge.py::test_purge_covers_the_trash_and_every_timeline",
+            "retention/test_purge.py::test_purge_reports_and_keeps_objects_that_are_not_ours",
+            "retention/test_purge.py::test_purge_deletes_fetched_timelines_and_reports_pushed_ones",
         ),
     ),
     Line(
         "envlog purge --dry-run",
         "says what holds them, and erases nothing",
-        ("retention/test_purge.py::test_a_dry_run_erases_nothing_and_a_path_that_is_nowhere_is_told",),
+        ("retention/test_purge.py::test_dry_run_erases_nothing_and_reports_unknown_paths",),
     ),
     Line(
         "envlog key --reseal",
@@ -1769,51 +1769,51 @@ RESTORE = (
     Line(
         "envlog purge --variable-names",
         "erases names of variables that were stored without being sealed",
-        ("secrets/test_variable_names.py::test_names_stored_in_the_clear_are_warned_of_once_and_purged",),
+        ("secrets/test_variable_names.py::test_unsealed_names_are_reported_once_and_purged",),
     ),
     Line(
         "python purge",
         "a path erased",
-        ("retention/test_purge.py::test_a_purged_path_is_nowhere_after_any_series",),
+        ("retention/test_purge.py::test_purged_path_is_nowhere_after_any_series",),
     ),
     Line(
         "envlog task",
         "progress on the timeline, in five words and no others",
         (
-            "tracking/test_doing.py::test_tasks_are_told_as_they_go_and_found_by_another_process",
-            "tracking/test_doing.py::test_a_word_that_task_does_not_know_is_told",
+            "tracking/test_doing.py::test_tasks_are_recorded_and_read_by_another_process",
+            "tracking/test_doing.py::test_unknown_status_of_a_task_is_an_error",
         ),
     ),
     Line(
         "envlog resume",
         "the first task neither completed nor skipped, and the snapshot it starts from",
-        ("tracking/test_doing.py::test_resume_names_what_is_next_and_where_it_starts_from",),
+        ("tracking/test_doing.py::test_resume_returns_the_next_task_and_its_start",),
     ),
     Line(
         "envlog task --definition",
         "what defines the agent that tells of a task",
-        ("tracking/test_resuming.py::test_another_definition_refuses_to_go_on_unless_it_is_forced",),
+        ("tracking/test_resuming.py::test_resume_under_another_definition_is_refused_unless_forced",),
     ),
     Line(
         "envlog resume --definition",
         "what defines the agent that goes on; another one is refused",
         (
-            "tracking/test_resuming.py::test_another_definition_refuses_to_go_on_unless_it_is_forced",
-            "tracking/test_resuming.py::test_an_agent_in_python_is_held_to_its_own_definition",
+            "tracking/test_resuming.py::test_resume_under_another_definition_is_refused_unless_forced",
+            "tracking/test_resuming.py::test_python_agent_must_have_the_recorded_definition",
         ),
     ),
     Line(
         "envlog resume --force",
         "all the same",
-        ("tracking/test_resuming.py::test_another_definition_refuses_to_go_on_unless_it_is_forced",),
+        ("tracking/test_resuming.py::test_resume_under_another_definition_is_refused_unless_forced",),
     ),
     Line(
         "resume under the next version",
         "begun by one version of an agent, finished by the next; later formats are refused, earlier ones read",
         (
-            "tracking/test_resuming.py::test_begun_by_one_version_of_an_agent_and_finished_by_the_next",
-            "tracking/test_resuming.py::test_what_a_later_version_told_is_refused_and_what_an_earlier_one_told_is_read",
-            "tracking/test_resuming.py::test_a_snapshot_of_a_later_format_is_refused_clearly_and_hides_no_other",
+            "tracking/test_resuming.py::test_task_begun_by_one_version_is_finished_by_the_next",
+            "tracking/test_resuming.py::test_task_record_of_a_later_version_is_refused_and_of_an_earlier_one_read",
+            "tracking/test_resuming.py::test_snapshot_of_a_later_format_is_refused_and_others_are_listed",
         ),
     ),
     Line(
@@ -1835,7 +1835,7 @@ RESTORE = (
         ("compat/test_workbench.py::test_observed_checkpoints_are_recorded_manually_and_in_json",),
     ),
     Line(
-        "envlog observe --by",
+        "envlog observe --source",
         "which platform",
         ("compat/test_workbench.py::test_observed_checkpoints_are_recorded_manually_and_in_json",),
     ),
@@ -1875,46 +1875,46 @@ RESTORE = (
         "envlog effect",
         "what is done outside the machine is noted, with the status of its command",
         (
-            "tracking/test_doing.py::test_an_effect_is_noted_before_it_happens_and_as_it_ended",
-            "tracking/test_doing.py::test_a_restore_across_an_effect_tells_of_it",
+            "tracking/test_doing.py::test_effect_is_noted_before_it_happens_and_with_its_status",
+            "tracking/test_doing.py::test_restore_lists_the_effects_that_it_does_not_undo",
         ),
     ),
     Line(
         "envlog effect --irreversible",
         "asks first, and where nobody can be asked, does nothing",
-        ("tracking/test_doing.py::test_what_cannot_be_undone_is_done_only_after_a_yes",),
+        ("tracking/test_doing.py::test_irreversible_effect_happens_only_after_a_confirmation",),
     ),
     Line(
         "envlog effect --yes",
         "does not ask",
-        ("tracking/test_doing.py::test_what_cannot_be_undone_is_done_only_after_a_yes",),
+        ("tracking/test_doing.py::test_irreversible_effect_happens_only_after_a_confirmation",),
     ),
     Line(
         "python tasks",
         "the tasks of a timeline",
-        ("tracking/test_doing.py::test_tasks_are_told_as_they_go_and_found_by_another_process",),
+        ("tracking/test_doing.py::test_tasks_are_recorded_and_read_by_another_process",),
     ),
     Line(
         "python add_records",
         "adds records to the note of a snapshot",
-        ("tracking/test_doing.py::test_what_is_no_such_record_is_passed_over",),
+        ("tracking/test_doing.py::test_invalid_record_is_skipped",),
     ),
     Line(
         "python effects",
         "what was done outside the machine; whoever is asked may refuse it before it happens",
-        ("tracking/test_doing.py::test_a_host_program_may_refuse_an_effect",),
+        ("tracking/test_doing.py::test_host_program_may_refuse_an_effect",),
     ),
     Line(
         "envlog undo",
         "to the newest earlier state that differs, so many steps",
         (
-            "restore/test_programs.py::test_undo_walks_back_through_moments_and_redo_to_what_was_never_captured",
+            "restore/test_programs.py::test_undo_steps_through_snapshots_and_redo_returns_to_the_uncaptured_state",
         ),
     ),
     Line(
         "envlog undo --dry-run",
         "the plan only",
-        ("restore/test_programs.py::test_a_dry_undo_is_no_undo",),
+        ("restore/test_programs.py::test_dry_run_of_undo_changes_nothing",),
     ),
     Line(
         "envlog undo --plan",
@@ -1924,27 +1924,25 @@ RESTORE = (
     Line(
         "envlog undo --services",
         "with the state of the services",
-        (
-            "services/test_services.py::test_undo_and_redo_of_envlog_take_the_services_along_and_show_names_them",
-        ),
+        ("services/test_services.py::test_undo_and_redo_restore_services_and_show_lists_them",),
     ),
     Line(
         "envlog undo --force",
         "overrides refusals",
-        ("restore/test_programs.py::test_a_dry_undo_is_no_undo",),
+        ("restore/test_programs.py::test_dry_run_of_undo_changes_nothing",),
     ),
     Line(
         "envlog redo",
         "forth again, until something new has come",
         (
-            "restore/test_programs.py::test_undo_walks_back_through_moments_and_redo_to_what_was_never_captured",
-            "restore/test_programs.py::test_new_work_after_an_undo_is_told_by_redo",
+            "restore/test_programs.py::test_undo_steps_through_snapshots_and_redo_returns_to_the_uncaptured_state",
+            "restore/test_programs.py::test_redo_after_new_work_is_refused_with_a_reason",
         ),
     ),
     Line(
         "envlog redo --dry-run",
         "the plan only",
-        ("restore/test_programs.py::test_a_dry_undo_is_no_undo",),
+        ("restore/test_programs.py::test_dry_run_of_undo_changes_nothing",),
     ),
     Line(
         "envlog redo --plan",
@@ -1954,19 +1952,17 @@ RESTORE = (
     Line(
         "envlog redo --services",
         "with the state of the services",
-        (
-            "services/test_services.py::test_undo_and_redo_of_envlog_take_the_services_along_and_show_names_them",
-        ),
+        ("services/test_services.py::test_undo_and_redo_restore_services_and_show_lists_them",),
     ),
     Line(
         "envlog redo --force",
         "overrides refusals",
-        ("restore/test_programs.py::test_a_dry_undo_is_no_undo",),
+        ("restore/test_programs.py::test_dry_run_of_undo_changes_nothing",),
     ),
     Line(
         "status 5",
         "done, but something is not as it was",
-        ("restore/test_programs.py::test_what_cannot_be_had_here_is_told_by_its_own_status",),
+        ("restore/test_programs.py::test_partial_restore_has_its_own_exit_status",),
     ),
 )
 
@@ -1997,7 +1993,7 @@ SETTINGS = (
     Line(
         "a slip in the configuration",
         "a warning, and the default stays",
-        ("test_config.py::test_a_value_that_makes_no_sense_is_told_and_the_default_stays",),
+        ("test_config.py::test_invalid_value_gives_a_warning_and_the_default",),
     ),
 )
 
@@ -2005,22 +2001,22 @@ PYTHON = (
     Line(
         "python restore",
         "what the program does, with a result",
-        ("restore/test_verbs.py::test_a_restore_its_undo_and_its_redo",),
+        ("restore/test_api.py::test_restore_undo_and_redo_return_results",),
     ),
     Line(
         "python undo",
         "to the state before",
-        ("restore/test_verbs.py::test_a_restore_its_undo_and_its_redo",),
+        ("restore/test_api.py::test_restore_undo_and_redo_return_results",),
     ),
     Line(
         "python redo",
         "forth again",
-        ("restore/test_verbs.py::test_a_restore_its_undo_and_its_redo",),
+        ("restore/test_api.py::test_restore_undo_and_redo_return_results",),
     ),
     Line(
         "python refresh",
         "looks up timelines and clock again",
-        ("restore/test_verbs.py::test_a_restore_its_undo_and_its_redo",),
+        ("restore/test_api.py::test_restore_undo_and_redo_return_results",),
     ),
     Line(
         "python open",
@@ -2120,18 +2116,18 @@ PYTHON = (
         "whether a key of ours signed a snapshot; what none signed is a claim",
         (
             "secrets/test_foreign_snapshots.py::test_own_snapshots_are_trusted",
-            "secrets/test_foreign_snapshots.py::test_a_forged_message_under_a_copied_mac_is_a_claim",
+            "secrets/test_foreign_snapshots.py::test_forged_message_with_a_copied_mac_is_unsigned",
         ),
     ),
     Line(
         "python snapshot_of",
         "the snapshot that a revision, a snapshot or a capture's result refers to",
-        ("library/test_handlers.py::test_words_mean_what_is_there_now_to_every_verb",),
+        ("library/test_handlers.py::test_every_verb_resolves_revisions_on_current_timelines",),
     ),
     Line(
         "python snapshots_of",
         "the snapshots of revisions and ranges",
-        ("library/test_handlers.py::test_words_mean_what_is_there_now_to_every_verb",),
+        ("library/test_handlers.py::test_every_verb_resolves_revisions_on_current_timelines",),
     ),
     Line(
         "python tree_of",
@@ -2146,6 +2142,11 @@ PYTHON = (
     Line(
         "python fetch_blobs",
         "fetches attachments of a fetched snapshot",
+        ("remote/test_fetch.py::test_fetch_is_lazy_and_gets_contents_on_demand",),
+    ),
+    Line(
+        "python pushed_tip",
+        "the commit that a push left at a remote",
         ("remote/test_fetch.py::test_fetch_is_lazy_and_gets_contents_on_demand",),
     ),
     Line(
@@ -2174,28 +2175,28 @@ CHECKS = (
         "envlog capture --verify",
         "published first, then checked by the shell in the root; a failing check or notes in disorder cost a warning",
         (
-            CAPTURE_VERIFY + "test_a_check_that_fails_costs_a_warning_and_no_snapshot",
-            CAPTURE_VERIFY + "test_the_snapshot_is_there_while_its_check_runs",
-            CAPTURE_VERIFY + "test_a_check_runs_at_the_top_and_sees_nothing_of_the_git_that_runs_us",
-            CAPTURE_VERIFY + "test_notes_that_cannot_be_written_cost_a_warning",
-            CAPTURE_VERIFY + "test_after_ctrl_c_the_snapshot_stands_and_the_check_is_gone",
-            CAPTURE_VERIFY + "test_the_real_npm_test_is_run",
+            CAPTURE_VERIFY + "test_failed_check_prints_a_warning_and_keeps_the_snapshot",
+            CAPTURE_VERIFY + "test_snapshot_exists_while_its_check_runs",
+            CAPTURE_VERIFY + "test_check_runs_at_the_top_without_variables_of_git",
+            CAPTURE_VERIFY + "test_unwritable_notes_print_a_warning",
+            CAPTURE_VERIFY + "test_ctrl_c_keeps_the_snapshot_and_ends_the_check",
+            CAPTURE_VERIFY + "test_real_npm_test_is_run",
         ),
     ),
     Line(
         "envlog capture --exit-code",
         "ends with the check's status",
         (
-            CAPTURE_VERIFY + "test_with_exit_code_it_ends_as_the_check_does",
-            CAPTURE_VERIFY + "test_exit_code_wants_a_check",
+            CAPTURE_VERIFY + "test_exit_code_option_returns_the_status_of_the_check",
+            CAPTURE_VERIFY + "test_exit_code_option_needs_a_check",
         ),
     ),
     Line(
         "config envhist.verify",
         "the check that captures run when none is given",
         (
-            CAPTURE_VERIFY + "test_the_configured_check_runs_for_the_triggers_that_are_named",
-            CAPTURE_VERIFY + "test_a_check_inside_a_check_is_left_out_and_waits_for_nobody",
+            CAPTURE_VERIFY + "test_configured_check_runs_for_the_named_triggers",
+            CAPTURE_VERIFY + "test_check_inside_a_check_is_skipped_without_waiting",
         ),
     ),
     Line(
@@ -2217,87 +2218,87 @@ CHECKS = (
         "config envhist.verifyon",
         "for which triggers; one at a time",
         (
-            CAPTURE_VERIFY + "test_the_configured_check_runs_for_the_triggers_that_are_named",
+            CAPTURE_VERIFY + "test_configured_check_runs_for_the_named_triggers",
             CAPTURE_VERIFY + "test_checks_of_one_working_tree_run_one_after_the_other",
         ),
     ),
     Line(
         "config envhist.verifytimeout",
         "how long a check may take",
-        (CAPTURE_VERIFY + "test_a_check_may_take_so_long",),
+        (CAPTURE_VERIFY + "test_check_is_ended_at_its_timeout",),
     ),
     Line(
         "envlog verify",
         "now, or in a throw-away environment of an older moment, never by what is alive; 0, 1 or 125",
         (
-            "checks/test_older.py::test_the_answer_is_the_status",
-            "checks/test_older.py::test_what_is_here_is_captured_where_it_is_new_and_checked",
-            "checks/test_older.py::test_an_older_moment_is_seen_as_it_was_and_what_is_alive_is_not_touched",
-            "checks/test_older.py::test_it_is_seen_at_its_own_place_by_every_path",
-            "checks/test_older.py::test_an_ordinary_user_has_that_too",
-            "checks/test_older.py::test_without_mounts_what_names_the_place_is_rewritten",
-            "checks/test_older.py::test_what_still_leads_to_what_is_alive_is_an_error_and_never_a_pass",
-            "checks/test_older.py::test_a_virtual_environment_runs_what_was_in_it_then",
-            "checks/test_older.py::test_what_was_stopped_leaves_nothing_behind_for_long",
+            "checks/test_sandbox.py::test_exit_status_is_that_of_the_check",
+            "checks/test_sandbox.py::test_changed_environment_is_captured_and_checked",
+            "checks/test_sandbox.py::test_older_snapshot_is_checked_without_touching_the_environment",
+            "checks/test_sandbox.py::test_sandbox_is_seen_at_the_original_path",
+            "checks/test_sandbox.py::test_ordinary_user_has_a_sandbox",
+            "checks/test_sandbox.py::test_paths_are_rewritten_when_mounts_are_not_available",
+            "checks/test_sandbox.py::test_remaining_reference_to_the_environment_is_an_error_and_never_a_pass",
+            "checks/test_sandbox.py::test_virtual_environment_runs_its_files_of_that_time",
+            "checks/test_sandbox.py::test_killed_check_leaves_nothing_after_the_next",
         ),
     ),
     Line(
         "envlog bisect",
         "the first moment where the check fails, in the fewest tries, and what that step changed; 125 skips",
         (
-            "checks/test_bisect.py::test_a_package_is_found_among_sixty_moments_in_seven_tries",
-            "checks/test_bisect.py::test_a_row_in_a_database_is_found_with_the_check_that_good_passed",
-            "checks/test_bisect.py::test_125_skips_and_what_cannot_be_told_apart_is_told",
+            "checks/test_bisect.py::test_package_is_found_among_sixty_snapshots_in_seven_tries",
+            "checks/test_bisect.py::test_database_row_is_found_with_the_check_that_good_passed",
+            "checks/test_bisect.py::test_exit_status_125_skips_and_all_candidates_are_printed",
         ),
     ),
     Line(
         "envlog bisect --good",
         "a moment where it passes; the newest such by default",
-        ("checks/test_bisect.py::test_where_there_is_nothing_to_find_it_is_said_why",),
+        ("checks/test_bisect.py::test_bisect_without_a_result_prints_the_reason",),
     ),
     Line(
         "envlog bisect --bad",
         "a later one where it fails; the newest by default",
-        ("checks/test_bisect.py::test_where_there_is_nothing_to_find_it_is_said_why",),
+        ("checks/test_bisect.py::test_bisect_without_a_result_prints_the_reason",),
     ),
     Line(
         "envrestore --verify",
         "runs the recorded check afterwards and offers to undo when it fails",
         (
-            "checks/test_restore_verify.py::test_the_recorded_check_runs_on_what_was_restored",
-            "checks/test_restore_verify.py::test_where_it_fails_the_way_back_is_told",
-            "checks/test_restore_verify.py::test_on_a_terminal_one_is_asked",
-            "checks/test_restore_verify.py::test_without_a_check_nothing_is_restored",
+            "checks/test_restore_verify.py::test_recorded_check_runs_on_the_restored_environment",
+            "checks/test_restore_verify.py::test_failed_check_prints_the_undo_command",
+            "checks/test_restore_verify.py::test_failed_check_asks_on_a_terminal",
+            "checks/test_restore_verify.py::test_nothing_is_restored_without_a_check",
         ),
     ),
     Line(
         "verdicts of others, and known ones",
         "an unsigned one is a claim; the same tree captured again shows it as known; no note brings a command",
         (
-            "checks/test_claims.py::test_what_a_note_says_without_our_key_counts_for_nothing",
-            "checks/test_claims.py::test_a_verdict_counts_for_its_own_snapshot_alone",
-            "checks/test_claims.py::test_a_command_in_a_note_is_never_run",
-            "checks/test_claims.py::test_the_same_environment_captured_again_is_known_and_from_when",
+            "checks/test_unsigned_verdicts.py::test_verdict_without_our_signature_is_ignored",
+            "checks/test_unsigned_verdicts.py::test_verdict_applies_only_to_its_snapshot",
+            "checks/test_unsigned_verdicts.py::test_command_in_a_note_is_never_run",
+            "checks/test_unsigned_verdicts.py::test_equal_environment_is_known_with_the_time_of_its_check",
         ),
     ),
     Line(
         "python verify",
         "a check now, or of a moment",
-        ("checks/test_python.py::test_a_program_checks_now_then_and_in_between",),
+        ("checks/test_api.py::test_api_checks_now_an_older_snapshot_and_bisects",),
     ),
     Line(
         "python bisect",
         "the first moment where a check fails",
-        ("checks/test_python.py::test_a_program_checks_now_then_and_in_between",),
+        ("checks/test_api.py::test_api_checks_now_an_older_snapshot_and_bisects",),
     ),
     Line(
         "verdict of a check",
         "by the exit status alone: pass, fail, error; what it changed; its output sealed",
         (
-            "checks/test_runner.py::test_the_status_alone_decides",
-            CAPTURE_VERIFY + "test_a_check_that_changed_the_environment_says_so",
-            CAPTURE_VERIFY + "test_what_is_kept_of_the_output_is_sealed_and_tokens_are_masked",
-            CAPTURE_VERIFY + "test_the_log_tells_what_failed_as_the_manual_has_it",
+            "checks/test_runner.py::test_verdict_depends_on_the_exit_status_alone",
+            CAPTURE_VERIFY + "test_check_that_changed_the_environment_is_reported",
+            CAPTURE_VERIFY + "test_stored_output_is_sealed_and_tokens_are_masked",
+            CAPTURE_VERIFY + "test_log_prints_failures_as_documented",
         ),
     ),
 )

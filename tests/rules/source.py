@@ -1,4 +1,4 @@
-"""The project's own source, read as syntax: what the rules look at."""
+"""Read the project's own source as syntax, for the rules."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PACKAGE = CHECKOUT / "git_envhist"
 
 @dataclass(frozen=True, slots=True)
 class Import:
-    """One imported module, and where."""
+    """An import of a module, and its place."""
 
     module: str
     line: int
@@ -26,7 +26,7 @@ class Import:
 
 @dataclass(frozen=True)
 class Source:
-    """One file of the package."""
+    """A file of the package."""
 
     path: Path
 
@@ -82,7 +82,7 @@ def _imports(node: ast.AST, module: str, package: bool, *, late: bool, typing: b
         elif isinstance(child, ast.ImportFrom):
             origin = _origin(child, module, package)
             # `from git_envhist import model` names a module, `from git_envhist.model import Entry` does not: both
-            # spellings are given, and what is no module is nobody's home.
+            # spellings are returned, and rules ignore a name that is no module.
             for alias in child.names:
                 name = f"{origin}.{alias.name}" if origin == "git_envhist" else origin
                 yield Import(name, child.lineno, late, typing)

@@ -1,14 +1,16 @@
-"""Everything the programs do goes through the library: each command and each option has its verb, or a reason."""
+"""The library has a verb for each command and a parameter for each option, or a reason; its facade is one class."""
 
 from __future__ import annotations
 
 import inspect
 import re
+from abc import ABC
 
 import pytest
 
 from git_envhist import EnvHistory, model
 from git_envhist.capture.pipeline import CaptureKeywords
+from git_envhist.context import HistoryContext
 from git_envhist.discovery import InitKeywords
 from git_envhist.history.search import LogKeywords
 from git_envhist.restore.options import RestoreKeywords
@@ -18,20 +20,20 @@ from tests.rules.api_map import ASKED, NOT_ASKED, PROGRAMS_ALONE, VERBS
 from tests.rules.built import commands, options
 from tests.rules.source import CHECKOUT
 
-ROOMS = {"tasks": Tasks, "effects": Effects, "observed": Observations}
+OBJECTS = {"tasks": Tasks, "effects": Effects, "observed": Observations}
 BY_NAME: dict[str, type] = {
     "log": LogKeywords,
     "capture": CaptureKeywords,
     "init": InitKeywords,
     **dict.fromkeys(("restore", "undo", "redo", "preview", "write_to"), RestoreKeywords),
 }
-"""What a verb is asked by name, beside its own parameters."""
+"""Keywords of a verb, in addition to its own parameters."""
 OWN_OPTIONS = sorted(option for option in options() if not option.startswith("every "))
 
 
 def verb_of(name: str) -> object:
-    room, _, verb = name.rpartition(".")
-    return getattr(ROOMS[room] if room else EnvHistory, verb)
+    owner, _, verb = name.rpartition(".")
+    return getattr(OBJECTS[owner] if owner else EnvHistory, verb)
 
 
 def parameters_of(name: str) -> set[str]:
@@ -56,8 +58,12 @@ def test_every_option_is_a_parameter_or_has_a_reason(option: str) -> None:
         assert parameter in parameters_of(verb)
 
 
+def test_history_is_one_class_on_top_of_the_context() -> None:
+    assert EnvHistory.__mro__ == (EnvHistory, HistoryContext, ABC, object)
+
+
 @pytest.mark.parametrize("verb", ["log", "capture", "restore", "init"])
-def test_help_names_all_that_a_verb_is_asked_by_name(verb: str) -> None:
+def test_docstring_names_every_keyword_of_a_verb(verb: str) -> None:
     told = inspect.getdoc(verb_of(verb)) or ""
     assert not {name for name in BY_NAME[verb].__annotations__ if f"`{name}`" not in told}
 
@@ -72,7 +78,7 @@ NO_VALUES = {
 }
 
 
-def test_what_the_verbs_give_is_frozen() -> None:
+def test_results_of_verbs_are_frozen() -> None:
     verbs = inspect.getmembers(EnvHistory, inspect.isfunction)
     told = [str(verb.__annotations__.get("return")) for name, verb in verbs if not name.startswith("_")]
     given = {word for words in told for word in re.findall(r"\b[A-Z]\w+", words)} - set(NO_VALUES)
@@ -94,13 +100,13 @@ def test_what_the_verbs_give_is_frozen() -> None:
         assert frozen or issubclass(kind, tuple), word
 
 
-def test_nothing_is_told_of_an_option_that_is_none() -> None:
+def test_map_lists_existing_options_only() -> None:
     assert not {*ASKED, *NOT_ASKED} - set(OWN_OPTIONS)
 
 
-def test_the_page_of_the_library_tells_of_every_verb() -> None:
+def test_page_of_the_library_names_every_verb() -> None:
     told = (
-        (CHECKOUT / "docs/api.md").read_text(encoding="utf-8").partition("## The verbs, and the programs")[2]
+        (CHECKOUT / "docs/guide/api.md").read_text(encoding="utf-8").partition("## Programs and methods")[2]
     )
     verbs = {verb.partition(".")[0] for verbs in VERBS.values() for verb in verbs}
     assert not {verb for verb in verbs if verb not in told}

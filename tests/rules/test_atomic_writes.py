@@ -12,7 +12,7 @@ RENAMING = {"rename", "renames", "replace"}
 EXCEPTIONS = {
     "git_envhist.compat.storage": "moves directories of histories; puts a damaged file aside",
     "git_envhist.discovery": "gives a complete new repository its name",
-    "git_envhist.integrations.agents.events": "takes an event from the spool",
+    "git_envhist.integrations.agents.events": "takes an event out of the spool",
     "git_envhist.integrations.git_hooks": "takes a mark out of the way before it is compared",
     "git_envhist.integrations.remove_history": "moves packs into the user's object store",
     "git_envhist.maintenance.fsck": "puts damaged packs aside",
@@ -20,13 +20,13 @@ EXCEPTIONS = {
     "git_envhist.objects.own_packs": "puts packs aside and back",
     "git_envhist.objects.pack_writer": "names a pack by its content",
     "git_envhist.remote.bundle": "moves received packs",
-    "git_envhist.restore.fs": "the calls of a restore, relative to directory descriptors",
+    "git_envhist.restore.disk_calls": "the calls of a restore, relative to directory descriptors",
     "git_envhist.restore.journal": "a phase that was written in advance, for a full disk",
     "git_envhist.retention.purge": "moves the directory of fetched timelines out of the way",
     "git_envhist.rewrite.salvage": "puts a damaged ref aside",
     "git_envhist.secrets.keys": "puts a damaged list aside",
     "git_envhist.snapshots.staging": "publishes packs",
-    "git_envhist.snapshots.timelines": "puts a damaged name aside",
+    "git_envhist.worktree.timeline_name": "puts a damaged name aside",
 }
 OTHERS = [source for source in sources() if source.name != "git_envhist.disk"]
 

@@ -1,4 +1,4 @@
-"""docs/comparison.md names a test for each promise: every one of them is there."""
+"""docs/internals/comparison.md names a test for each promise: every one of them is there."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.rules.built import commands, config_keys, options
 from tests.rules.source import CHECKOUT
 from tests.rules.test_contract import _exists
 
-TEXT = (CHECKOUT / "docs/comparison.md").read_text(encoding="utf-8")
+TEXT = (CHECKOUT / "docs/internals/comparison.md").read_text(encoding="utf-8")
 ONE_OF_A_CALL = re.compile(r"(\w+)\((\w*)=?[^)]*\)|(\w+)=?")
 
 
@@ -20,7 +20,7 @@ def rows(heading: str) -> list[str]:
 
 
 def told_here(row: str) -> list[str]:
-    """What does it here: the second column's words of code."""
+    """Code in the second column of the table: what does it here."""
     return re.findall(r"`([^`]+)`", row.split(" | ")[1])
 
 

@@ -1,4 +1,4 @@
-"""Every line of the contract that is built is held by a test that exists; whatever is built has its line."""
+"""Every line of the contract has existing tests, and everything that is built has a line."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from tests.rules.source import CHECKOUT
 
 
 @pytest.mark.parametrize("line", LINES, ids=lambda line: line.id)
-def test_a_line_of_the_contract_is_held_by_tests_that_exist(line: Line) -> None:
+def test_line_of_the_contract_has_existing_tests(line: Line) -> None:
     assert line.tests, f"nothing holds: {line.says}"
     assert not [test for test in line.tests if not _exists(test)]
 
 
-def test_whatever_is_built_has_its_line() -> None:
+def test_everything_built_has_a_line() -> None:
     assert not sorted(built() - {line.id for line in LINES})
 
 
-def test_no_line_stands_twice() -> None:
+def test_no_line_occurs_twice() -> None:
     ids = [line.id for line in LINES]
     assert not sorted({one for one in ids if ids.count(one) > 1})
 

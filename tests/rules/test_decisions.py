@@ -1,4 +1,4 @@
-"""Decision records: each has a number of its own, and says it."""
+"""Decision records have consecutive numbers, which their titles repeat."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 DECISIONS = Path(__file__).resolve().parents[2] / "docs" / "decisions"
 
 
-def test_each_record_has_the_next_number_and_says_it() -> None:
+def test_each_record_has_the_next_number_in_name_and_title() -> None:
     records = sorted(DECISIONS.glob("*.md"))
     assert [int(record.name[:4]) for record in records] == list(range(1, len(records) + 1))
     for record in records:

@@ -1,4 +1,4 @@
-"""Every failure says what to type next, and ends with a status that the manual explains."""
+"""Every error has a hint and a status that the manual explains."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ import git_envhist
 from git_envhist.errors import EnvhistError, Interrupted
 from tests.rules.source import CHECKOUT, Source, sources
 
-PAGES = (CHECKOUT / "docs" / "troubleshooting.md",)
+PAGES = (CHECKOUT / "docs" / "guide" / "troubleshooting.md",)
 # Whoever stops a program knows what comes next; a library of another's that is missing tells by its own words.
 WITHOUT = (Interrupted,)
 OPTIONAL = ("git_envhist.mcp", "git_envhist.compat", "git_envhist.tui")
 
 
 def kinds() -> list[type[EnvhistError]]:
-    """Every class of errors, those in rooms that are loaded late included."""
+    """Every class of errors, also of modules that are loaded late."""
     for module in pkgutil.walk_packages(git_envhist.__path__, "git_envhist."):
         if not module.name.startswith(OPTIONAL):
             importlib.import_module(module.name)
@@ -40,10 +40,10 @@ BY_NAME = {kind.__name__: kind for kind in KINDS}
 
 
 def gives_hint(kind: type[EnvhistError]) -> bool:
-    """Whether the class has a hint by itself: a usual one, or one that its own words always make."""
+    """Return whether a class has a hint of its own: a usual one, or one that its constructor makes."""
     if kind is EnvhistError or issubclass(kind, WITHOUT):
         return True
-    # What serves for everything says nothing of this.
+    # A hint of the base class says nothing about this error.
     if kind.usual_hint not in (None, EnvhistError.usual_hint):
         return True
     for one in kind.__mro__:

@@ -10,8 +10,8 @@ from graphlib import CycleError, TopologicalSorter
 
 from tests.rules.source import CHECKOUT, Import, Source, sources
 
-# Each package or module below `git_envhist`, the lowest first: it may import what is in an earlier line, and nothing of
-# its own line. Late imports and those for type checkers count.
+# Each package or module below `git_envhist`, the lowest first: it may import those of earlier lines, and none of its
+# own line. Late imports and those for type checkers count.
 LAYERS = """
 _version
 lazy

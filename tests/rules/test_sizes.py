@@ -10,7 +10,7 @@ LINES_IN_A_FUNCTION = 60
 """A function fits a screen; a file has no limit."""
 
 LONGER_FUNCTIONS: dict[str, str] = {}
-"""Functions whose steps share so much that apart they would be harder to read, each with its reason."""
+"""Long functions with steps that share too much to be split, each with its reason."""
 
 SOURCES = sources()
 

@@ -1,4 +1,4 @@
-"""What an installation carries: the programs, their manual, completions, hooks."""
+"""The contents of an installation: programs, manual, completions, hooks."""
 
 from __future__ import annotations
 

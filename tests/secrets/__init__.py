@@ -1,1 +1,1 @@
-"""Secrets: nothing of them leaves the machine, and nobody but their owner reads them."""
+"""Tests of secrets: no secret leaves the machine, and only its owner can read it."""

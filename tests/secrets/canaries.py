@@ -1,4 +1,4 @@
-"""Forty canaries: a secret in every class, by name and by content, where files and where words are kept."""
+"""Forty canaries: a secret of every class, by name and by content, in files and in text."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.repository import Repo
 LETTERS = "abcdefghijkmnpqrstuvwxyzABCDEFGHJKLMNPQRSTUVWXYZ23456789"
 ROUNDS = 3
 
-# Path -> what stands in it; {} is where the canary sings, and each path has one of its own.
+# Path -> content; {} is replaced by the canary, and each path has one of its own.
 BY_NAME = {
     ".env.local": "API_KEY={}\n",
     "deploy/prod.env": "DB={}",
@@ -61,9 +61,9 @@ STAGED = {"staged.py": "t = 'npm_{}'\n", ".env.staged": "A={}\n"}
 WORDS = ("intent", "meta", "external-id", "note")
 ATTACHED = "attached"
 COMMANDS = ("verify command", "run command", "run intent", "listener", "service command")
-"""What a check, a run and a server are called with."""
+"""Arguments of a check, a run and a server."""
 SAID = ("verify output", "run output", "service dump", "transcript")
-"""What they write, and what an agent keeps of a conversation: it has no form that would give it away."""
+"""Their output, and an agent's record of a conversation: no form reveals the secret."""
 PROMPT = "prompt"
 
 FILES = {**BY_NAME, **BY_CONTENT, **NESTED}
@@ -78,7 +78,7 @@ time.sleep(1000)
 
 @cache
 def canary(place: str, number: int) -> str:
-    """The secret of one place in one round: 40 letters that nothing else spells."""
+    """Return the secret of one place in one round: 40 letters that occur nowhere else."""
     digest = hashlib.sha512(f"{place} {number}".encode()).digest()
     return "".join(LETTERS[byte % len(LETTERS)] for byte in digest[:40])
 
@@ -92,14 +92,16 @@ def content(template: str, place: str, number: int) -> bytes:
 
 
 def every_content() -> list[bytes]:
-    """All bytes of all secret files."""
+    """Return all bytes of all secret files."""
     files = {**FILES, **ROOT, **STAGED}
     return [content(files[place], place, number) for place in files for number in range(ROUNDS)]
 
 
 @dataclass(frozen=True)
 class Captured:
-    """A repository with three moments full of secrets, and what git itself stored when they were staged."""
+    """Create a repository with three snapshots full of secrets; return the objects that git itself stored when
+    staging.
+    """
 
     repo: Repo
     snapshots: tuple[str, ...]
@@ -107,7 +109,7 @@ class Captured:
 
 
 def take_canaries(repo: Repo) -> Captured:
-    """Three captures, each secret another one each time."""
+    """Take three captures, each with different secrets."""
     repo.git("config", "--add", "envhist.secret", "/mine/")
     repo.git("config", "envhist.root.etc", str(repo.path.parent / "etc"))
     for nested in ("vendored", "node_modules/fork"):
@@ -124,7 +126,7 @@ def take_canaries(repo: Repo) -> Captured:
 
 
 def work(repo: Repo, agent: Working, number: int) -> None:
-    """A command is run, an agent is told something, and a service is configured."""
+    """Run a command, report to an agent, and configure a service."""
     sung = {word: canary(word, number) for word in (*COMMANDS, *SAID, PROMPT)}
     said = {word: repo.write(f"../{word.replace(' ', '-')}{number}", sung[word]) for word in SAID}
     dump = f"cat {said['service dump']}; : postgres://me:{sung['service command']}@db/app"
@@ -147,7 +149,7 @@ def work(repo: Repo, agent: Working, number: int) -> None:
 
 @contextmanager
 def listening(repo: Repo, password: str) -> Iterator[None]:
-    """A server of the environment, started with its password in the open."""
+    """Start a server in the environment with its password on the command line."""
     words = [sys.executable, "-c", LISTENS, f"--password={password}"]
     with subprocess.Popen(words, cwd=repo.path, stdout=subprocess.PIPE) as server:
         assert server.stdout is not None
@@ -166,7 +168,7 @@ def write_round(repo: Repo, number: int) -> None:
 
 
 def stage(repo: Repo, number: int) -> list[str]:
-    """Stage what the working tree holds no more; the ids of the blobs that git wrote for it."""
+    """Stage files that no longer exist; return the ids of the blobs that git wrote."""
     written = []
     for place, template in STAGED.items():
         repo.write(place, content(template, place, number))

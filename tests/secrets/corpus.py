@@ -1,4 +1,6 @@
-"""A generated corpus of canaries: realistic secrets of every class, each where people and programs leave it."""
+"""A generated corpus of canaries: realistic secrets of every class, in the places where people and programs leave
+them.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,7 @@ PASSWORD = "Wz{}"
 
 @dataclass(frozen=True)
 class Canary:
-    """One secret: its class, its file, and the bytes that nobody else may read."""
+    """A secret: its class, its file, and the bytes to hide."""
 
     kind: str
     path: str
@@ -39,19 +41,19 @@ class Canary:
 
 @dataclass(frozen=True)
 class Word:
-    """One secret in a text that somebody writes: an intent, a note, a value."""
+    """A secret in a text that a user writes: an intent, a note, a value."""
 
     text: str
     secret: str
 
 
 def song(place: str, length: int = 24) -> str:
-    """The secret of one place: letters and digits that nothing else spells."""
+    """Return the secret of one place: letters and digits that occur nowhere else."""
     digest = hashlib.shake_256(place.encode()).digest(length)
     return "".join(LETTERS[byte % len(LETTERS)] for byte in digest)
 
 
-# Path -> what stands in it; {} is where the secret stands. A name alone has to do: its content has no form.
+# Path -> content; {} is replaced by the secret. Files without a content form are secret by name only.
 NAMED = {
     "variables of environments": {
         ".env": "A={}\n", ".env.local": "B={}\n", "app/.env.production": "C={}\n", "docker.env": "D={}\n",
@@ -154,7 +156,7 @@ WORDS = (
 
 
 def corpus() -> list[Canary]:
-    """Every canary that lies in a file of its own; links and copies are made by `write`."""
+    """Return every canary in a file of its own; `write` creates links and copies."""
     found = [
         _named(kind, path, template) for kind, files in NAMED.items() for path, template in files.items()
     ]
@@ -229,7 +231,7 @@ def _formless(path: str, template: str) -> Canary:
 
 
 def write(repo: Repo) -> list[Canary]:
-    """Write the corpus into a repository, with its databases, links and copies; every canary that lies there."""
+    """Write the corpus into a repository, with its databases, links and copies. Return every canary in it."""
     found = corpus()
     for one in found:
         repo.write(one.path, one.content)
@@ -261,5 +263,5 @@ def _twins(repo: Repo) -> list[Canary]:
 
 
 def words() -> list[Word]:
-    """Secrets in texts that people write."""
+    """Return secrets in texts that users write."""
     return [Word("try " + text.format(song(text)), song(text)) for text in WORDS]

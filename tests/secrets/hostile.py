@@ -1,4 +1,4 @@
-"""A timeline whose every word was written to command the terminal of whoever reads it."""
+"""A timeline in which every text tries to control the reader's terminal."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Hostile:
 
 
 def make_hostile(repo: Repo) -> Hostile:
-    """Two captures of ours with hostile words and files, then what plain git put on top of and beside them."""
+    """Take two captures with hostile text and files, then add commits and notes with plain git."""
     first = capture(repo, "-m", EVERYTHING, "--meta", b"k=" + EVERYTHING, "--external-id", EVERYTHING)
     for number, command in enumerate(COMMANDS.values()):
         repo.write(b"d%d " % number + command.replace(b"/", b"_") + b"/f", command)
@@ -52,7 +52,7 @@ def make_hostile(repo: Repo) -> Hostile:
 
 
 def forge(repo: Repo, second: str) -> str:
-    """A commit with forged trailers, and notes that claim what nobody checked."""
+    """Write a commit with forged trailers, and notes with unsigned verdicts."""
     message = message_of(repo, second)
     quoted = b"".join(b"%%%02x" % byte for byte in EVERYTHING)
     trailers = message.rpartition(b"\n\n")[2].split(b"\n")

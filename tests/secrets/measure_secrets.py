@@ -1,4 +1,4 @@
-"""Measures how fast names are judged and contents searched: `python -m tests.secrets.measure_secrets [DIRECTORY]`."""
+"""Measure the speed of matching names and searching contents: `python -m tests.secrets.measure_secrets [DIRECTORY]`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Passwords in addresses of remotes: git gets them, and no file, message or trace of ours has them."""
+"""Passwords in addresses of remotes: git gets them, and none of our files, messages or traces contains them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ USER, PASSWORD = "ci-user", "pass=word-that-stays"
 
 
 class WithPassword(servers.SmartHttp):
-    """Answers requests that carry the password, and asks all others for one."""
+    """Answers requests with the password, and asks all others for one."""
 
     def _serve(self) -> None:
         sent = self.headers.get("Authorization", "").removeprefix("Basic ")

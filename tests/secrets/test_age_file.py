@@ -1,4 +1,4 @@
-"""Files of age: written for several public keys, opened with each private one, and by another program."""
+"""Age files: written for several public keys, opened with each private one, compatible with another program."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from git_envhist.secrets.age_keys import (
     write_bech32,
 )
 
-# The pair that the documentation of age prints.
+# The pair from age's documentation.
 SECRET = "AGE-SECRET-KEY-1EKYFFCK627939WTZMTT4ZRS2PM3U2K7PZ3MVGEL2M76W3PYJMSHQMTT6SS"
 PUBLIC = "age1mrmfnwhtlprn4jquex0ukmwcm7y2nxlphuzgsgv8ew2k9mewy3rs8u7su5"
 WORDS = b"what only recipients read\n"
 
 
 def ssh_pair(place: Path, *, passphrase: str = "", kind: str = "ed25519") -> tuple[str, str]:
-    """(text of a private key's file, line of its public key)."""
+    """Return (text of a private key file, line of its public key)."""
     file = place / f"id-{kind}"
     words = ["ssh-keygen", "-q", "-t", kind, "-N", passphrase, "-C", "me at work", "-f", str(file)]
     subprocess.run(words, check=True)
@@ -39,7 +39,7 @@ def ssh(tmp_path: Path) -> tuple[str, str]:
 
 
 def damaged(file: bytes) -> list[bytes]:
-    """The file with each of its bytes changed, one at a time."""
+    """Yield the file with each of its bytes changed, one at a time."""
     raw = base64.b64decode(b"".join(file.splitlines()[1:-1]))
     changed = [raw[:at] + bytes([byte ^ 1]) + raw[at + 1 :] for at, byte in enumerate(raw)]
     lines = (base64.b64encode(one).decode() for one in changed)
@@ -49,13 +49,13 @@ def damaged(file: bytes) -> list[bytes]:
     ]
 
 
-def test_public_key_is_that_of_the_private_one() -> None:
+def test_public_key_matches_the_private_one() -> None:
     (identity,) = read_identities(f"# created: then\n# public key: {PUBLIC}\n{SECRET}\n")
     assert identity.recipient.text == PUBLIC
     assert read_recipient(f"{PUBLIC} # me") == (identity.recipient, "me")
 
 
-def test_ssh_key_is_the_same_recipient_by_either_half(ssh: tuple[str, str]) -> None:
+def test_ssh_key_gives_the_same_recipient_from_either_half(ssh: tuple[str, str]) -> None:
     (identity,) = read_identities(ssh[0])
     recipient, comment = read_recipient(ssh[1])
     assert (identity.recipient, comment) == (recipient, "me at work")
@@ -83,7 +83,7 @@ def test_file_with_a_changed_byte_opens_nothing_else() -> None:
 
 
 @pytest.mark.parametrize("words", ["a file of another kind\n", f"{BEGIN}\n{END}\n", f"{BEGIN}\n!!\n{END}\n"])
-def test_other_text_is_no_age_file(words: str) -> None:
+def test_other_text_is_not_an_age_file(words: str) -> None:
     with pytest.raises(SealingError):
         decrypt(words.encode(), [])
 
@@ -115,17 +115,17 @@ def test_mistyped_key_is_refused_at_each_letter() -> None:
 
 
 def low_order_point() -> str:
-    """A key of age that agrees on zero with every other."""
+    """An age key that gives zero with every other."""
     return write_bech32("age", bytes(32))
 
 
-def test_point_of_low_order_is_no_recipient() -> None:
+def test_point_of_low_order_is_refused_as_recipient() -> None:
     with pytest.raises(SealingError, match="low order"):
         encrypt(WORDS, [read_recipient(low_order_point())[0]])
 
 
 @pytest.mark.parametrize("number", [1, 2, 2**255 - 20, 2**255 - 19, 2**255 - 18])
-def test_ssh_key_that_is_no_point_is_refused(number: int) -> None:
+def test_ssh_key_off_the_curve_is_refused(number: int) -> None:
     wire = b"".join(len(p).to_bytes(4, "big") + p for p in (b"ssh-ed25519", number.to_bytes(32, "little")))
     with pytest.raises(SealingError):
         read_recipient(f"ssh-ed25519 {base64.b64encode(wire).decode()}")
@@ -133,9 +133,9 @@ def test_ssh_key_that_is_no_point_is_refused(number: int) -> None:
 
 @pytest.mark.parametrize(
     ("passphrase", "kind", "words"),
-    [("four words are", "ed25519", "has a passphrase"), ("", "ecdsa", "not of the kind")],
+    [("four words are", "ed25519", "has a passphrase"), ("", "ecdsa", "not of the type")],
 )
-def test_ssh_key_that_cannot_serve_is_named(tmp_path: Path, passphrase: str, kind: str, words: str) -> None:
+def test_unusable_ssh_key_is_reported(tmp_path: Path, passphrase: str, kind: str, words: str) -> None:
     with pytest.raises(SealingError, match=words):
         read_identities(ssh_pair(tmp_path, passphrase=passphrase, kind=kind)[0])
 

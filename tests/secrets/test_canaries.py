@@ -1,4 +1,4 @@
-"""Whatever leaves the machine by git's own means carries no canary, nor anything to try guesses on."""
+"""Nothing that leaves the machine through git contains a canary, or allows testing guesses of one."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def captured(tmp_path_factory: pytest.TempPathFactory, sealed_session: None) -> 
 
 
 def everything_in(at: Path, repo: Repo, without: frozenset[str] = frozenset()) -> bytes:
-    """All objects of a repository, taken out of their packs, and its refs, as one long text."""
+    """Return all objects of a repository, unpacked, and its refs, as one text."""
     git = ("--git-dir", str(at))
     ids = repo.git(*git, "cat-file", "--batch-all-objects", "--batch-check=%(objectname)").split()
     wanted = "".join(f"{one}\n" for one in ids if one not in without)
@@ -63,7 +63,7 @@ def pushed(*words: str) -> Carry:
 
 
 def shared(captured: Captured, place: Path) -> bytes:
-    """By `git envlog push`, and what a colleague fetches of it."""
+    """Send by `git envlog push`, and fetch as a colleague."""
     remote = make_repo(place / "remote.git", bare=True)
     captured.repo.run("envlog", "push", "--yes", str(remote.path), check=True)
     colleague = make_repo(place / "theirs")
@@ -73,7 +73,7 @@ def shared(captured: Captured, place: Path) -> bytes:
 
 
 def in_a_file(captured: Captured, place: Path) -> bytes:
-    """By `git envlog export`: its bytes, and what an import makes of them."""
+    """Send by `git envlog export`: its bytes, and the result of an import."""
     file = place / "all.envhist.tar.zst"
     captured.repo.run("envlog", "export", str(file), check=True)
     captured.repo.run("envlog", "export", str(place / "some"), "@~2", "@", check=True)
@@ -90,7 +90,7 @@ def cloned(*words: str) -> Carry:
     def carry(captured: Captured, place: Path) -> bytes:
         captured.repo.git("clone", "-q", *words, str(place / "clone"))
         inside = place / "clone" / ".git"
-        # A clone of a directory links every object there is: also what the user's own `git add` wrote.
+        # A clone of a directory links every existing object, including those of the user's own `git add`.
         found = everything_in(inside if inside.exists() else place / "clone", captured.repo, captured.staged)
         return found + b"".join(
             path.read_bytes() for path in (place / "clone").glob("[!.]*") if path.is_file()
@@ -129,9 +129,9 @@ def of_every_pack(captured: Captured, _place: Path) -> bytes:
 
 
 def of_our_own_files(captured: Captured, _place: Path) -> bytes:
-    """Every loose file of ours in the git directory, also unpacked; and the reports of failures.
+    """Return every loose file of ours in the git directory, unpacked too, and the failure reports.
 
-    Not the keys, and not the private list of the checks that were typed here, which no way of sharing carries.
+    Without the keys and the private list of checks, which are never shared.
     """
     found = []
     own = captured.repo.path / ".git/envhist"
@@ -182,19 +182,19 @@ CARRY_SNAPSHOTS = {
 
 
 @pytest.mark.parametrize("way", CARRIERS)
-def test_no_canary_leaves(captured: Captured, tmp_path: Path, way: str) -> None:
+def test_no_canary_is_in_objects_output_or_remotes(captured: Captured, tmp_path: Path, way: str) -> None:
     carried = CARRIERS[way](captured, tmp_path)
     assert [one for one in every_canary() if one.encode() in carried] == []
     if way in CARRY_SNAPSHOTS:
         assert carried.count(b"envhist-sealed 1\n") >= FORTY - len(STAGED), "there was something to leave"
 
 
-def test_there_are_forty_of_them_in_each_round(captured: Captured) -> None:
+def test_each_round_has_forty_canaries(captured: Captured) -> None:
     assert len(set(every_canary())) == len(every_canary()) >= FORTY * ROUNDS
     assert len(captured.snapshots) == ROUNDS
 
 
-def test_no_unkeyed_hash_of_one_leaves(captured: Captured, tmp_path: Path) -> None:
+def test_no_unkeyed_hash_of_a_canary_is_stored(captured: Captured, tmp_path: Path) -> None:
     carried = CARRIERS["push of every ref"](captured, tmp_path) + of_our_own_files(captured, tmp_path)
     values = [one.encode() for one in every_canary()]
     for plain in (*values, *every_content()):
@@ -224,15 +224,15 @@ SHOWN = {
 
 
 @pytest.mark.parametrize("what", SHOWN)
-def test_nothing_is_shown_of_them_unasked(captured: Captured, what: str) -> None:
+def test_canaries_are_not_printed_without_reveal(captured: Captured, what: str) -> None:
     done = captured.repo.run(*SHOWN[what], check=True)
     printed = done.stdout + done.stderr
     assert done.stdout
-    # What a check wrote is shown to whoever has the key.
+    # The output of a check is printed with the key.
     assert [one for one in every_canary("verify output") if one.encode() in printed] == []
 
 
-def test_its_owner_reveals_them(captured: Captured) -> None:
+def test_reveal_prints_canaries(captured: Captured) -> None:
     repo, last = captured.repo, ROUNDS - 1
     assert canary(".env.local", last) in repo.run("envlog", "show", "@", "--", ".env.local", check=True).out
     revealed = repo.run("envdiff", "-p", "--reveal", "@~1", "@", check=True).out
@@ -257,7 +257,7 @@ def test_diff_of_a_sealed_program_is_readable_with_its_secrets_masked(repo: Repo
     assert value not in printed
 
 
-def test_a_failed_capture_leaves_none_behind(captured: Captured) -> None:
+def test_failed_capture_leaves_no_canary(captured: Captured) -> None:
     repo = captured.repo
     done = repo.run(
         "envlog", "capture", f"ghp_{canary('intent', 0)}", "--attach", f"/none/ghp_{canary('note', 0)}"

@@ -1,4 +1,4 @@
-"""Take the corpus through every way out: what is sealed, masked, refused, reported and left in the clear, by class."""
+"""Run the corpus through every output: sealed, masked, refused, reported and unsealed secrets, by class."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.secrets.test_canaries import everything_in, files_below, unpacked
 from tests.support.repository import Repo, make_repo
 from tests.support.snapshot import read_back
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "security.md"
+DOCUMENT = Path(__file__).parents[2] / "docs" / "internals" / "security.md"
 MASKED_CLASS = "intents, notes and values"
 COLUMNS = ("sealed", "refused", "reported", "in the clear")
 LEAST = 150
@@ -25,7 +25,7 @@ Outcomes = dict[Canary, str]
 
 
 class Taken:
-    """A repository with the corpus in it, and what became of each canary."""
+    """A repository with the corpus in it, and the result for each canary."""
 
     def __init__(self, repo: Repo) -> None:
         self.repo = repo
@@ -55,7 +55,7 @@ class Taken:
 
     @property
     def hidden(self) -> list[bytes]:
-        """Every secret that may be read nowhere."""
+        """Return every secret that must not be readable anywhere."""
         sealed = [one.secret for one, outcome in self.outcomes.items() if outcome == "sealed"]
         return sealed + [word.secret.encode() for word in self.words]
 
@@ -70,7 +70,7 @@ def taken(tmp_path_factory: pytest.TempPathFactory, sealed_session: None) -> Tak
 
 
 def table(taken: Taken) -> str:
-    """The table of `docs/security.md`."""
+    """Return the table of `docs/internals/security.md`."""
     rows: dict[str, Counter[str]] = {}
     for one, outcome in taken.outcomes.items():
         rows.setdefault(one.kind, Counter())[outcome] += 1
@@ -88,7 +88,7 @@ def leaked(taken: Taken, carried: bytes) -> list[bytes]:
     return [secret for secret in taken.hidden if secret in carried]
 
 
-def test_corpus_is_large_and_no_canary_is_there_twice(taken: Taken) -> None:
+def test_corpus_is_large_and_its_canaries_are_unique(taken: Taken) -> None:
     assert len(taken.canaries) + len(taken.words) >= LEAST
     assert len({one.path for one in taken.canaries}) == len(taken.canaries)
     assert len(set(taken.hidden)) == len(taken.hidden)
@@ -101,7 +101,7 @@ def test_document_shows_exactly_the_table_of_the_corpus(taken: Taken) -> None:
     assert wanted in DOCUMENT.read_text(encoding="utf-8")
 
 
-def test_only_secrets_without_a_form_leave_in_the_clear(taken: Taken) -> None:
+def test_only_secrets_without_a_form_are_stored_unsealed(taken: Taken) -> None:
     clear = {one.kind for one, outcome in taken.outcomes.items() if outcome == "in the clear"}
     assert clear == {"secrets without a form"}
 
@@ -120,7 +120,7 @@ def test_nothing_hidden_is_in_our_own_files_and_reports(taken: Taken) -> None:
     assert leaked(taken, carried) == []
 
 
-def test_push_refuses_until_all_that_it_names_is_allowed_and_carries_nothing_hidden(
+def test_push_refuses_until_all_findings_are_allowed_and_sends_no_secret(
     taken: Taken, tmp_path: Path
 ) -> None:
     remote = make_repo(tmp_path / "remote.git", bare=True)
@@ -173,7 +173,7 @@ def test_answers_over_mcp_show_nothing_hidden(taken: Taken) -> None:
     assert leaked(taken, "".join(told).encode()) == []
 
 
-def test_words_are_masked_and_the_rest_of_them_stays(taken: Taken) -> None:
+def test_secrets_in_text_are_masked_and_the_rest_is_kept(taken: Taken) -> None:
     listed = taken.repo.run("envlog", "--full", "--no-fold", check=True).out
     assert listed.count("***") >= len(taken.words)
     assert all(isinstance(word, Word) and word.secret not in listed for word in taken.words)

@@ -1,4 +1,4 @@
-"""Who signed a snapshot: ours are told plainly, all others as what somebody claims."""
+"""Signatures of snapshots: all snapshots without a valid one are marked as unsigned."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def ref_of(repo: Repo) -> str:
 
 
 def put_on_timeline(repo: Repo, message: str | bytes, tree: str | None = None, name: str = "Mallory") -> str:
-    """A commit that plain git puts on the timeline."""
+    """Put a commit on the timeline with plain git."""
     ref = ref_of(repo)
     env = {"GIT_AUTHOR_NAME": name, "GIT_COMMITTER_NAME": name}
     words = ("git", "commit-tree", tree or f"{ref}^{{tree}}", "-p", ref)
@@ -47,14 +47,14 @@ def test_own_snapshots_are_trusted(repo: Repo, intent: str) -> None:
     assert [one["trusted"] for one in json.loads(repo.run("envlog", "--json").out)] == [True, True]
 
 
-def test_an_odd_name_and_zone_are_signed_as_they_stand(repo: Repo) -> None:
+def test_unusual_author_name_and_zone_are_signed(repo: Repo) -> None:
     repo.git("config", "user.name", "  Ünï <x> Cöde. ")
     repo.env["GIT_COMMITTER_DATE"] = "2026-11-18T10:02:00-0330"
     capture(repo, "x")
     assert trusted(repo)
 
 
-def test_a_capture_says_that_its_own_is_trusted(repo: Repo) -> None:
+def test_capture_reports_its_snapshot_as_trusted(repo: Repo) -> None:
     assert json.loads(repo.run("envlog", "capture", "--json", check=True).out)["snapshot"]["trusted"] is True
 
 
@@ -73,14 +73,14 @@ def forged(message: bytes, actor: bytes = b"Mallory <m@example.com>") -> bytes:
     return b"\n".join(b"Env-Actor: " + actor if line.startswith(b"Env-Actor: ") else line for line in lines)
 
 
-def test_a_forged_message_under_a_copied_mac_is_a_claim(repo: Repo) -> None:
+def test_forged_message_with_a_copied_mac_is_unsigned(repo: Repo) -> None:
     first = capture(repo, "mine")
     put_on_timeline(repo, forged(message_of(repo, first)))
     assert_claimed(repo)
     assert trusted(repo, first)
 
 
-def test_another_tree_under_a_true_message_is_a_claim(repo: Repo) -> None:
+def test_other_tree_with_a_signed_message_is_unsigned(repo: Repo) -> None:
     first = capture(repo, "mine")
     author, date = repo.git("log", "-1", "--format=%an%n%ad", "--date=raw", first).splitlines()
     env = {"GIT_AUTHOR_NAME": author, "GIT_AUTHOR_DATE": date}
@@ -88,21 +88,21 @@ def test_another_tree_under_a_true_message_is_a_claim(repo: Repo) -> None:
     commit = repo.execute(*words, input=message_of(repo, first), env=env).out.strip()
     repo.git("update-ref", ref_of(repo), commit)
     assert not trusted(repo)
-    # The same with the tree it was signed for is what a rewrite of the chain makes, and stays ours.
+    # The same message with its signed tree is the result of a rewrite, and stays signed.
     words = ("git", "commit-tree", f"{first}^{{tree}}", "-p", first)
     commit = repo.execute(*words, input=message_of(repo, first), env=env).out.strip()
     repo.git("update-ref", ref_of(repo), commit)
     assert trusted(repo)
 
 
-def test_without_a_mac_it_is_a_claim(repo: Repo) -> None:
+def test_snapshot_without_mac_is_unsigned(repo: Repo) -> None:
     first = capture(repo, "mine")
     put_on_timeline(repo, forged(message_of(repo, first)).rpartition(b"Env-Mac: ")[0])
     assert_claimed(repo)
 
 
 @pytest.mark.parametrize("key", [b"000000000000", b"../../../etc/passwd", b"", b"x" * 300])
-def test_a_key_that_is_not_here_vouches_for_nothing(repo: Repo, key: bytes) -> None:
+def test_snapshot_signed_by_a_missing_key_is_unsigned(repo: Repo, key: bytes) -> None:
     first = capture(repo, "mine")
     lines = forged(message_of(repo, first)).split(b"\n")
     changed = [b"Env-Key: " + key if line.startswith(b"Env-Key: ") else line for line in lines]
@@ -110,7 +110,7 @@ def test_a_key_that_is_not_here_vouches_for_nothing(repo: Repo, key: bytes) -> N
     assert_claimed(repo)
 
 
-def test_a_colleagues_snapshots_are_claims_until_the_key_is_taken_in(repo: Repo, tmp_path: Path) -> None:
+def test_snapshots_of_a_colleague_are_unsigned_until_the_key_is_imported(repo: Repo, tmp_path: Path) -> None:
     colleague = make_repo(tmp_path / "theirs")
     colleague.env["XDG_CONFIG_HOME"] = str(tmp_path / "their-config")
     capture(colleague, "theirs")

@@ -1,4 +1,4 @@
-"""Words from anywhere reach a terminal spelled out, in answers and in errors; and `--json` stays JSON."""
+"""Hostile text is escaped on a terminal, in output and in errors; `--json` stays JSON."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.secrets.hostile import COMMANDS, EVERYTHING, Hostile, make_hostile
 from tests.support.repository import Repo, Result, make_repo
 
 OUR_COLOUR = re.compile(rb"\x1b\[[0-9;]*m")
-# What moves a cursor, ends a line early, turns the writing round or starts a command.
+# Sequences that move the cursor, end a line early, reverse the writing direction or start a command.
 FORBIDDEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
 QUESTIONS = [
@@ -54,7 +54,7 @@ QUESTIONS = [
 ]
 SUBCOMMANDS = ("show", "name", "note", "capture")
 NOBODYS = EVERYTHING + b" and more"
-"""No moment is called so: one has the other for the id that somebody else gave it."""
+"""No snapshot has such a name: git has it as the id of a forged commit."""
 MISTAKES = [
     ("envlog", "show", NOBODYS),
     ("envlog", "show", b":/never " + EVERYTHING),
@@ -98,7 +98,7 @@ def assert_harmless(done: Result, *, colour: bool = False) -> None:
 
 
 @pytest.mark.parametrize("question", QUESTIONS, ids=words_of)
-def test_an_answer_commands_no_terminal(hostile: Hostile, question: tuple[str | bytes, ...]) -> None:
+def test_output_contains_no_terminal_control(hostile: Hostile, question: tuple[str | bytes, ...]) -> None:
     done = hostile.repo.run(*question)
     assert done.status == 0, done.err
     assert_harmless(done, colour="--color=always" in question)
@@ -110,11 +110,11 @@ def test_an_answer_commands_no_terminal(hostile: Hostile, question: tuple[str | 
 
 
 @pytest.mark.parametrize("question", MISTAKES, ids=words_of)
-def test_neither_does_an_error(hostile: Hostile, question: tuple[str | bytes, ...]) -> None:
+def test_error_contains_no_terminal_control(hostile: Hostile, question: tuple[str | bytes, ...]) -> None:
     program, *words = question
     for asked in (words, as_json(words)):
         done = hostile.repo.run(str(program), *asked)
-        # Dates have no style in JSON.
+        # JSON has no date styles.
         assert done.status not in (0, 1) or (asked is not words and "--date" in words)
         assert_harmless(done)
         assert b"Traceback" not in done.stderr
@@ -124,19 +124,19 @@ def test_neither_does_an_error(hostile: Hostile, question: tuple[str | bytes, ..
 
 
 def as_json(words: list[str | bytes]) -> list[str | bytes]:
-    """The same words, and an answer in JSON asked for: behind a subcommand, where there is one."""
+    """Return the command with JSON output, after the subcommand if there is one."""
     behind = 1 if words[0] in SUBCOMMANDS else 0
     return [*words[:behind], "--json", *words[behind:]]
 
 
-def test_a_patch_for_a_file_is_true_to_the_byte_and_quotes_its_names(hostile: Hostile) -> None:
+def test_patch_in_a_pipe_is_exact_and_quotes_names(hostile: Hostile) -> None:
     done = hostile.repo.run("envdiff", "-p", "@~2..@", check=True)
     assert COMMANDS["clear"] in done.stdout
     for piece in done.stdout.split(b"diff --git "):
         assert_harmless(Result(0, piece.partition(b"\n@@ ")[0], done.stderr))
 
 
-def test_a_patch_on_a_terminal_commands_it_not(hostile: Hostile) -> None:
+def test_patch_on_a_terminal_contains_no_control(hostile: Hostile) -> None:
     for words in (("git-envdiff", "-p", "@~2..@"), ("git-envlog", "-p")):
         shown, status = on_terminal(hostile.repo, *words, env={"GIT_PAGER": "cat"})
         assert status == 0
@@ -144,31 +144,31 @@ def test_a_patch_on_a_terminal_commands_it_not(hostile: Hostile) -> None:
         assert_harmless(Result(0, shown.encode(), b""), colour=True)
 
 
-def test_the_bytes_of_an_intent_are_told_in_json(hostile: Hostile) -> None:
+def test_json_contains_the_bytes_of_an_intent(hostile: Hostile) -> None:
     import base64
 
     told = json.loads(hostile.repo.run("envlog", "show", "--json", hostile.own[0], check=True).out)
     assert base64.b64decode(told["intent_b64"]) == EVERYTHING
 
 
-def test_one_line_stays_one_line(hostile: Hostile) -> None:
+def test_hostile_intent_stays_on_one_line(hostile: Hostile) -> None:
     for words in ((), ("--oneline",), ("--format=%s",)):
         assert len(hostile.repo.run("envlog", *words, check=True).stdout.splitlines()) == len(hostile.own) + 1
 
 
-def test_a_forged_line_is_told_as_part_of_an_intent(hostile: Hostile) -> None:
+def test_forged_trailer_line_is_shown_as_intent(hostile: Hostile) -> None:
     card = hostile.repo.run("envlog", "show", hostile.own[1], check=True).out
     assert "    verified: ok\n" in card
     assert "\nverified" not in card
     assert json.loads(hostile.repo.run("envlog", "show", "--json", hostile.own[1]).out)["verify"] is None
 
 
-def test_a_forged_commit_is_told_as_a_claim(hostile: Hostile) -> None:
+def test_forged_commit_is_shown_as_unsigned(hostile: Hostile) -> None:
     told = json.loads(hostile.repo.run("envlog", "--json", check=True).out)
     assert [one["trusted"] for one in told] == [False, True, True]
 
 
-def test_an_own_intent_cannot_forge_a_trailer(repo: Repo) -> None:
+def test_own_intent_cannot_forge_a_trailer(repo: Repo) -> None:
     intent = "x\n\nEnv-Format: 1\nEnv-Actor: Mallory <m@x>\nEnv-Complete: partial"
     repo.run("envlog", "capture", "-m", intent, check=True)
     told = json.loads(repo.run("envlog", "show", "--json", check=True).out)

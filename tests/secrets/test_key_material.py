@@ -1,4 +1,4 @@
-"""Private keys are recognised by their first bytes under any name, certificates and public keys are not."""
+"""Private keys are recognized by their first bytes under any name; certificates and public keys are not."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_private_key_in_the_older_forms_is_key_material(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KEYS)
-def test_public_key_is_no_key_material(kind: str) -> None:
+def test_public_key_is_not_key_material(kind: str) -> None:
     assert not is_key_material(
         KEYS[kind].public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
     )
@@ -63,5 +63,5 @@ def test_stores_of_keys_are_key_material() -> None:
 @pytest.mark.parametrize(
     "data", [b"", b"0", b"0123456789", b"0\x82\x03\x00", b"0 = zero\n", b"PK\x03\x04", b"0\x03\x02\x01\x05"]
 )
-def test_other_bytes_are_no_key_material(data: bytes) -> None:
+def test_other_bytes_are_not_key_material(data: bytes) -> None:
     assert not is_key_material(data)

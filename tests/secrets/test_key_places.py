@@ -1,4 +1,4 @@
-"""Keys in the user's configuration alone, and keys that are renewed."""
+"""Keys stored only in the user's configuration home, and renewed keys."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_unknown_place_for_keys_is_warned_of_and_ignored(repo: Repo) -> None:
     assert len(in_repository(repo)) == 1
 
 
-def test_uninstall_with_history_removes_a_key_that_is_in_home(home: Repo) -> None:
+def test_uninstall_with_history_removes_a_key_in_home(home: Repo) -> None:
     capture(home, "one")
     assert in_home(home)
     home.run("envlog", "uninstall", "--history", "--yes", check=True)
@@ -129,7 +129,7 @@ def objects_with(repo: Repo, words: bytes) -> list[str]:
 
 @pytest.fixture
 def aged(repo: Repo) -> Repo:
-    """A history with everything that is sealed: files, facts, attachments, staged content, in the trash too."""
+    """Create a history with everything that is sealed: files, facts, attachments, staged content, also in the trash."""
     repo.write(".env", SECRET)
     repo.write("deep/er/prod.env", "B=1\n")
     repo.write("plain.txt", "x")
@@ -192,7 +192,7 @@ def test_resealing_again_after_a_capture_with_old_content_leaves_none(aged: Repo
     assert objects_with(aged, f"key {before}\n".encode()) == []
 
 
-def test_what_no_key_opens_stays_as_it_is(aged: Repo) -> None:
+def test_reseal_keeps_content_that_no_key_opens(aged: Repo) -> None:
     before = current(aged)
     for place in (aged.path / ".git/envhist/keys", Path(aged.env["XDG_CONFIG_HOME"]) / "git-envhist/keys"):
         (place / before).unlink()

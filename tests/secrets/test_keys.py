@@ -1,4 +1,4 @@
-"""The keys: made once, kept twice, found again, taken elsewhere."""
+"""Keys: created once, stored twice, found again, exported."""
 
 from __future__ import annotations
 
@@ -20,15 +20,8 @@ from hypothesis import strategies as st
 from git_envhist import EnvHistory
 from git_envhist.errors import Refused, SealingError
 from git_envhist.secrets import keys
-from git_envhist.secrets.keys import (
-    Key,
-    KeyRing,
-    constant_time_equal,
-    keyed,
-    read_key_text,
-    write_key_file,
-    write_key_text,
-)
+from git_envhist.secrets.key_text import read_key_text, write_key_text
+from git_envhist.secrets.keys import Key, KeyRing, constant_time_equal, format_key_file, keyed
 from tests.support.depth import FULL
 from tests.support.repository import Repo
 
@@ -41,7 +34,7 @@ def ring(tmp_path: Path) -> KeyRing:
 
 
 def ring_of(tmp_path: Path, clone: str = "clone", home: str = "config") -> KeyRing:
-    """The ring of a repository whose git directory exists, as that of every repository does."""
+    """Return the ring of a repository with an existing git directory, as every repository has."""
     with suppress(FileExistsError):
         (tmp_path / clone).mkdir(parents=True)
     return KeyRing(str(tmp_path / clone / "envhist"), str(tmp_path / home))
@@ -51,25 +44,25 @@ def mode_of(path: str) -> int:
     return stat.S_IMODE(os.stat(path).st_mode)
 
 
-def test_a_key_and_all_that_is_derived_from_it_stay_the_same_for_ever() -> None:
-    # Frozen: what older versions sealed is opened with these.
+def test_key_id_subkeys_and_mac_are_frozen() -> None:
+    # Frozen: files sealed by older versions are opened with these.
     assert KNOWN.id == "79e00dedc97e"
     assert KNOWN.derive(b"seal").hex().startswith("7cee1a019d00dce28fa789e861df7b22")
     assert KNOWN.mac(b"data") == "67379da3b27420a30cb26afe2d19a70fb6dd3e227ef7135f8bdf9023ef52974f"
 
 
-def test_subkeys_of_two_labels_have_nothing_in_common_and_none_shows_the_id() -> None:
+def test_subkeys_of_labels_differ_and_none_contains_the_id() -> None:
     subkeys = [KNOWN.derive(label) for label in (b"seal", b"mac", b"key id", b"envhist key id", b"")]
     assert len(set(subkeys)) == len(subkeys)
     assert not any(subkey.hex().startswith(KNOWN.id) for subkey in subkeys)
 
 
-def test_a_key_does_not_show_its_secret_when_it_is_printed() -> None:
+def test_repr_of_a_key_hides_its_secret() -> None:
     assert KNOWN.secret.hex()[:8] not in repr(KNOWN)
     assert repr(KNOWN.secret) not in repr(KNOWN)
 
 
-def test_the_first_use_makes_one_key_of_512_bits_in_both_places(ring: KeyRing) -> None:
+def test_first_use_creates_one_key_of_512_bits_in_both_places(ring: KeyRing) -> None:
     key = ring.current()
     assert len(key.secret) == 64
     assert ring.made == key
@@ -78,7 +71,7 @@ def test_the_first_use_makes_one_key_of_512_bits_in_both_places(ring: KeyRing) -
     assert ring.warnings == []
 
 
-def test_keys_are_for_their_owner_alone_whatever_the_umask(ring: KeyRing) -> None:
+def test_key_files_are_private_with_any_umask(ring: KeyRing) -> None:
     os.umask(0)
     key = ring.current()
     for place in ring.places:
@@ -86,7 +79,7 @@ def test_keys_are_for_their_owner_alone_whatever_the_umask(ring: KeyRing) -> Non
         assert mode_of(place.path(key.id)) == 0o600
 
 
-def test_the_key_stays_the_same_in_later_runs(tmp_path: Path) -> None:
+def test_key_is_the_same_in_later_runs(tmp_path: Path) -> None:
     first = ring_of(tmp_path).current()
     later = ring_of(tmp_path)
     assert later.current() == first
@@ -99,7 +92,7 @@ def test_each_repository_has_its_own_key(tmp_path: Path) -> None:
     assert one.all() == (one.current(),)
 
 
-def test_nothing_is_made_by_asking_which_key_is_current(ring: KeyRing, tmp_path: Path) -> None:
+def test_current_id_creates_no_key(ring: KeyRing, tmp_path: Path) -> None:
     assert ring.current_id() is None
     assert ring.all() == ()
     assert ring.get("0123456789ab") is None
@@ -111,7 +104,7 @@ def test_key_of_another_repository_is_not_taken_from_the_configuration_home(tmp_
     ring = ring_of(tmp_path)
     assert ring.get(other.id) is None
     assert other not in ring.all()
-    with pytest.raises(SealingError, match="neither made nor imported") as caught:
+    with pytest.raises(SealingError, match="neither created nor imported") as caught:
         ring.to_open(other.id)
     path = ring.backup.path(other.id)
     assert caught.value.hint is not None
@@ -121,7 +114,7 @@ def test_key_of_another_repository_is_not_taken_from_the_configuration_home(tmp_
     assert ring_of(tmp_path).get(other.id) == other
 
 
-def test_lost_directory_of_keys_is_served_by_the_configuration_home_without_a_copy(tmp_path: Path) -> None:
+def test_keys_of_a_lost_directory_are_read_from_the_configuration_home(tmp_path: Path) -> None:
     key = ring_of(tmp_path).current()
     shutil.rmtree(ring_of(tmp_path).ours.directory)
     ring = ring_of(tmp_path)
@@ -148,17 +141,17 @@ def test_subkeys_of_two_repositories_differ_with_the_same_secret() -> None:
 
 def test_import_refuses_another_key_with_a_known_id(ring: KeyRing, monkeypatch: pytest.MonkeyPatch) -> None:
     own = ring.current()
-    # 2**48 attempts find such a key of the first form; here the hash is shortened instead.
+    # It takes 2**48 attempts to find such a key of the first form; here the hash is shortened instead.
     monkeypatch.setattr(keys, "keyed", lambda *_: bytes.fromhex(own.id) * 2)
     with pytest.raises(Refused, match="another key has the id"):
         ring.import_(write_key_text(Key.of(bytes(80))))
     monkeypatch.undo()
     assert ring.get(own.id) == own
     for place in ring.places:
-        assert Path(place.path(own.id)).read_bytes() == write_key_file(own)
+        assert Path(place.path(own.id)).read_bytes() == format_key_file(own)
 
 
-def test_a_rebuilt_container_keeps_its_key_and_gets_its_copy_back(tmp_path: Path) -> None:
+def test_rebuilt_container_keeps_its_key_and_restores_the_copy(tmp_path: Path) -> None:
     key = ring_of(tmp_path, home="old home").current()
     rebuilt = ring_of(tmp_path, home="new home")
     assert rebuilt.current() == key
@@ -166,19 +159,19 @@ def test_a_rebuilt_container_keeps_its_key_and_gets_its_copy_back(tmp_path: Path
 
 
 @pytest.mark.parametrize(
-    "damage", [b"", b"envhist-key 1\nzz\n", write_key_file(KNOWN), b"envhist-key 1\n00\n"]
+    "damage", [b"", b"envhist-key 1\nzz\n", format_key_file(KNOWN), b"envhist-key 1\n00\n"]
 )
-def test_a_damaged_copy_is_healed_from_the_other_with_a_word(tmp_path: Path, damage: bytes) -> None:
+def test_damaged_copy_is_restored_from_the_other_with_a_warning(tmp_path: Path, damage: bytes) -> None:
     key = ring_of(tmp_path).current()
     path = Path(ring_of(tmp_path).ours.path(key.id))
     path.write_bytes(damage)
     ring = ring_of(tmp_path)
     assert ring.current() == key
     assert any("is damaged" in warning for warning in ring.warnings)
-    assert path.read_bytes() == write_key_file(key)
+    assert path.read_bytes() == format_key_file(key)
 
 
-def test_a_key_that_is_damaged_everywhere_is_told_as_that_and_not_as_one_that_is_not_here(
+def test_key_damaged_in_both_places_is_reported_as_damaged(
     tmp_path: Path,
 ) -> None:
     key = ring_of(tmp_path).current()
@@ -187,11 +180,11 @@ def test_a_key_that_is_damaged_everywhere_is_told_as_that_and_not_as_one_that_is
     assert ring_of(tmp_path).get(key.id) is None
     with pytest.raises(SealingError, match=rf"the key file '.*{key.id}' is damaged") as caught:
         ring_of(tmp_path).to_open(key.id)
-    assert caught.value.hint == "'git envlog key import' takes a key from a backup"
+    assert caught.value.hint == "import the key from a backup: git envlog key import <file>"
     assert ring_of(tmp_path).to_open(KNOWN.id) is None
 
 
-def test_a_lost_key_costs_a_warning_and_new_files_get_a_new_one(tmp_path: Path) -> None:
+def test_lost_key_is_replaced_with_a_warning(tmp_path: Path) -> None:
     ring = ring_of(tmp_path)
     lost = ring.current()
     for place in ring.places:
@@ -202,7 +195,7 @@ def test_a_lost_key_costs_a_warning_and_new_files_get_a_new_one(tmp_path: Path) 
     assert later.get(lost.id) is None
 
 
-def test_a_key_that_a_killed_process_did_not_choose_any_more_is_chosen(tmp_path: Path) -> None:
+def test_key_that_a_killed_process_stored_is_used(tmp_path: Path) -> None:
     ring = ring_of(tmp_path)
     key = ring.current()
     os.unlink(ring.ours.path("current"))
@@ -211,7 +204,7 @@ def test_a_key_that_a_killed_process_did_not_choose_any_more_is_chosen(tmp_path:
     assert later.current_id() == key.id
 
 
-def test_what_a_killed_writer_left_is_swept_and_a_living_one_is_let_be(tmp_path: Path) -> None:
+def test_stale_temporary_files_are_swept_and_recent_ones_kept(tmp_path: Path) -> None:
     ring = ring_of(tmp_path)
     ring.current()
     old, young = Path(ring.ours.path(".new-1-old")), Path(ring.ours.path(".new-2-young"))
@@ -224,18 +217,18 @@ def test_what_a_killed_writer_left_is_swept_and_a_living_one_is_let_be(tmp_path:
     assert young.exists()
 
 
-def test_a_key_open_to_others_is_closed_with_a_word(tmp_path: Path) -> None:
+def test_key_file_readable_by_others_is_made_private_with_a_warning(tmp_path: Path) -> None:
     key = ring_of(tmp_path).current()
     ring = ring_of(tmp_path)
     path = ring.ours.path(key.id)
     os.chmod(path, 0o644)
     assert ring.current() == key
     assert mode_of(path) == 0o600
-    assert ring.warnings == [f"the key file '{path}' was open to other users: it is closed now"]
+    assert ring.warnings == [f"the key file '{path}' was readable by other users: fixed"]
 
 
 @pytest.mark.parametrize("blocked", ["config", "clone"])
-def test_one_place_that_cannot_be_written_costs_a_warning(tmp_path: Path, blocked: str) -> None:
+def test_unwritable_place_is_a_warning(tmp_path: Path, blocked: str) -> None:
     (tmp_path / blocked).write_text("not a directory")
     ring = ring_of(tmp_path)
     key = ring.current()
@@ -244,18 +237,18 @@ def test_one_place_that_cannot_be_written_costs_a_warning(tmp_path: Path, blocke
     assert [key.id in place.ids() for place in ring.places] == [blocked == "config", blocked == "clone"]
 
 
-def test_without_any_place_there_is_no_key(tmp_path: Path) -> None:
+def test_no_key_is_created_without_a_writable_place(tmp_path: Path) -> None:
     for name in ("clone", "config"):
         (tmp_path / name).write_text("not a directory")
-    with pytest.raises(SealingError, match="cannot keep the key"):
+    with pytest.raises(SealingError, match="cannot store the key"):
         ring_of(tmp_path).current()
 
 
-def test_a_key_that_is_there_and_cannot_be_read_is_never_replaced_by_a_new_one(tmp_path: Path) -> None:
+def test_unreadable_key_is_not_replaced_by_a_new_one(tmp_path: Path) -> None:
     ring = ring_of(tmp_path)
     key = ring.current()
     for place in ring.places:
-        # Permission bits do not bind root; a directory in the place of the file cannot be read by anybody.
+        # Permission bits do not apply to root; a directory in place of the file is unreadable for everyone.
         os.unlink(place.path(key.id))
         os.mkdir(place.path(key.id))
     with pytest.raises(SealingError, match="cannot read the key file"):
@@ -271,7 +264,7 @@ def make_first_key(
     answers.put(ring.current().id)
 
 
-def test_processes_that_make_the_first_key_at_once_end_with_one_key(tmp_path: Path) -> None:
+def test_concurrent_first_uses_create_one_key(tmp_path: Path) -> None:
     context = multiprocessing.get_context("fork")
     for attempt in range(5 if FULL else 2):
         top = tmp_path / str(attempt)
@@ -289,7 +282,7 @@ def test_processes_that_make_the_first_key_at_once_end_with_one_key(tmp_path: Pa
 
 
 @given(st.binary(min_size=64, max_size=64) | st.binary(min_size=80, max_size=80))
-def test_an_exported_key_comes_back_however_it_was_wrapped(secret: bytes) -> None:
+def test_exported_key_is_read_with_any_line_breaks(secret: bytes) -> None:
     key = Key.of(secret)
     text = write_key_text(key)
     assert "\n" not in text
@@ -298,7 +291,7 @@ def test_an_exported_key_comes_back_however_it_was_wrapped(secret: bytes) -> Non
     assert read_key_text(text) == read_key_text(f" {wrapped.upper()}\r\n") == key
 
 
-def test_every_slip_of_one_letter_is_found() -> None:
+def test_every_mistyped_letter_is_found() -> None:
     text = write_key_text(KNOWN)
     for place in range(len(text)):
         for other in {"a", "7", "-", "é", ""} - {text[place]}:
@@ -309,21 +302,21 @@ def test_every_slip_of_one_letter_is_found() -> None:
 @pytest.mark.parametrize(
     "text", ["", "hello", "envhist-key-1-", "envhist-key-2-79e00dedc97e-aa", "envhist-key 1\nzz"]
 )
-def test_what_is_no_key_is_said_to_be_none(text: str) -> None:
+def test_other_text_is_refused_as_key(text: str) -> None:
     with pytest.raises(SealingError):
         read_key_text(text)
 
 
-def test_a_slip_says_that_it_is_one() -> None:
-    with pytest.raises(SealingError, match="mistyped or cut short"):
+def test_mistyped_key_is_reported_as_mistyped() -> None:
+    with pytest.raises(SealingError, match="mistyped or incomplete"):
         read_key_text(write_key_text(KNOWN)[:-3])
 
 
-def test_a_key_file_itself_can_be_imported(ring: KeyRing) -> None:
-    assert ring.import_(write_key_file(KNOWN).decode()) == KNOWN
+def test_key_file_can_be_imported(ring: KeyRing) -> None:
+    assert ring.import_(format_key_file(KNOWN).decode()) == KNOWN
 
 
-def test_a_key_goes_to_another_machine_and_seals_there_too(tmp_path: Path) -> None:
+def test_imported_key_seals_on_another_machine(tmp_path: Path) -> None:
     here = ring_of(tmp_path, "here", "home here")
     text = here.export(here.current().id)
     there = ring_of(tmp_path, "there", "home there")
@@ -333,7 +326,7 @@ def test_a_key_goes_to_another_machine_and_seals_there_too(tmp_path: Path) -> No
     assert there.made is None
 
 
-def test_an_imported_key_does_not_take_the_place_of_the_one_in_use_until_asked(ring: KeyRing) -> None:
+def test_imported_key_does_not_replace_the_key_in_use(ring: KeyRing) -> None:
     own = ring.current()
     assert ring.import_(write_key_text(KNOWN)) == KNOWN
     assert ring.current() == own
@@ -343,7 +336,7 @@ def test_an_imported_key_does_not_take_the_place_of_the_one_in_use_until_asked(r
     assert ring.current_id() == KNOWN.id
 
 
-def test_an_unknown_key_cannot_be_exported(ring: KeyRing) -> None:
+def test_unknown_key_cannot_be_exported(ring: KeyRing) -> None:
     with pytest.raises(SealingError, match="no key '0123456789ab'"):
         ring.export("0123456789ab")
 
@@ -351,17 +344,17 @@ def test_an_unknown_key_cannot_be_exported(ring: KeyRing) -> None:
 @pytest.mark.parametrize(
     "name", ["../../etc/passwd", "current", "", "16B62D9AF6FC", "0123456789ab\n", "\ud800"]
 )
-def test_what_a_hostile_file_calls_its_key_never_leads_out_of_the_places(ring: KeyRing, name: str) -> None:
+def test_hostile_key_id_never_leaves_the_key_directories(ring: KeyRing, name: str) -> None:
     ring.current()
     assert ring.get(name) is None
 
 
 @given(key=st.binary(max_size=300), data=st.binary(max_size=300), name=st.sampled_from(["sha256", "sha512"]))
-def test_keyed_hashes_are_those_of_everybody(key: bytes, data: bytes, name: str) -> None:
+def test_keyed_equals_the_standard_hmac(key: bytes, data: bytes, name: str) -> None:
     assert keyed(key, data, name) == hmac.digest(key, data, name)
 
 
-def test_the_same_is_the_same_and_nothing_else() -> None:
+def test_constant_time_equal_compares_text() -> None:
     assert constant_time_equal("a1b2", "a1b2")
     assert not constant_time_equal("a1b2", "a1b3")
     assert not constant_time_equal("a1b2", "a1b2c3")
@@ -369,7 +362,7 @@ def test_the_same_is_the_same_and_nothing_else() -> None:
     assert not constant_time_equal("a1b2", "\udce91b2")
 
 
-def test_who_signed_a_moment_is_said_without_openssl() -> None:
+def test_signature_check_does_not_load_openssl() -> None:
     told = (
         "import sys; from git_envhist.secrets import keys; from git_envhist.snapshots import message; "
         "print('_hashlib' in sys.modules)"

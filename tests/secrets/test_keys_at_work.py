@@ -1,4 +1,4 @@
-"""Without the key, with a lost one, with another one: clear words, and never garbage for a file."""
+"""Missing, lost and wrong keys give clear errors and never garbage."""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ def sealed(repo: Repo) -> tuple[Repo, str]:
     return repo, capture(repo, "with a secret")
 
 
-def test_a_lost_key_is_named_and_nothing_is_printed(sealed: tuple[Repo, str]) -> None:
+def test_lost_key_is_named_and_no_content_is_printed(sealed: tuple[Repo, str]) -> None:
     repo, snapshot = sealed
     lost = key_id(repo)
     lose_keys(repo)
-    assert_refused(repo.run("envlog", "show", "@", "--", ".env"), lost, "not here", "key import")
+    assert_refused(repo.run("envlog", "show", "@", "--", ".env"), lost, "which is missing", "key import")
     repo.write(".env", "API_KEY=another\n")
     for words in (("-p",), ("-p", "--reveal"), (), ("--stat",)):
         done = repo.run("envdiff", *words, snapshot)
@@ -64,7 +64,7 @@ def test_a_lost_key_is_named_and_nothing_is_printed(sealed: tuple[Repo, str]) ->
     assert lost in repo.run("envdiff", "-p", snapshot).out
 
 
-def test_after_a_key_was_lost_captures_go_on_with_another_and_say_so(sealed: tuple[Repo, str]) -> None:
+def test_captures_continue_with_a_new_key_after_a_loss(sealed: tuple[Repo, str]) -> None:
     repo, first = sealed
     lost = key_id(repo)
     # The name of the key in use is left, its file is not.
@@ -78,13 +78,15 @@ def test_after_a_key_was_lost_captures_go_on_with_another_and_say_so(sealed: tup
     assert repo.run("envdiff", "-p", first, "@").status == 0
 
 
-def test_the_key_in_the_configuration_home_serves_a_lost_clone(sealed: tuple[Repo, str]) -> None:
+def test_key_in_the_configuration_home_opens_files_without_the_key_directory(
+    sealed: tuple[Repo, str],
+) -> None:
     repo, _ = sealed
     shutil.rmtree(key_places(repo)[0])
     assert repo.run("envlog", "show", "@", "--", ".env", check=True).out == SECRET
 
 
-def test_where_no_key_can_be_kept_secrets_stay_out(repo: Repo) -> None:
+def test_secrets_are_not_captured_without_a_place_for_keys(repo: Repo) -> None:
     prefix = as_ordinary_user()
     repo.write(".env", SECRET)
     repo.write("staged.env", SECRET)
@@ -114,7 +116,7 @@ def test_where_no_key_can_be_kept_secrets_stay_out(repo: Repo) -> None:
             assert staged.encode() not in data
 
 
-def test_a_wrong_key_under_the_right_name_is_no_key(sealed: tuple[Repo, str], tmp_path: Path) -> None:
+def test_wrong_key_under_the_right_name_is_refused(sealed: tuple[Repo, str], tmp_path: Path) -> None:
     repo, _ = sealed
     other = make_repo(tmp_path / "other")
     other.env["XDG_CONFIG_HOME"] = str(tmp_path / "other-config")
@@ -125,7 +127,7 @@ def test_a_wrong_key_under_the_right_name_is_no_key(sealed: tuple[Repo, str], tm
     assert_refused(repo.run("envlog", "show", "@", "--", ".env"), key_id(repo))
 
 
-def test_the_same_secret_on_two_machines_under_one_key_is_one_object(
+def test_same_secret_on_two_machines_with_one_key_is_one_object(
     sealed: tuple[Repo, str], tmp_path: Path
 ) -> None:
     repo, first = sealed
@@ -145,7 +147,7 @@ def test_the_same_secret_on_two_machines_under_one_key_is_one_object(
     assert tails[0][:16] != tails[2][:16]
 
 
-def test_the_same_secret_twice_in_one_snapshot_shows_it_not(repo: Repo) -> None:
+def test_same_secret_at_two_paths_gives_different_objects(repo: Repo) -> None:
     repo.write("a/.env", SECRET)
     repo.write("b/.env", SECRET)
     snapshot = capture(repo)
@@ -154,7 +156,7 @@ def test_the_same_secret_twice_in_one_snapshot_shows_it_not(repo: Repo) -> None:
 
 
 def tree_with(repo: Repo, snapshot: str, entries: dict[str, str]) -> str:
-    """The tree of a snapshot with blobs put at paths of its top, made by plain git."""
+    """Return the tree of a snapshot with blobs put at paths of its top by plain git."""
     env = {"GIT_INDEX_FILE": str(repo.path.parent / "by-hand")}
     repo.execute("git", "read-tree", snapshot, env=env)
     for path, oid in entries.items():
@@ -162,7 +164,7 @@ def tree_with(repo: Repo, snapshot: str, entries: dict[str, str]) -> str:
     return repo.execute("git", "write-tree", env=env).out.strip()
 
 
-def test_what_was_sealed_for_one_path_opens_at_no_other(repo: Repo) -> None:
+def test_sealed_file_does_not_open_at_another_path(repo: Repo) -> None:
     repo.write(".env", SECRET)
     repo.write(".env.local", "OTHER=1\n")
     repo.write("plain.txt", "x")
@@ -172,7 +174,7 @@ def test_what_was_sealed_for_one_path_opens_at_no_other(repo: Repo) -> None:
     put_on_timeline(repo, message_of(repo, first), tree_with(repo, first, swapped))
     for path in (".env", ".env.local"):
         assert_refused(repo.run("envlog", "show", "@", "--", path), "another path", "do not trust")
-    # Where the manifest says that a file is plain, its bytes are what they are: sealed ones.
+    # If the manifest calls a file plain, its bytes are printed literally, here sealed.
     assert b"hunter2" not in repo.run("envlog", "show", "@", "--", "plain.txt").stdout
     done = repo.run("envdiff", "-p", "--reveal", first, "@", check=True)
     assert "another path" in done.out
@@ -180,20 +182,20 @@ def test_what_was_sealed_for_one_path_opens_at_no_other(repo: Repo) -> None:
     assert not trusted(repo)
 
 
-def test_an_older_secret_of_the_same_path_makes_a_claim(repo: Repo) -> None:
+def test_exchanged_older_secret_makes_the_snapshot_unsigned(repo: Repo) -> None:
     repo.write(".env", "OLD=1\n")
     first = capture(repo)
     repo.write(".env", SECRET)
     second = capture(repo)
     old = repo.git("rev-parse", f"{first}:.env")
     put_on_timeline(repo, message_of(repo, second), tree_with(repo, second, {".env": old}))
-    # It opens, for it was sealed for this very path; the snapshot that holds it is nobody's.
+    # It opens, because it was sealed for this path; the snapshot with it is unsigned.
     assert repo.run("envlog", "show", "@", "--", ".env").out == "OLD=1\n"
     assert not trusted(repo)
 
 
 @pytest.mark.parametrize("at", [-1, -40, 120])
-def test_one_flipped_bit_is_told_and_nothing_printed(sealed: tuple[Repo, str], at: int) -> None:
+def test_flipped_bit_is_reported_and_no_content_is_printed(sealed: tuple[Repo, str], at: int) -> None:
     repo, snapshot = sealed
     data = bytearray(blob(repo, snapshot, ".env"))
     data[at] ^= 1
@@ -202,7 +204,7 @@ def test_one_flipped_bit_is_told_and_nothing_printed(sealed: tuple[Repo, str], a
     assert_refused(repo.run("envlog", "show", "@", "--", ".env"))
 
 
-def test_an_attachment_and_a_staged_file_are_no_files(repo: Repo) -> None:
+def test_sealed_attachment_and_staged_content_do_not_open_as_file(repo: Repo) -> None:
     repo.write(".env", SECRET)
     repo.git("add", "-f", ".env")
     repo.write(".env", "changed")
@@ -213,7 +215,7 @@ def test_an_attachment_and_a_staged_file_are_no_files(repo: Repo) -> None:
     assert_refused(repo.run("envlog", "show", "@", "--", ".env"), "sealed as 'staged'")
 
 
-def test_the_keys_themselves_are_never_part_of_a_snapshot(repo: Repo) -> None:
+def test_keys_are_never_captured(repo: Repo) -> None:
     repo.env["XDG_CONFIG_HOME"] = str(repo.path / "home/.config")
     repo.write(".env", SECRET)
     capture(repo, "a home in the working tree")
@@ -228,7 +230,7 @@ def test_the_keys_themselves_are_never_part_of_a_snapshot(repo: Repo) -> None:
         assert blob(repo, second, path).startswith(b"envhist-sealed 1")
 
 
-def test_what_a_filter_encrypts_is_sealed_also_where_git_does_not_track_it_or_is_damaged(repo: Repo) -> None:
+def test_files_of_encrypting_filters_are_sealed_even_if_untracked(repo: Repo) -> None:
     repo.git("config", "filter.git-crypt.clean", "cat")
     repo.write(".gitattributes", "vaults/** filter=git-crypt\n")
     repo.write("vaults/tracked", "one")

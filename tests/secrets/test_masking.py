@@ -1,4 +1,4 @@
-"""The mask for text that people, agents and commands write: all known ways to write a secret, no ordinary sentence."""
+"""The mask for text of people, agents and commands: it hides every known notation of a secret, and no ordinary text."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ Pwd={X};Server=db
 git clone https://oauth2:{X}@gitlab.example.com/o/r
 curl -d 'user=a&password={X}' https://h
 """.strip().splitlines()
-"""Ways to write a secret that has digits or capital letters."""
+"""Notations of a secret with digits or capital letters."""
 
 PLAINLY = """
 password is X
@@ -135,7 +135,7 @@ the password is X
 PGPASSWORD=X psql
 echo X | sudo -S true
 """.strip().splitlines()
-"""Ways that give even an ordinary word away."""
+"""Notations in which even an ordinary word is hidden."""
 
 ORDINARY = """
 before auth refactor
@@ -173,7 +173,7 @@ the authors: A and B
 
 
 @pytest.mark.parametrize("text", WRITTEN)
-def test_mask_hides_a_secret_however_it_is_written(text: str) -> None:
+def test_mask_hides_a_secret_in_every_notation(text: str) -> None:
     masked = mask_text(text.replace("{X}", SECRET))
     assert SECRET not in masked
     assert "***" in masked
@@ -181,7 +181,7 @@ def test_mask_hides_a_secret_however_it_is_written(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", PLAINLY)
-def test_mask_hides_an_ordinary_word_where_a_password_must_be(text: str) -> None:
+def test_mask_hides_an_ordinary_word_in_the_position_of_a_password(text: str) -> None:
     assert WORD not in mask_text(text.replace("X", WORD))
 
 
@@ -216,7 +216,7 @@ def test_mask_takes_bounded_time_for_any_text(part: str) -> None:
     assert time.process_time() - started < 5
 
 
-def test_mask_hides_a_value_that_its_name_gives_away() -> None:
+def test_mask_hides_a_value_with_a_secret_name() -> None:
     assert mask_pair("DB_PASSWORD", WORD) == ("DB_PASSWORD", "***")
     assert mask_pair("ticket", "PROJ-12") == ("ticket", "PROJ-12")
 

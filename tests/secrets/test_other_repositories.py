@@ -1,4 +1,4 @@
-"""Keys of the user's other repositories: not the repository's own, until they are imported."""
+"""Keys of the user's other repositories are not used until they are imported."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.repository import Repo, make_repo
 
 @pytest.fixture
 def replayed(repo: Repo, tmp_path: Path) -> tuple[Repo, Repo]:
-    """Repository A, and B of the same user whose timeline was moved to the newest snapshot of A."""
+    """Create repository A, and B of the same user with a timeline moved to the newest snapshot of A."""
     repo.write("app.py", "of A")
     repo.write(".env", "A=1\n")
     capture(repo, "of A")

@@ -70,10 +70,10 @@ MORE_QUESTIONS = [
     ("envhist", "workbench", "checkpoint", "info", EVERYTHING),
     ("envhist", "workbench", "restore", EVERYTHING),
 ]
-"""Whatever they end with."""
+"""Commands that may end with any status."""
 
 PROGRESS = re.compile(r"\r\x1b\[K|\x1b\[\?25[lh]|\x1b\[2K|\x1b\[1A|\r")
-"""Written over and over on one line."""
+"""Progress, overwritten on one line."""
 
 
 @pytest.fixture(scope="module")
@@ -107,8 +107,8 @@ def test_command_prints_no_control_character_on_a_terminal(
     assert_harmless(Result(0, ends.encode(), b""), colour=True)
 
 
-def test_foreign_verdict_is_spelled_out_in_a_template(hostile: Hostile) -> None:
-    """The name of its author was printed as it is: OSC 52 wrote the clipboard."""
+def test_unsigned_verdict_is_escaped_in_a_template(hostile: Hostile) -> None:
+    """The author's name used to be printed unescaped: OSC 52 wrote the clipboard."""
     done = hostile.repo.run("envlog", "-1", "--format=%(verdict)", hostile.forged, check=True)
     assert "\\x1b]52;c;cm0gLXJmIH4=\\x07" in done.out
 
@@ -118,7 +118,7 @@ def test_template_prints_what_the_user_typed_exactly(hostile: Hostile) -> None:
     assert done.stdout == b"\x1b[1m" + hostile.own[0][:7].encode() + b"\0\x1b[m\0"
 
 
-def test_content_of_a_file_is_exact_in_a_pipe_and_spelled_out_on_a_terminal(hostile: Hostile) -> None:
+def test_content_of_a_file_is_exact_in_a_pipe_and_escaped_on_a_terminal(hostile: Hostile) -> None:
     place = b"d0 " + COMMANDS["clear"] + b"/f"
     words = ("show", "@~1", "--", os.fsdecode(place))
     assert hostile.repo.run("envlog", *words, check=True).stdout == COMMANDS["clear"]
@@ -126,7 +126,7 @@ def test_content_of_a_file_is_exact_in_a_pipe_and_spelled_out_on_a_terminal(host
     assert shown == "\\x1b[2J\\x1b[H"
 
 
-def test_message_of_a_server_is_spelled_out(hostile: Hostile, tmp_path: Path) -> None:
+def test_message_of_a_server_is_escaped(hostile: Hostile, tmp_path: Path) -> None:
     script = tmp_path / "server"
     line = b"ERR " + COMMANDS["clipboard"] + COMMANDS["title"] + b"\n"
     packet = b"%04x" % (len(line) + 4) + line

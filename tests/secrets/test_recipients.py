@@ -1,4 +1,4 @@
-"""Recipients: public keys that open what a repository sealed, and sign nothing."""
+"""Recipients: public keys that can open the sealed files of a repository, and sign nothing."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import pytest
 from git_envhist.errors import SealingError
 from git_envhist.secrets.age_file import encrypt
 from git_envhist.secrets.age_keys import make_identity, read_recipient
-from git_envhist.secrets.keys import Key, read_opening_key, write_opening_key
+from git_envhist.secrets.key_text import read_opening_key, write_opening_key
+from git_envhist.secrets.keys import Key
 from git_envhist.secrets.recipients import read_recipients, write_recipients
 from tests.remote.conftest import bare, colleague, timeline
 from tests.support.repository import Repo
@@ -47,7 +48,7 @@ def read(reader: Repo, snapshot: str) -> str:
 
 @pytest.fixture
 def shared(repo: Repo, colleague: Repo, bare: Repo) -> Repo:
-    """A repository whose sealed files its colleague opens."""
+    """Create a repository and a colleague who can open its sealed files."""
     repo.run("envlog", "key", "recipients", "add", public_key(colleague), "colleague", check=True)
     share(repo)
     return repo
@@ -61,19 +62,19 @@ def test_opening_key_opens_and_derives_nothing_else() -> None:
     )  # fmt: skip
     assert not hasattr(opening, "mac")
     for label in (b"mac", b"fingerprint", b"pieces"):
-        with pytest.raises(SealingError, match="only opens"):
+        with pytest.raises(SealingError, match="can only open"):
             opening.derive(label)
     for secret in (key.secret.hex(), key.derive(b"mac").hex()):
         assert secret not in write_opening_key(key).decode()
 
 
 @pytest.mark.parametrize("text", [b"", b"envhist-open 2\n", b"envhist-open 1\nkey x\nseal 00\nplace 00\n"])
-def test_text_that_is_no_opening_key_is_refused(text: bytes) -> None:
+def test_malformed_opening_key_is_refused(text: bytes) -> None:
     with pytest.raises(SealingError):
         read_opening_key(text)
 
 
-def test_list_counts_only_as_a_key_of_the_repository_signed_it(tmp_path: Path) -> None:
+def test_list_is_accepted_only_with_a_signature_of_the_repository(tmp_path: Path) -> None:
     key, other = Key.of(bytes(80)), Key.of(bytes([1]) * 80)
     state = str(tmp_path)
     assert read_recipients(state, lambda _: key) == ()
@@ -90,7 +91,7 @@ def test_list_counts_only_as_a_key_of_the_repository_signed_it(tmp_path: Path) -
         read_recipients(state, {key.id: key}.get)
 
 
-def test_recipient_opens_what_was_fetched_and_trusts_it_no_more(shared: Repo, colleague: Repo) -> None:
+def test_recipient_opens_fetched_files_without_trusting_them(shared: Repo, colleague: Repo) -> None:
     assert read(colleague, newest(shared)) == SECRET
     told = json.loads(colleague.run("envlog", "show", newest(shared), "--json", check=True).out)
     assert told["trusted"] is False
@@ -130,7 +131,7 @@ def test_recipient_with_an_ssh_key_needs_no_other(
 
 
 @pytest.mark.full
-def test_fetch_without_a_recipients_key_says_whom_to_ask(shared: Repo, colleague: Repo) -> None:
+def test_fetch_without_a_recipients_key_prints_the_owner_to_ask(shared: Repo, colleague: Repo) -> None:
     own(colleague).unlink()
     colleague.run("envlog", "fetch", check=True)
     done = colleague.run("envlog", "show", newest(shared), "--", ".env")
@@ -155,7 +156,7 @@ def test_removed_recipient_opens_nothing_after_a_new_key(shared: Repo, colleague
 
 
 @pytest.mark.full
-def test_new_key_is_wrapped_for_the_recipients_that_are_left(shared: Repo, colleague: Repo) -> None:
+def test_new_key_is_wrapped_for_the_remaining_recipients(shared: Repo, colleague: Repo) -> None:
     shared.run("envlog", "key", "new", "--reseal", check=True)
     share(shared, "KEY=hunter3-and-more\n")
     assert read(colleague, newest(shared)) == "KEY=hunter3-and-more\n"
@@ -163,7 +164,7 @@ def test_new_key_is_wrapped_for_the_recipients_that_are_left(shared: Repo, colle
 
 
 @pytest.mark.full
-def test_push_without_a_change_writes_no_key_again(shared: Repo) -> None:
+def test_push_without_a_change_writes_no_key(shared: Repo) -> None:
     before = shared.git("rev-parse", NOTES + timeline(shared))
     shared.run("envlog", "push", check=True)
     assert shared.git("rev-parse", NOTES + timeline(shared)) == before
@@ -180,10 +181,8 @@ def test_export_is_opened_by_a_recipient(shared: Repo, colleague: Repo, tmp_path
 
 
 @pytest.mark.full
-def test_key_that_a_server_wraps_opens_nothing_and_vouches_for_nothing(
-    shared: Repo, colleague: Repo, bare: Repo
-) -> None:
-    """A server knows the public key of a recipient, and can wrap any key for it."""
+def test_key_from_a_server_opens_nothing_and_signs_nothing(shared: Repo, colleague: Repo, bare: Repo) -> None:
+    """A server knows the public key of a recipient, and can encrypt any key for it."""
     ours = json.loads(shared.run("envlog", "key", "--json", check=True).out)[0]["id"]
     forged = Key.of(bytes(range(80)))
     text = write_opening_key(forged).replace(forged.id.encode(), ours.encode())
@@ -203,7 +202,7 @@ def test_key_that_a_server_wraps_opens_nothing_and_vouches_for_nothing(
 
 
 @pytest.mark.full
-def test_list_that_another_program_wrote_gets_no_key(shared: Repo) -> None:
+def test_unsigned_list_gets_no_key(shared: Repo) -> None:
     state = shared.path / ".git/envhist/recipients"
     state.write_text(f"{make_identity()[0].recipient.text} evil\n{state.read_text()}")
     before = shared.git("rev-parse", f"{NOTES}{timeline(shared)}:keys")
@@ -240,14 +239,14 @@ def test_agent_changes_no_recipient_and_exports_or_imports_no_key(
         ("sell",),
     ],
 )
-def test_word_that_is_no_recipient_changes_nothing(repo: Repo, words: tuple[str, ...]) -> None:
+def test_malformed_recipient_changes_nothing(repo: Repo, words: tuple[str, ...]) -> None:
     done = repo.run("envlog", "key", "recipients", *words)
     assert done.status in (128, 129)
     assert "hint: " in done.err
     assert not os.path.exists(repo.path / ".git/envhist/recipients")
 
 
-def test_comment_names_no_second_recipient(repo: Repo) -> None:
+def test_comment_cannot_add_a_second_recipient(repo: Repo) -> None:
     first, second = (make_identity()[0].recipient.text for _ in range(2))
     for between in ("\n", "\r\n", "\u2028", "\x85", "\x0b"):
         repo.run("envlog", "key", "recipients", "add", f"{first} me{between}{second} you", check=True)
@@ -255,7 +254,7 @@ def test_comment_names_no_second_recipient(repo: Repo) -> None:
         assert [one["recipient"] for one in told] == [first]
 
 
-def test_identity_is_made_once_for_its_owner_alone(repo: Repo) -> None:
+def test_identity_is_created_once_and_private(repo: Repo) -> None:
     first = public_key(repo)
     assert first.startswith("age1")
     assert public_key(repo) == first

@@ -1,4 +1,4 @@
-"""Which names are secret: the table and its exceptions, path by path."""
+"""Secret names: the table and its exceptions, path by path."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from git_envhist.secrets import rules as secrettable
 from git_envhist.secrets.rules import SecretRules, original_names
 
 RULES = SecretRules()
-DOCUMENT = Path(__file__).parents[2] / "docs" / "security.md"
+DOCUMENT = Path(__file__).parents[2] / "docs" / "internals" / "security.md"
 
 
 def words(text: str) -> list[str]:
@@ -70,16 +70,16 @@ keystore.go keystore README.md app.db .cargo/config.toml .npmrc.example
 
 
 @pytest.mark.parametrize("path", SECRET)
-def test_a_name_of_the_table_is_secret(path: str) -> None:
+def test_name_in_the_table_is_secret(path: str) -> None:
     assert RULES.by_name(path.encode())
 
 
 @pytest.mark.parametrize("path", NOT_SECRET)
-def test_a_name_that_only_looks_like_one_is_not(path: str) -> None:
+def test_similar_name_is_not_secret(path: str) -> None:
     assert not RULES.by_name(path.encode())
 
 
-def test_every_glob_of_the_table_is_matched_at_the_top_and_below_in_any_case() -> None:
+def test_every_glob_matches_at_any_depth_and_in_any_case() -> None:
     for globs in secrettable.SECRET_NAMES.values():
         for glob in globs:
             path = glob.replace("*", "x").replace("?", "1").encode()
@@ -89,7 +89,7 @@ def test_every_glob_of_the_table_is_matched_at_the_top_and_below_in_any_case() -
 
 
 @given(st.text(st.sampled_from("._-abekmnprstuv*/12"), min_size=1, max_size=30))
-def test_the_fast_matcher_agrees_with_the_globs_one_by_one(path: str) -> None:
+def test_compiled_matcher_agrees_with_single_globs(path: str) -> None:
     name = path.rpartition("/")[2]
     globs = [glob for group in secrettable.SECRET_NAMES.values() for glob in group]
     by_globs = any(fnmatch.fnmatchcase(name, glob) for glob in globs if "/" not in glob)
@@ -101,12 +101,12 @@ def test_the_fast_matcher_agrees_with_the_globs_one_by_one(path: str) -> None:
 
 
 @given(st.binary(max_size=80))
-def test_no_name_is_too_odd_to_be_judged(path: bytes) -> None:
+def test_any_bytes_are_accepted_as_a_name(path: bytes) -> None:
     RULES.by_name(path)
     RULES.scans_content(path)
 
 
-def test_a_newline_in_a_path_hides_nothing() -> None:
+def test_newline_in_a_path_hides_no_secret_name() -> None:
     assert RULES.by_name(b"a\nb/.env")
     assert RULES.by_name(b"a\nb/.aws/credentials")
     assert RULES.by_name(b".env.a\nb")
@@ -134,7 +134,7 @@ def test_copy_of_a_secret_file_is_secret_by_its_name(path: str) -> None:
 
 
 @given(st.binary(max_size=40).map(lambda name: name.replace(b"/", b"")))
-def test_names_of_originals_are_shorter_and_end(name: bytes) -> None:
+def test_original_names_are_shorter_and_finite(name: bytes) -> None:
     found = list(original_names(name.lower()))
     assert len(found) < 200
     assert all(len(one) < len(name) for one in found)
@@ -153,7 +153,7 @@ def test_exclusion_wins_over_every_rule_and_the_last_pattern_decides() -> None:
     assert not rules.by_content(b"config/a.yml", token)
 
 
-def test_the_users_patterns_come_on_top() -> None:
+def test_user_patterns_extend_the_table() -> None:
     rules = SecretRules(lambda path: path.startswith(b"private/"))
     assert rules.by_name(b"private/notes.txt")
     assert rules.by_name(b".env")
@@ -173,7 +173,7 @@ def test_contents_of_packages_are_not_searched(directory: str) -> None:
     "directory",
     ["", "src", "dist", "build", ".git", "sub/.git", "targets", "my_node_modules", "vendors", ".venv", "lib"],
 )
-def test_contents_of_ones_own_are_searched(directory: str) -> None:
+def test_contents_outside_packages_are_searched(directory: str) -> None:
     assert RULES.scans_content(directory.encode())
 
 
@@ -184,13 +184,13 @@ def test_no_file_of_the_standard_library_has_a_secret_name() -> None:
 
 
 def listed(heading: str) -> set[str]:
-    """What stands in backquotes in one section of the document."""
+    """Return the names in backquotes in one section of the document."""
     text = DOCUMENT.read_text(encoding="utf-8")
     section = text.split(f"\n### {heading}\n")[1].split("\n#")[0]
     return set(re.findall(r"`([^`]+)`", section))
 
 
-def test_the_document_lists_exactly_the_names_that_are_sealed() -> None:
+def test_document_lists_exactly_the_secret_names() -> None:
     globs = {glob for group in secrettable.SECRET_NAMES.values() for glob in group}
     assert listed("By name") == globs | {"*", "?"}
     assert listed("By a word in the name") == set(secrettable.SECRET_WORDS)

@@ -1,4 +1,4 @@
-"""Settings: a secret value beside a telling name seals a configuration file, and ordinary text seals nothing."""
+"""Settings: a secret value with a secret name seals a configuration file; ordinary text seals nothing."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ ORDINARY = (
 
 
 @pytest.mark.parametrize("text", SECRET)
-def test_secret_setting_seals_a_configuration_file_but_no_program(text: str) -> None:
+def test_secret_setting_seals_a_configuration_file_and_no_program(text: str) -> None:
     assert holds_secret_setting(text.encode(), program=False)
     assert RULES.by_content(b"config/app.yml", text.encode())
     assert RULES.by_content(b"notes", f"first\n{text}\nlast\n".encode())

@@ -1,4 +1,4 @@
-"""Tokens: found where they are unmistakable, masked where people write them."""
+"""Tokens: found where they are unmistakable, masked in text that people write."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from tests.secrets import token_examples as tokenexamples
 from tests.secrets.token_examples import spelled
 
 RULES = SecretRules()
-DOCUMENT = Path(__file__).parents[2] / "docs" / "security.md"
+DOCUMENT = Path(__file__).parents[2] / "docs" / "internals" / "security.md"
 BODY = "aB3dE5gH7jK9mN2pQ4rS6tU8vW0xY1zC3eF5"
 HEX = "0a1b2c3d4e5f6a7b8c9d0e1f2a3b4c5d"
 ARMOUR = "MIIEowIBAAKCAQEAqKpRgnn6yq26U3yt5YFZquyukfRjbMXp"
 
-# Put together here, so that no scanner takes this file for a leak. kind -> (what stays, what must go, what follows)
+# Assembled here, so that no scanner takes this file for a leak. kind -> (readable part, secret part, following text)
 EXAMPLES = {
     **{kind: (prefix, spelled(secret)) for kind, (prefix, secret) in tokenexamples.EXAMPLES.items()},
     "aws": ("AKIA", "Q3EGRIZ5JK2MN7PO"),
@@ -88,7 +88,7 @@ ANY_TOKEN = st.one_of(*(st.from_regex(tokens._form(kind), fullmatch=True) for ki
 
 
 @pytest.mark.parametrize("kind", [*tokenforms.TOKENS, token_prefilter.URL_PASSWORD])
-def test_each_kind_is_found_and_masked_and_its_prefix_stays(kind: str) -> None:
+def test_each_kind_is_found_and_masked_after_its_prefix(kind: str) -> None:
     prefix, secret = EXAMPLES[kind]
     end = OPTIONAL_END.get(kind, "")
     for before, after in (("", ""), ('key = "', '"\n'), ("use ", " now"), ("A=", "\nB=2"), ("(", ")")):
@@ -101,14 +101,14 @@ def test_each_kind_is_found_and_masked_and_its_prefix_stays(kind: str) -> None:
 
 
 @given(ANY_TOKEN)
-def test_whatever_fits_the_table_has_an_anchor(token: bytes) -> None:
+def test_every_token_of_the_table_has_an_anchor(token: bytes) -> None:
     assert has_anchor(token)
     assert find_tokens(token)
 
 
 @given(st.one_of(ANY_TOKEN, *(st.from_regex(anchor) for anchor in token_prefilter.ANCHORS.values())))
-def test_what_holds_an_anchor_may_hold_one_at_first_sight(text: bytes) -> None:
-    assert tokens._may_hold_anchor(text) or not has_anchor(text)
+def test_quick_check_misses_no_anchor(text: bytes) -> None:
+    assert tokens._may_have_anchor(text) or not has_anchor(text)
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,7 @@ def test_what_holds_an_anchor_may_hold_one_at_first_sight(text: bytes) -> None:
         "PASSWORD=hunter2", "token = secrets.token_hex()", "",
     ],
 )  # fmt: skip
-def test_what_only_looks_like_a_token_seals_no_file(text: str) -> None:
+def test_similar_text_seals_no_file(text: str) -> None:
     assert find_tokens(text.encode()) == ()
     assert not RULES.by_content(b"notes.py", text.encode())
 
@@ -142,7 +142,7 @@ def test_what_only_looks_like_a_token_seals_no_file(text: str) -> None:
         ("mysql://root:root@db", "mysql://root:***@db"),
     ],
 )
-def test_the_value_of_a_named_secret_is_masked_in_a_sentence(text: str, masked: str) -> None:
+def test_value_of_a_named_secret_is_masked_in_a_sentence(text: str, masked: str) -> None:
     assert mask_tokens(text.encode()).decode() == masked
 
 
@@ -154,7 +154,7 @@ def test_the_value_of_a_named_secret_is_masked_in_a_sentence(text: str, masked: 
         "no\u2400w a\nlonger text, with tabs\t and ümlauts", "token=true", "bump ghp_ prefix", "tokenizer=fast",
     ],
 )  # fmt: skip
-def test_an_honest_sentence_stays_as_it_is(text: str) -> None:
+def test_ordinary_sentence_is_unchanged(text: str) -> None:
     assert mask_tokens(text.encode()) == text.encode()
 
 
@@ -165,7 +165,7 @@ def test_an_honest_sentence_stays_as_it_is(text: str) -> None:
         )
     )
 )
-def test_masking_never_fails_takes_all_and_a_second_time_changes_nothing(parts: list[bytes]) -> None:
+def test_masking_is_complete_and_idempotent(parts: list[bytes]) -> None:
     masked = mask_tokens(b"".join(parts))
     assert mask_tokens(masked) == masked
     assert find_tokens(masked) == ()
@@ -173,7 +173,7 @@ def test_masking_never_fails_takes_all_and_a_second_time_changes_nothing(parts: 
 
 @settings(max_examples=300)
 @given(st.text(st.sampled_from("ghp_sk-ant:/@=*xA1'\" eyJ.token")).map(str.encode))
-def test_masking_settles_on_what_is_nearly_a_token(text: bytes) -> None:
+def test_masking_ends_for_text_that_is_nearly_a_token(text: bytes) -> None:
     masked = mask_tokens(text)
     assert mask_tokens(masked) == masked
 
@@ -183,7 +183,7 @@ def test_masking_settles_on_what_is_nearly_a_token(text: bytes) -> None:
               b"-", b"SG.aaaaaaaaaaaaaaaaaaaa", b"token=", b"a.a-",
               b"-----BEGIN PRIVATE KEY-----\nAAAAAAAAAAAAAAAAAAAA\n"]
 )  # fmt: skip
-def test_no_text_takes_long(piece: bytes) -> None:
+def test_search_time_is_bounded_for_any_text(piece: bytes) -> None:
     text = piece * (SCAN_LIMIT // len(piece))
     start = time.perf_counter()
     find_tokens(text)
@@ -191,7 +191,7 @@ def test_no_text_takes_long(piece: bytes) -> None:
     assert time.perf_counter() - start < 5
 
 
-def test_a_key_file_is_secret_only_with_a_private_key_in_it_however_large() -> None:
+def test_key_file_of_any_size_is_secret_only_with_a_private_key() -> None:
     certificates = b"-----BEGIN CERTIFICATE-----\n" + ARMOUR.encode() * 4000
     assert not RULES.by_content(b"site/cacert.pem", certificates)
     assert RULES.by_content(b"tls/server.pem", certificates + b"-----BEGIN ENCRYPTED PRIVATE KEY-----\n")
@@ -199,7 +199,7 @@ def test_a_key_file_is_secret_only_with_a_private_key_in_it_however_large() -> N
     assert not RULES.by_content(b"slides.key", b"PK\x03\x04")
 
 
-def test_a_service_account_is_secret_under_any_name() -> None:
+def test_service_account_is_secret_under_any_name() -> None:
     content = f'{{"private_key": "-----BEGIN PRIVATE KEY-----\\n{ARMOUR}\\n-----END PRIVATE KEY-----\\n"}}'
     assert RULES.by_content(b"project-1234.json", content.encode())
     assert ARMOUR.encode() not in mask_tokens(content.encode())
@@ -212,15 +212,15 @@ def test_large_files_and_binary_files_are_not_searched() -> None:
     assert not RULES.by_content(b"app.db", b"SQLite format 3\0" + token)
 
 
-def test_the_document_lists_every_kind_of_token() -> None:
+def test_document_lists_every_kind_of_token() -> None:
     section = DOCUMENT.read_text(encoding="utf-8").split("\n### By content\n")[1].split("\n#")[0]
     shown = [line.removeprefix("- ") for line in section.splitlines() if line.startswith("- ")]
     assert shown == [what for what, _, _ in tokenforms.TOKENS.values()] + [tokens.URL_WHAT]
     assert re.search(rf"\b{SCAN_LIMIT >> 10} KiB", section)
 
 
-def test_the_signs_of_a_url_among_compressed_bytes_are_no_password() -> None:
+def test_url_signs_in_compressed_bytes_are_no_password() -> None:
     noise = b"\0\xf1://\x9c\x02:\xe7\x81k@\xff"
     assert find_tokens(noise) == ()
-    # In a page of a database it is one, whatever stands around it.
+    # In a page of a database it counts, whatever surrounds it.
     assert find_tokens(noise + b"\0postgres://app:hunter2-Zq@db.example/x\xfe") == ("url_password",)

@@ -1,4 +1,4 @@
-"""Variables of sealed files: parts of values are never names, and names are stored sealed."""
+"""Variables of sealed files: parts of values are never taken for names, and names are stored sealed."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def pem_key() -> str:
 
 
 def parts(values: list[str]) -> set[bytes]:
-    """Every line of the values but the armour, also without the padding that reads like an assignment."""
+    """Return every line of the values except the armor, also without the padding that looks like an assignment."""
     lines = [line for value in values for line in value.splitlines() if not line.startswith("-")]
     return {line.rstrip("=").encode() for line in lines if len(line.rstrip("=")) >= SHORTEST}
 
@@ -82,7 +82,7 @@ def test_parser_finds_no_name_in_random_values(quote: str) -> None:
 
 @pytest.fixture
 def values(repo: Repo) -> list[str]:
-    """The values of two captured versions of sealed files with 200 random values and 100 keys."""
+    """Return the values of two captured versions of sealed files with 200 random values and 100 keys."""
     texts = [random_value() for _ in range(200)]
     keys = [pem_key() for _ in range(100)]
     for version in (1, 2):
@@ -153,7 +153,7 @@ def test_facts_of_any_probe_are_sealed_when_its_file_is(repo: Repo) -> None:
 
 
 def with_names_in_the_clear(repo: Repo) -> None:
-    """Give the newest snapshot, and what is remembered of it, the facts that earlier versions wrote."""
+    """Give the newest snapshot, and its caches, the facts that earlier versions wrote."""
     repo.write(".env", "A=1\n")
     text = repo.write("facts.txt", "envhist-facts 1 env 1\n.env/LEAKEDpart= set\n")
     repo.run("envlog", "capture", check=True)
@@ -184,7 +184,7 @@ def with_names_in_the_clear(repo: Repo) -> None:
     cache.write(replace(head, base=commit, facts={**facts, "env": CachedFacts(1, "", blob)}), head.shards)
 
 
-def test_warning_of_names_waits_for_a_capture_that_a_person_makes(repo: Repo) -> None:
+def test_warning_about_names_is_printed_only_by_manual_captures(repo: Repo) -> None:
     with_names_in_the_clear(repo)
     history = EnvHistory.open(str(repo.path), environ=repo.env, one_command=True)
     history.capture("by a program")
@@ -196,7 +196,7 @@ def test_warning_of_names_waits_for_a_capture_that_a_person_makes(repo: Repo) ->
     assert "--variable-names" not in repo.run("envlog", "capture", "mine", check=True).err
 
 
-def test_names_stored_in_the_clear_are_warned_of_once_and_purged(repo: Repo) -> None:
+def test_unsealed_names_are_reported_once_and_purged(repo: Repo) -> None:
     with_names_in_the_clear(repo)
     first = repo.run("envlog", "capture", "first", check=True)
     assert "git envlog purge --variable-names" in first.err

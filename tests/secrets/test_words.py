@@ -1,4 +1,4 @@
-"""Words that are kept in the clear hold no secret: they are masked, or refused where they must stay as they are."""
+"""Text that is stored unsealed contains no secret: it is masked, or refused if it must stay exact."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.support.repository import Repo
 TOKEN = "ghp_" + "aB3dE5gH7jK9mN2pQ4rS6tU8vW0xY1zC3eF5"
 
 
-def test_a_name_with_a_secret_is_refused_and_not_repeated(repo: Repo) -> None:
+def test_name_with_a_secret_is_refused_and_not_repeated(repo: Repo) -> None:
     done = repo.run("envlog", "capture", "--name", TOKEN)
     assert done.status == 3
     assert TOKEN not in done.out + done.err
@@ -17,7 +17,7 @@ def test_a_name_with_a_secret_is_refused_and_not_repeated(repo: Repo) -> None:
     assert repo.run("envlog", "name", f"a-{TOKEN}").status == 3
 
 
-def test_the_name_of_an_attachment_is_masked(repo: Repo) -> None:
+def test_name_of_an_attachment_is_masked(repo: Repo) -> None:
     attached = repo.write(f"../talk-{TOKEN}.txt", "words")
     capture(repo, "--attach", str(attached))
     everything = repo.run_git("cat-file", "--batch-all-objects", "--batch").stdout
@@ -25,7 +25,7 @@ def test_the_name_of_an_attachment_is_masked(repo: Repo) -> None:
     assert "1-talk-ghp_***" in repo.run("envlog", "show").out
 
 
-def test_the_subject_of_a_commit_is_masked_where_it_serves_as_intent(repo: Repo) -> None:
+def test_commit_subject_is_masked_when_used_as_intent(repo: Repo) -> None:
     repo.commit(f"use {TOKEN}")
     snapshot = capture(repo)
     message = repo.git("log", "-1", "--format=%B", snapshot)

@@ -1,8 +1,8 @@
-"""One token of each vendor's form, spelled out by the vendor's documentation and filled with letters that mean nothing.
+"""A token of each vendor's form, as in the vendor's documentation and filled with random letters.
 
-Put together here, so that no scanner takes this file for a leak. A secret is told in parts: `A20` are 20 letters and
-digits, `H` hexadecimal, `L` small letters and digits, `U` capitals and digits, `B` base32; `=` says the rest as it is,
-`·` is a space.
+Assembled here, so that no scanner takes this file for a leak. A secret is described by parts: `A20` are 20 letters and
+digits, `H` hexadecimal, `L` lower case letters and digits, `U` capitals and digits, `B` base32; `=` precedes literal
+text, `·` is a space.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ EXAMPLES = {
 
 
 def spelled(secret: str) -> str:
-    """The secret that is told in parts; the same each time."""
+    """Return the secret described by parts; always the same."""
     return "".join(_part(number, part) for number, part in enumerate(secret.split(" ")))
 
 

@@ -1,4 +1,4 @@
-"""Tables and rows of dumps in SQL, keys of Redis: read from the dumps, compared, and part of what a verdict says."""
+"""Tables and rows of SQL dumps and keys of Redis dumps: read, compared, and part of a check result."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from git_envhist.diff.facts import pair_facts
 from git_envhist.diff.summary import summarize
 from git_envhist.model import ChangeCount, Fact, FactChange
 from git_envhist.probes.dumps import BYTES, RDB, SQL, describe
-from git_envhist.services import telling_line
+from git_envhist.services import failure_line
 from tests.support.repository import Repo
 
 KINDS = {"dump": "databases"}
@@ -66,14 +66,14 @@ def test_rows_of_insert_statements_are_counted_through_quotes_and_lines() -> Non
     assert facts["db/shop.users"] == "6 rows (id int, name varchar(20))"
 
 
-def test_table_of_duckdb_is_one_whether_or_not_its_schema_is_named() -> None:
+def test_duckdb_table_is_counted_once_with_and_without_schema() -> None:
     text = b"BEGIN TRANSACTION;\nCREATE TABLE users(id BIGINT);;\nINSERT INTO main.users VALUES(0);\n"
-    told = describe("shop", io.BytesIO(text))
-    assert told.summary == "1 table, 1 row"
+    contents = describe("shop", io.BytesIO(text))
+    assert contents.summary == "1 table, 1 row"
     assert "shop/users" in facts_of(text, "shop")
 
 
-def test_digest_of_a_dump_ignores_its_token_and_the_order_of_rows() -> None:
+def test_dump_digest_ignores_its_token_and_the_order_of_rows() -> None:
     first = facts_of(PG % b"aaaa")
     assert facts_of(PG % b"bbbb") == first
     swapped = (PG % b"cccc").replace(b"1\tone\n2\ttwo\n", b"2\ttwo\n1\tone\n")
@@ -107,7 +107,7 @@ def test_keys_of_redis_are_counted_by_prefix() -> None:
     }
 
 
-def test_value_of_an_unknown_type_leaves_the_number_that_redis_names() -> None:
+def test_header_count_is_used_after_an_unknown_value_type() -> None:
     told = describe("cache", io.BytesIO(rdb({b"a:1": b"x"}, b"\x63\x01k")))
     assert {fact.key: fact.value for fact in told.facts}["cache/db0"] == "1 keys"
 
@@ -123,7 +123,7 @@ def test_value_of_an_unknown_type_leaves_the_number_that_redis_names() -> None:
         b"{}",
     ],
 )
-def test_dump_of_another_format_has_a_digest_alone(data: bytes) -> None:
+def test_dump_of_unknown_format_has_only_a_digest(data: bytes) -> None:
     told = describe("x", io.BytesIO(data))
     assert told.kind == BYTES
     assert [fact.key for fact in told.facts] == ["x/contents"]
@@ -151,7 +151,7 @@ def test_summary_counts_lost_rows_without_names() -> None:
     assert summarize(changes, ChangeCount(), KINDS) == "pg: public.users 5,000 → 10 rows"
 
 
-def test_contents_are_told_where_no_number_differs() -> None:
+def test_digest_change_is_shown_when_no_number_differs() -> None:
     other = [*dump_of(10)[:2], Fact("dump", "pg/contents", "#else", auto=True)]
     assert summarize(differing(dump_of(10), other), ChangeCount(), KINDS, names=False) == "pg: other contents"
 
@@ -166,18 +166,18 @@ def test_failed_or_other_dump_is_not_a_loss() -> None:
     assert differing(dump_of(10), dump_of(3, status=BYTES)) == ()
 
 
-def test_failure_of_a_command_is_told_by_the_line_that_names_it() -> None:
+def test_failed_command_is_reported_with_the_line_about_the_failure() -> None:
     lines = [
         b"pg_dump: error: connection to server on socket failed: No such file",
         b"\tIs the server running locally and accepting connections on that socket?",
     ]
-    assert telling_line(lines) == lines[0]
-    assert telling_line([b"one", b"", b"two"]) == b"two"
-    assert telling_line([]) == b""
+    assert failure_line(lines) == lines[0]
+    assert failure_line([b"one", b"", b"two"]) == b"two"
+    assert failure_line([]) == b""
 
 
 @pytest.mark.full
-def test_state_of_a_service_is_told_from_capture_to_restore(repo: Repo) -> None:
+def test_service_state_is_shown_from_capture_to_restore(repo: Repo) -> None:
     repo.git("config", "envhist.service.pg.dump", "cat /tmp/nowhere dump.sql 2>/dev/null; true")
     repo.write(".envhistignore", "dump.sql\n")
     repo.write("dump.sql", PG % b"a")
@@ -189,7 +189,7 @@ def test_state_of_a_service_is_told_from_capture_to_restore(repo: Repo) -> None:
     assert "pg: -2 rows in 1 table · ✓ from " in repo.run("envlog", "-1", check=True).out
     assert ", services differ" in repo.run("envlog", "-1", check=True).out
     assert "dump      pg             ~ public.users 3 → 1 row" in repo.run("envdiff", "@~1", "@").out
-    # Names of tables are sealed: nothing in the clear says them.
+    # Names of tables are sealed and stored nowhere else.
     assert "users" not in repo.git("cat-file", "-p", repo.run("envlog", "-1", "--format=%H").out.strip())
     repo.write("app.py", b"broken")
     dry = repo.run("envrestore", "-n", "@~1", check=True).out
@@ -200,5 +200,5 @@ def test_state_of_a_service_is_told_from_capture_to_restore(repo: Repo) -> None:
     assert ", services not compared" in repo.run("envlog", "-1").out
     repo.git("config", "envhist.service.pg.dump", "echo 'error: no server' >&2; exit 1")
     failed = repo.run("envlog", "capture", "no server", check=True)
-    assert "the state of service 'pg' is not kept: it ended with status 1: error: no server" in failed.err
+    assert "the state of service 'pg' is not stored: it exited with status 1: error: no server" in failed.err
     assert "  pg: not dumped" in repo.run("envlog", "-1", check=True).out

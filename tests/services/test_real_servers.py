@@ -1,4 +1,4 @@
-"""PostgreSQL and Redis, taken along by their own commands: what was in them at a moment is in them again."""
+"""PostgreSQL and Redis, dumped and loaded by their own commands: a restore brings back their state."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.full
 
 @pytest.fixture
 def open_place() -> Iterator[Path]:
-    """A directory where servers that are not ours to be may have theirs."""
+    """Make a directory that unprivileged servers may use."""
     place = Path(tempfile.mkdtemp(prefix="services-"))
     try:
         place.chmod(0o755)
@@ -36,7 +36,7 @@ def open_place() -> Iterator[Path]:
         shutil.rmtree(place)
 
 
-def test_postgresql_is_dumped_and_brought_back_while_it_runs(repo: Repo, open_place: Path) -> None:
+def test_running_postgresql_is_dumped_and_restored(repo: Repo, open_place: Path) -> None:
     data, sockets = give_away(open_place / "cluster"), give_away(open_place / "sockets")
     sockets.chmod(0o755)
     make_cluster(data)
@@ -66,20 +66,20 @@ def test_postgresql_is_dumped_and_brought_back_while_it_runs(repo: Repo, open_pl
         assert (rows(), repo.read("app.py")) == (now, b"broken")
         # A server that is gone costs a capture a warning, and a restore of it is refused.
     told = repo.run("envlog", "capture", "without a server", check=True)
-    assert "the state of service 'pg' is not kept: it ended with status 1" in told.err
+    assert "the state of service 'pg' is not stored: it exited with status 1" in told.err
     assert repo.run("envrestore", "--services", first).status == 3
 
 
 @contextmanager
 def ended(cli: list[str]) -> Iterator[None]:
-    """Whatever happens, no server is left."""
+    """End every server, whatever happens."""
     try:
         yield
     finally:
         subprocess.run([*cli, "shutdown", "nosave"], capture_output=True, check=False)
 
 
-def test_redis_is_stopped_given_its_data_and_started(repo: Repo, tmp_path: Path) -> None:
+def test_redis_is_stopped_restored_and_started(repo: Repo, tmp_path: Path) -> None:
     data = tmp_path / "redis"
     data.mkdir()
     socket = tmp_path / "r.sock"

@@ -1,4 +1,4 @@
-"""Lengths of the sealed pieces of a service's state confirm no guess of it; equal content still shares its pieces."""
+"""Lengths of sealed chunks of a service's state confirm no guess; equal content still shares chunks."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from git_envhist.snapshots.chunks import (
     SMALLEST,
     cut,
     cut_with_cutter,
-    padded,
-    secret_cuts,
+    cut_with_secret,
+    pad,
     substitution,
 )
 
@@ -36,11 +36,11 @@ def dump_of(rows: int, seed: int = 1) -> bytes:
 
 
 def pieces_of(data: bytes, secret: bytes = SECRET) -> list[bytes]:
-    return [piece for piece, times in secret_cuts([data], secret) for _ in range(times)]
+    return [piece for piece, times in cut_with_secret([data], secret) for _ in range(times)]
 
 
 def stored_length(piece: bytes) -> int:
-    """The length of a sealed piece without its head, as anybody sees it."""
+    """Return the length of a sealed chunk without its header, as visible to everyone."""
     plain = zlib.compress(piece, 6)
     return len(plain) - len(plain) % 256 + 256
 
@@ -50,10 +50,10 @@ def lengths(pieces: Iterable[bytes]) -> list[int]:
 
 
 @pytest.mark.parametrize("prefix", [b"", b"SQLite format 3\0"], ids=["text", "sqlite"])
-def test_right_guess_of_a_dump_gives_no_length_of_its_pieces(prefix: bytes) -> None:
+def test_guess_of_a_dump_does_not_predict_chunk_lengths(prefix: bytes) -> None:
     dump = prefix + dump_of(20_000)
     guess = lengths(piece for piece, _ in cut([dump]))
-    sealed = [len(padded(zlib.compress(piece, 6))) for piece in pieces_of(dump)]
+    sealed = [len(pad(zlib.compress(piece, 6))) for piece in pieces_of(dump)]
     assert len(sealed) > 5
     assert guess != lengths(pieces_of(dump))
     offsets = {sum(map(len, pieces_of(dump)[:number])) for number in range(1, len(sealed))}
@@ -62,7 +62,7 @@ def test_right_guess_of_a_dump_gives_no_length_of_its_pieces(prefix: bytes) -> N
     assert not offsets & known
 
 
-def test_pieces_are_others_under_another_key_and_the_same_under_the_same() -> None:
+def test_chunks_depend_on_the_key() -> None:
     dump = dump_of(20_000)
     assert pieces_of(dump) == pieces_of(dump)
     assert not set(pieces_of(dump)) & set(pieces_of(dump, b"t" * 64))
@@ -70,7 +70,7 @@ def test_pieces_are_others_under_another_key_and_the_same_under_the_same() -> No
     assert sorted(substitution(SECRET)) == list(range(256))
 
 
-def test_cutter_sees_no_byte_as_it_is() -> None:
+def test_chunker_sees_only_keyed_bytes() -> None:
     """With the seed alone a cut would still follow from bytes that can be guessed."""
     fastcdc = pytest.importorskip("pyfastcdc").FastCDC
     data = dump_of(20_000)
@@ -80,7 +80,7 @@ def test_cutter_sees_no_byte_as_it_is() -> None:
     assert [len(piece) for piece in pieces_of(data)] != unveiled
 
 
-def test_dump_that_changed_a_little_shares_its_pieces_with_the_one_before() -> None:
+def test_slightly_changed_dump_shares_chunks() -> None:
     before = dump_of(40_000)
     after = before[:5] + b"a row that was put in near the beginning\n" + before[5:]
     shared = sum(map(len, set(pieces_of(before)) & set(pieces_of(after))))
@@ -88,36 +88,36 @@ def test_dump_that_changed_a_little_shares_its_pieces_with_the_one_before() -> N
 
 
 @given(st.integers(0, 1 << 19))
-def test_padding_hides_the_length_at_a_cost_of_a_sixteenth(size: int) -> None:
-    length = len(padded(bytes(size)))
+def test_padding_costs_at_most_a_sixteenth(size: int) -> None:
+    length = len(pad(bytes(size)))
     assert length >= max(256, size)
     assert length <= max(512, size * 17 / 16 + 256)
     assert length % 256 == 0
 
 
-def test_piece_of_an_earlier_version_is_read_without_its_padding_and_a_new_one_with_it() -> None:
+def test_chunks_with_and_without_padding_are_read() -> None:
     piece = dump_of(100)
     deflated = zlib.compress(piece, 6)
-    assert sealed_chunks._inflate(deflated, "it") == sealed_chunks._inflate(padded(deflated), "it") == piece
+    assert sealed_chunks._inflate(deflated, "it") == sealed_chunks._inflate(pad(deflated), "it") == piece
 
 
 @pytest.mark.parametrize("without_the_cutter", [False, True])
 @pytest.mark.parametrize("size", [0, 1, 100, 300_000, 3_000_000])
-def test_pieces_are_the_dump_and_none_is_too_long(
+def test_chunks_make_up_the_dump_and_none_is_too_long(
     size: int, without_the_cutter: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if without_the_cutter:
         monkeypatch.setitem(sys.modules, "pyfastcdc", None)
     data = os.urandom(size)
     blocks = [data[at : at + 100_000] for at in range(0, size, 100_000)]
-    found = [piece for piece, times in secret_cuts(blocks, SECRET) for _ in range(times)]
+    found = [piece for piece, times in cut_with_secret(blocks, SECRET) for _ in range(times)]
     assert b"".join(found) == data
     assert all(0 < len(piece) <= MAX_SIZE for piece in found)
 
 
-def test_without_the_cutter_lengths_follow_from_the_key_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_chunk_lengths_follow_from_the_key_without_the_chunker(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyfastcdc", None)
     first, other = pieces_of(bytes(1 << 20)), pieces_of(bytes(1 << 20), b"t" * 64)
     assert list(map(len, first)) == list(map(len, pieces_of(os.urandom(1 << 20))))
     assert list(map(len, first)) != list(map(len, other))
-    assert chunks.padded(b"") == bytes(256)
+    assert chunks.pad(b"") == bytes(256)

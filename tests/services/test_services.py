@@ -1,4 +1,5 @@
-"""The state of servers, taken along by the user's own commands: small shell commands in place of a server."""
+"""The state of services, dumped and loaded by configured commands; small shell commands stand in for a
+server."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ STATE = b"the rows that a server holds, " * 40_000
 
 
 class Served:
-    """A repository beside a "server": a file that its commands read, write, and note what they did."""
+    """A repository and a "server": a file that its commands read and write, with a log of their calls."""
 
     def __init__(self, repo: Repo) -> None:
         self.repo = repo
@@ -51,7 +52,7 @@ def served(repo: Repo) -> Served:
     return Served(repo)
 
 
-def test_a_restore_brings_the_state_along_and_undo_what_was_there(served: Served) -> None:
+def test_restore_loads_the_state_and_undo_reverts_it(served: Served) -> None:
     repo = served.repo
     first = served.capture("one", STATE + b"1")
     repo.write("app.py", b"two")
@@ -71,7 +72,7 @@ def test_a_restore_brings_the_state_along_and_undo_what_was_there(served: Served
     assert git_fsck(repo.path) == ""
 
 
-def test_undo_and_redo_of_envlog_take_the_services_along_and_show_names_them(served: Served) -> None:
+def test_undo_and_redo_restore_services_and_show_lists_them(served: Served) -> None:
     repo = served.repo
     first = served.capture("one", STATE + b"1")
     repo.write("app.py", b"two")
@@ -89,7 +90,7 @@ def test_undo_and_redo_of_envlog_take_the_services_along_and_show_names_them(ser
     assert json.loads(repo.run("envlog", "show", "--json", bare, check=True).out)["services"] == []
 
 
-def test_where_no_file_differs_the_moment_to_come_back_to_is_named(served: Served) -> None:
+def test_restore_names_the_safety_snapshot_when_no_file_differs(served: Served) -> None:
     repo = served.repo
     first = served.capture("one", b"1")
     served.state.write_bytes(b"2")
@@ -101,7 +102,7 @@ def test_where_no_file_differs_the_moment_to_come_back_to_is_named(served: Serve
     assert served.state.read_bytes() == b"2"
 
 
-def test_without_the_option_no_service_is_touched(served: Served) -> None:
+def test_restore_without_option_changes_no_service(served: Served) -> None:
     first = served.capture("one", b"1")
     served.repo.write("app.py", b"two")
     served.state.write_bytes(b"2")
@@ -109,7 +110,7 @@ def test_without_the_option_no_service_is_touched(served: Served) -> None:
     assert (served.state.read_bytes(), served.steps) == (b"2", [])
 
 
-def test_dumps_that_differ_make_no_automatic_moment(served: Served) -> None:
+def test_changed_dump_alone_makes_no_automatic_snapshot(served: Served) -> None:
     # As real ones do: what mysqldump writes ends with the time.
     served.configure("dump", f"cat '{served.state}'; date +%s.%N")
     served.capture("one", STATE)
@@ -120,7 +121,7 @@ def test_dumps_that_differ_make_no_automatic_moment(served: Served) -> None:
     assert json.loads(told)["snapshot"] is not None
 
 
-def test_a_state_is_sealed_and_shares_what_did_not_change(served: Served) -> None:
+def test_service_state_is_sealed_and_shares_unchanged_chunks(served: Served) -> None:
     repo = served.repo
     state = os.urandom(3 << 20)
     served.capture("one", state)
@@ -141,12 +142,12 @@ def _stored(repo: Repo) -> int:
 @pytest.mark.parametrize(
     ("command", "why"),
     [
-        ("echo 'no such database' >&2; exit 3", "it ended with status 3: no such database"),
-        ("kill -9 $$", "it was ended by signal 9"),
-        ("true", "it gave nothing"),
+        ("echo 'no such database' >&2; exit 3", "it exited with status 3: no such database"),
+        ("kill -9 $$", "it was killed by signal 9"),
+        ("true", "its dump is empty"),
     ],
 )
-def test_a_dump_that_fails_costs_a_warning_and_never_the_snapshot(
+def test_failed_dump_gives_a_warning_and_the_snapshot_is_taken(
     served: Served, command: str, why: str
 ) -> None:
     repo = served.repo
@@ -154,7 +155,7 @@ def test_a_dump_that_fails_costs_a_warning_and_never_the_snapshot(
     served.configure("dump", command)
     repo.write("app.py", b"two")
     done = repo.run("envlog", "capture", "two", check=True)
-    assert f"the state of service 'kv' is not kept: {why}" in done.err
+    assert f"the state of service 'kv' is not stored: {why}" in done.err
     assert repo.git("log", "-1", "--format=%s", _tip(repo)) == "two"
     # But what cannot be saved is not replaced.
     refused = repo.run("envrestore", "--services", first)
@@ -163,7 +164,7 @@ def test_a_dump_that_fails_costs_a_warning_and_never_the_snapshot(
 
 
 @pytest.mark.parametrize("words", [(), ("-n",)])
-def test_what_nobody_says_how_to_save_is_not_replaced(served: Served, words: tuple[str, ...]) -> None:
+def test_service_without_dump_command_is_not_replaced(served: Served, words: tuple[str, ...]) -> None:
     repo = served.repo
     first = served.capture("one", b"1")
     repo.git("config", "--unset", "envhist.service.kv.dump")
@@ -179,7 +180,7 @@ def _tip(repo: Repo) -> str:
     return repo.git("for-each-ref", "--format=%(refname)", "refs/envhist/heads")
 
 
-def test_what_can_be_refused_is_refused_before_anything_is_stopped(served: Served) -> None:
+def test_restore_is_refused_before_any_service_is_stopped(served: Served) -> None:
     repo = served.repo
     first = served.capture("one", b"1")
     assert repo.run("envrestore", "--services", "absent").status == 4
@@ -191,22 +192,22 @@ def test_what_can_be_refused_is_refused_before_anything_is_stopped(served: Serve
     repo.write("app.py", b"two")
     refused = other.run("envrestore", "--services", "--allow-unsigned", first)
     assert (refused.status, served.steps) == (3, [])
-    assert "services are not brought" in refused.err
+    assert "services cannot be restored" in refused.err
 
 
-def test_a_service_that_does_not_stop_ends_it_and_the_others_start_again(served: Served) -> None:
+def test_restore_ends_when_a_service_does_not_stop_and_restarts_the_others(served: Served) -> None:
     repo = served.repo
     repo.git("config", "envhist.service.zz.stop", "exit 7")
     first = served.capture("one", b"1")
     repo.write("app.py", b"two")
     refused = repo.run("envrestore", "--services", first)
     assert (refused.status, repo.read("app.py"), served.state.read_bytes()) == (3, b"two", b"1")
-    assert "'zz' does not stop: it ended with status 7" in refused.err
+    assert "'zz' did not stop: it exited with status 7" in refused.err
     assert served.steps == ["stop", "start"]
 
 
 @pytest.mark.parametrize("verb", ["restore", "start"])
-def test_what_a_service_did_not_do_is_told_with_a_status_of_its_own(served: Served, verb: str) -> None:
+def test_failed_service_command_has_its_own_exit_status(served: Served, verb: str) -> None:
     repo = served.repo
     first = served.capture("one", b"1")
     repo.write("app.py", b"two")
@@ -219,7 +220,7 @@ def test_what_a_service_did_not_do_is_told_with_a_status_of_its_own(served: Serv
     assert served.steps == ["stop", "start" if verb == "restore" else "restore"]
 
 
-def test_a_moment_without_a_state_says_so(served: Served) -> None:
+def test_snapshot_without_service_state_is_reported(served: Served) -> None:
     repo = served.repo
     served.configure("dump", "exit 1")
     first = served.capture("one", b"1")
@@ -227,13 +228,13 @@ def test_a_moment_without_a_state_says_so(served: Served) -> None:
     repo.write("app.py", b"two")
     done = repo.run("envrestore", "--services", first)
     assert (done.status, served.steps) == (5, ["stop", "start"])
-    assert "that moment holds no state of it" in done.err
+    assert "the snapshot has no state of it" in done.err
 
 
-def test_commands_come_from_the_users_configuration_alone(served: Served) -> None:
+def test_commands_come_only_from_the_users_configuration(served: Served) -> None:
     repo = served.repo
     first = served.capture("one", b"1")
-    # What a clone, or a moment, may bring along.
+    # Configuration that a clone or a snapshot may contain.
     for name in (".gitconfig", ".envhist", "envhist.config", ".gitmodules"):
         repo.write(name, f'[envhist "service.evil"]\n\tstop = touch {repo.path.parent}/evil\n')
     repo.run("envlog", "capture", check=True)
@@ -247,13 +248,13 @@ def test_commands_come_from_the_users_configuration_alone(served: Served) -> Non
     assert "envhist.service.<name>.dump" in refused.err
 
 
-def test_a_dump_may_capture_without_end(served: Served) -> None:
+def test_capture_inside_a_dump_does_not_recurse(served: Served) -> None:
     served.configure("dump", "git envlog capture inner >/dev/null && echo state")
     served.capture("outer", b"1")
     assert served.repo.git("log", "--format=%s", _tip(served.repo)).split() == ["outer", "inner"]
 
 
-def test_a_restore_that_is_broken_off_starts_nothing_and_says_so(served: Served) -> None:
+def test_interrupted_restore_starts_no_service_and_reports_it(served: Served) -> None:
     repo = served.repo
     first = served.capture("one", b"1")
     repo.write("app.py", b"two")
@@ -278,7 +279,7 @@ def test_a_restore_that_is_broken_off_starts_nothing_and_says_so(served: Served)
         ),
     ],
 )
-def test_who_stops_it_is_told_what_became_of_it(
+def test_stopped_restore_reports_the_state_of_services(
     served: Served, verb: str, number: signal.Signals, what: str
 ) -> None:
     repo = served.repo
@@ -296,11 +297,11 @@ def test_who_stops_it_is_told_what_became_of_it(
     _, err = running.communicate()
     assert (running.returncode, err.startswith(what)) == (128 + number, True), err
     assert (repo.read("app.py") == b"two") == (verb != "restore")
-    # Who was stopped for it runs again.
+    # The service that was stopped runs again.
     assert served.steps == {"dump": [], "stop": ["start"], "restore": ["stop", "start"]}[verb]
 
 
-def test_a_command_that_takes_too_long_is_ended_with_all_it_started(tmp_path: Path) -> None:
+def test_command_is_killed_with_its_children_after_the_timeout(tmp_path: Path) -> None:
     way = ServiceCommandContext(str(tmp_path), os.environ, str(tmp_path), 0.5)
     why = run(way, "kv", "sleep 1000 & echo $! > child; wait")
     assert why == "it took longer than 0.5 seconds"
@@ -319,15 +320,15 @@ def _lives(process: int) -> bool:
         return False
 
 
-def test_a_command_that_writes_without_end_is_ended(tmp_path: Path) -> None:
+def test_command_is_killed_when_its_output_is_too_large(tmp_path: Path) -> None:
     with open(tmp_path / "out", "w+b") as target:
         why = run_into(
             ServiceCommandContext(str(tmp_path), os.environ, str(tmp_path)), "kv", "yes", target, 1 << 20
         )
-    assert why == "it wrote more than may be kept"
+    assert why == "its output exceeds the size limit"
 
 
-def test_what_a_command_leaves_running_stays(tmp_path: Path) -> None:
+def test_process_left_by_a_command_keeps_running(tmp_path: Path) -> None:
     assert (
         run(
             ServiceCommandContext(str(tmp_path), os.environ, str(tmp_path)),
@@ -341,7 +342,7 @@ def test_what_a_command_leaves_running_stays(tmp_path: Path) -> None:
     os.kill(child, signal.SIGKILL)
 
 
-def test_commands_run_in_the_root_without_what_one_git_command_was_told(repo: Repo) -> None:
+def test_commands_run_in_the_root_without_variables_of_a_git_command(repo: Repo) -> None:
     repo.git(
         "config", "envhist.service.kv.dump", "pwd; echo $GIT_INDEX_FILE-$GIT_DIR; cat; git rev-parse HEAD"
     )
@@ -355,10 +356,10 @@ def test_commands_run_in_the_root_without_what_one_git_command_was_told(repo: Re
     assert lines == [str(repo.path), "-", repo.git("rev-parse", "HEAD")]
 
 
-def test_what_a_command_says_does_not_fill_the_disk(tmp_path: Path) -> None:
-    # 16 MiB may be kept: a file of exactly that size is not cut.
+def test_command_output_does_not_fill_the_disk(tmp_path: Path) -> None:
+    # The limit is 16 MiB: output of exactly that size is not cut.
     words = """head -c 60000000 /dev/zero
 until [ "$(stat -L -c %b "/proc/$$/fd/2")" -le 32768 ]; do sleep 0.01; done
 echo 'the reason' >&2; exit 3"""
     why = run(ServiceCommandContext(str(tmp_path), os.environ, str(tmp_path), 60.0), "kv", words)
-    assert why == "it ended with status 3: the reason"
+    assert why == "it exited with status 3: the reason"

@@ -1,4 +1,4 @@
-"""Where things stand in a tree: every path has a place of its own, and every place one path."""
+"""The mapping of environment paths to tree paths is injective in both directions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ parts = st.binary(min_size=1, max_size=6).filter(
 paths = st.lists(parts, min_size=1, max_size=4).map(lambda names: EnvPath(b"/".join(names)))
 
 
-def test_a_nested_repository_has_one_directory_beside_the_others() -> None:
+def test_dotgit_and_root_directories_are_flat_names() -> None:
     assert dotgit_directory(EnvPath(b"a/b")) == b".envhist/dotgit/a%2fb"
     assert dotgit_directory(EnvPath(b"a%2fb")) == b".envhist/dotgit/a%252fb"
     assert dotgit_directory(EnvPath(b"x\\.git")) == b".envhist/dotgit/x%5c.git"
@@ -29,7 +29,7 @@ def test_a_nested_repository_has_one_directory_beside_the_others() -> None:
     assert root_directory(b"..") == b".envhist/roots/%2e."
 
 
-def test_a_long_path_stands_by_its_digest_and_nothing_else_can_stand_there() -> None:
+def test_long_path_is_stored_by_its_digest_without_collisions() -> None:
     long = EnvPath(b"/".join([b"directory"] * 40))
     name = dotgit_directory(long).split(b"/")[2]
     assert len(name) == 40
@@ -42,7 +42,7 @@ def test_a_long_path_stands_by_its_digest_and_nothing_else_can_stand_there() -> 
 @example(EnvPath(b"." + b"git"), EnvPath(b"%2egit"))
 @example(EnvPath(b"a/b"), EnvPath(b"a%2fb"))
 @example(EnvPath(b"a\\b"), EnvPath(b"a%5cb"))
-def test_two_nested_repositories_never_share_a_place(one: EnvPath, other: EnvPath) -> None:
+def test_two_nested_repositories_never_share_a_directory(one: EnvPath, other: EnvPath) -> None:
     assert (dotgit_directory(one) == dotgit_directory(other)) == (one == other)
     name = dotgit_directory(one).split(b"/", 2)[2]
     assert b"/" not in name
@@ -50,7 +50,7 @@ def test_two_nested_repositories_never_share_a_place(one: EnvPath, other: EnvPat
 
 
 @given(paths, st.sampled_from((b"", dotgit_directory(EnvPath(b"a/.git")), root_directory(b"/etc"))))
-def test_a_directory_is_told_from_the_top_of_its_realm(path: EnvPath, root: bytes) -> None:
+def test_stored_directory_is_split_into_root_and_path(path: EnvPath, root: bytes) -> None:
     assert split_root(stored_below(root, path)) == (root, path)
     assert split_root(root) == (root, b"")
     assert stored_below(root, EnvPath(b"")) == root
@@ -70,13 +70,13 @@ def test_a_directory_is_told_from_the_top_of_its_realm(path: EnvPath, root: byte
         *(b".ENVHIST/roots/x", b"a/%2f", b"%61", b"a/.git", b"%2egitignore", b".envhist/roots/a\\b"),
     ],
 )
-def test_a_directory_that_holds_no_entries_is_damage(stored: bytes) -> None:
+def test_reserved_directory_without_entries_is_damage(stored: bytes) -> None:
     with pytest.raises(Damaged):
         split_root(stored)
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(0, 2**32 - 1))
-def test_devices_come_back(major: int, minor: int) -> None:
+def test_device_numbers_survive_a_round_trip(major: int, minor: int) -> None:
     assert split_device(join_device(major, minor)) == (major, minor)
 
 
@@ -84,7 +84,7 @@ def test_devices_come_back(major: int, minor: int) -> None:
     not hasattr(os, "makedev") or os.uname().sysname != "Linux", reason="Linux packs them this way"
 )
 @given(st.integers(0, 2**12 - 1), st.integers(0, 2**20 - 1))
-def test_devices_are_packed_as_linux_does(major: int, minor: int) -> None:
+def test_device_numbers_are_encoded_as_on_linux(major: int, minor: int) -> None:
     device = os.makedev(major, minor)
     assert join_device(major, minor) == device
     assert split_device(device) == (os.major(device), os.minor(device))

@@ -1,4 +1,4 @@
-"""The short lists of a snapshot, and the pointer of a file in pieces."""
+"""The short lists of a snapshot, and the chunks pointer."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ TREE = "5f" * 20
 
 
 @given(st.lists(missing, max_size=6))
-def test_what_is_missing_comes_back_sorted(items: list[MissingPath]) -> None:
+def test_missing_paths_are_read_back_sorted(items: list[MissingPath]) -> None:
     read = read_missing(write_missing(items))
     assert set(read) == set(items)
     assert [item.path for item in read] == sorted(item.path for item in set(items))
@@ -41,7 +41,7 @@ def test_what_is_missing_comes_back_sorted(items: list[MissingPath]) -> None:
 
 
 @given(st.lists(changes, max_size=6))
-def test_what_git_saw_comes_back_sorted(items: list[GitChange]) -> None:
+def test_git_changes_are_read_back_sorted(items: list[GitChange]) -> None:
     read = read_git_changes(write_git_changes(items))
     assert set(read) == set(items)
     assert write_git_changes(reversed(read)) == write_git_changes(items)
@@ -51,12 +51,12 @@ patterns = st.text(min_size=1, max_size=8).filter(lambda text: text.strip() and 
 
 
 @given(st.lists(patterns, max_size=4), st.lists(patterns, max_size=4))
-def test_rules_come_back_in_their_order(ignore: list[str], exclude: list[str]) -> None:
+def test_rules_are_read_back_in_their_order(ignore: list[str], exclude: list[str]) -> None:
     told = write_rules(["# a comment", "", *ignore], exclude)
     assert read_rules(told) == (tuple(ignore), tuple(exclude))
 
 
-def test_the_lists_read_as_the_format_says() -> None:
+def test_lists_have_the_documented_format() -> None:
     gone = [
         MissingPath(EnvPath(b"b c"), MissingReason.NO_KEY),
         MissingPath(EnvPath(b"a"), MissingReason.BUDGET, "5.2 GiB"),
@@ -100,7 +100,7 @@ def test_the_lists_read_as_the_format_says() -> None:
         ),
     ],
 )
-def test_a_damaged_list_of_what_is_missing_is_told(data: bytes) -> None:
+def test_damaged_list_of_missing_paths_is_reported(data: bytes) -> None:
     with pytest.raises(Damaged):
         read_missing(data)
 
@@ -121,13 +121,13 @@ def test_a_damaged_list_of_what_is_missing_is_told(data: bytes) -> None:
         b"M /a\n",
     ],
 )
-def test_a_damaged_list_of_what_git_saw_is_told(data: bytes) -> None:
+def test_damaged_list_of_git_changes_is_reported(data: bytes) -> None:
     with pytest.raises(Damaged):
         read_git_changes(data)
 
 
 @given(st.binary(max_size=80))
-def test_whatever_comes_is_a_list_or_damage(data: bytes) -> None:
+def test_any_bytes_are_a_list_or_damage(data: bytes) -> None:
     for text in (data, data + b" budget\n", b"M " + data + b"\n"):
         with contextlib.suppress(Damaged):
             read_missing(text)
@@ -137,14 +137,14 @@ def test_whatever_comes_is_a_list_or_damage(data: bytes) -> None:
 
 @pytest.mark.parametrize("length", [20, 32])
 @given(size=st.integers(0, 2**63 - 1), data=st.data())
-def test_a_pointer_comes_back(length: int, size: int, data: st.DataObject) -> None:
+def test_chunks_pointer_survives_a_round_trip(length: int, size: int, data: st.DataObject) -> None:
     tree = ObjectId(data.draw(st.binary(min_size=length, max_size=length)))
     text = write_pointer(size, tree)
     assert read_pointer(text) == ChunksPointer(size, tree)
     assert chunks_path(tree) == (tree.hex()[:2], tree.hex()[2:])
 
 
-def test_the_pointer_reads_as_the_format_says() -> None:
+def test_chunks_pointer_has_the_documented_format() -> None:
     assert write_pointer(7, bytes.fromhex(TREE)) == f"envhist-pieces 1\nsize 7\ntree {TREE}\n".encode()
 
 
@@ -165,6 +165,6 @@ def test_the_pointer_reads_as_the_format_says() -> None:
         f"envhist-pieces 1\r\nsize 7\r\ntree {TREE}\r\n",
     ],
 )
-def test_a_damaged_pointer_is_told(text: str) -> None:
+def test_damaged_chunks_pointer_is_reported(text: str) -> None:
     with pytest.raises(Damaged):
         read_pointer(text.encode())

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from git_envhist.errors import Damaged, GitFailed
 from git_envhist.git.cat_file import CatFile
-from git_envhist.git.config import identity_line, moment_of
+from git_envhist.git.config import identity_line, time_of
 from git_envhist.model import Actor, ChangeCount, IntentSource, RestoreRole, Trigger, Verdict, VerdictStatus
 from git_envhist.objects.commits import encode_commit, parse_commit
 from git_envhist.snapshots.log import read_chain, read_snapshot
@@ -47,7 +47,7 @@ def put_note(repo: Repo, ref: str, commit: str, text: bytes) -> None:
     repo.git("notes", f"--ref={ref}", "add", "-f", "-F", "note", "--", commit)
 
 
-def test_a_snapshot_comes_back_as_it_was_written(repo: Repo) -> None:
+def test_snapshot_is_read_as_it_was_written(repo: Repo) -> None:
     draft = replace(
         DRAFT,
         intent="größer\n\nzweiter Absatz\n".encode() + b"\xff",
@@ -96,13 +96,13 @@ HOSTILE = st.lists(st.binary(max_size=80).map(lambda data: data.replace(b"\0", b
 
 @settings(max_examples=25)
 @given(HOSTILE)
-def test_no_intent_changes_how_another_is_read(repo: Repo, texts: list[bytes]) -> None:
+def test_hostile_intent_does_not_affect_other_snapshots(repo: Repo, texts: list[bytes]) -> None:
     make_chain(repo, texts)
     read = [intent.encode("utf-8", "surrogateescape") for intent in intents(repo)]
     assert read == texts[::-1]
 
 
-def test_newest_first_up_to_a_limit_and_by_path(repo: Repo) -> None:
+def test_chain_is_read_newest_first_with_limit_and_paths(repo: Repo) -> None:
     trees = [repo.git("rev-parse", "HEAD^{tree}"), repo.git("mktree"), repo.git("mktree")]
     parent = None
     for number, tree in enumerate(trees):
@@ -117,7 +117,7 @@ def test_newest_first_up_to_a_limit_and_by_path(repo: Repo) -> None:
     assert next(iter(read_chain(git_of(repo), TIP, paths=[b"app.py"]))).parent is not None
 
 
-def test_notes_of_all_writers_are_joined_by_moment(repo: Repo) -> None:
+def test_notes_of_all_writers_are_sorted_by_time(repo: Repo) -> None:
     first, second = make_chain(repo, [b"one", b"two"])
     passed = Verdict(VerdictStatus.PASS, "npm test", LATER, 0)
     failed = Verdict(VerdictStatus.FAIL, "npm test", AT, 1)
@@ -136,7 +136,7 @@ def test_notes_of_all_writers_are_joined_by_moment(repo: Repo) -> None:
     assert next(read_chain(git_of(repo), TIP, notes=False)).records == ()
 
 
-def test_plain_git_shows_the_history_and_what_is_said_of_it(repo: Repo) -> None:
+def test_plain_git_shows_the_history_and_its_notes(repo: Repo) -> None:
     commits = make_chain(repo, [b"clean clone", b"working version"])
     with CatFile(git_of(repo)) as reader:
         record = name_record("good-one", AT)
@@ -149,7 +149,7 @@ def test_plain_git_shows_the_history_and_what_is_said_of_it(repo: Repo) -> None:
     assert repo.git("fsck", "--strict") == ""
 
 
-def test_hostile_notes_take_nothing_along(repo: Repo) -> None:
+def test_hostile_notes_do_not_affect_other_snapshots(repo: Repo) -> None:
     commits = make_chain(repo, [b"%d" % number for number in range(5)])
     kept = format_record(remark_record("kept", AT))
     for commit, text in zip(
@@ -171,7 +171,7 @@ def test_hostile_notes_take_nothing_along(repo: Repo) -> None:
     assert any("too large to read" in sentence and commits[3][:10] in sentence for sentence in told)
 
 
-def test_what_is_no_snapshot_is_told_and_passed_over(repo: Repo) -> None:
+def test_commit_that_is_no_snapshot_is_skipped_with_a_warning(repo: Repo) -> None:
     commits = make_chain(repo, [b"first"])
     for message, at in (
         (b"fix the build\n", "1794997623 +0000"),
@@ -184,13 +184,13 @@ def test_what_is_no_snapshot_is_told_and_passed_over(repo: Repo) -> None:
         commits.append(commit_message(repo, message, commits[-1], at=at))
     repo.git("update-ref", TIP, commits[-1])
     told: list[str] = []
-    assert intents(repo, tell=told.append) in (["last", "first"], ["last", "before auth refactor", "first"])
+    assert intents(repo, warn=told.append) in (["last", "first"], ["last", "before auth refactor", "first"])
     assert f"'{commits[6][:10]}' and 1 more: the commit is not a snapshot" in told
     assert any("format '7'" in sentence for sentence in told)
     assert any("Env-Was" in sentence for sentence in told)
 
 
-def test_a_damaged_notes_ref_loses_neither_the_log_nor_the_other_notes(repo: Repo) -> None:
+def test_damaged_notes_ref_is_skipped_and_the_rest_is_read(repo: Repo) -> None:
     commits = make_chain(repo, [b"one", b"two"])
     put_note(repo, NOTES, commits[0], format_record(name_record("kept", AT)))
     (repo.path / ".git" / OTHER_NOTES).parent.mkdir(parents=True)
@@ -201,18 +201,18 @@ def test_a_damaged_notes_ref_loses_neither_the_log_nor_the_other_notes(repo: Rep
     assert told == [f"notes cannot be read and are left out: '{OTHER_NOTES}'"]
 
 
-def test_a_notes_tree_damaged_in_its_depth_is_met_half_way_and_read_on_without(repo: Repo) -> None:
+def test_log_continues_without_notes_when_their_tree_is_damaged(repo: Repo) -> None:
     commits = make_chain(repo, [b"%d" % number for number in range(6)])
     victim = commits[2]
     top = repo.git("mktree", "--missing", input=f"040000 tree {'1' * 40}\t{victim[:2]}\n")
     repo.git("update-ref", NOTES, repo.git("commit-tree", "-m", "x", top))
     told: list[str] = []
-    assert intents(repo, tell=told.append) == ["5", "4", "3", "2", "1", "0"]
+    assert intents(repo, warn=told.append) == ["5", "4", "3", "2", "1", "0"]
     assert intents(repo, limit=4) == ["5", "4", "3", "2"]
     assert len(told) == 1
 
 
-def test_a_chain_damaged_further_back_is_read_as_far_as_it_goes(repo: Repo) -> None:
+def test_damaged_chain_is_read_up_to_the_damage(repo: Repo) -> None:
     parent = "1" * 40
     for number in range(3):
         parent = commit_message(repo, write_message(replace(DRAFT, intent=b"%d" % number)), parent)
@@ -224,13 +224,13 @@ def test_a_chain_damaged_further_back_is_read_as_far_as_it_goes(repo: Repo) -> N
     assert len(list(read_chain(git_of(repo), parent, limit=2))) == 2
 
 
-def test_a_tip_that_is_not_there_is_an_error(repo: Repo) -> None:
+def test_missing_tip_is_an_error(repo: Repo) -> None:
     for tip in ("refs/envhist/heads/no/such", "1" * 40, "--all", ""):
         with pytest.raises(GitFailed):
             list(read_chain(git_of(repo), tip))
 
 
-def test_the_users_settings_change_nothing(repo: Repo) -> None:
+def test_user_configuration_of_git_log_has_no_effect(repo: Repo) -> None:
     make_chain(repo, [b"one", b"two"])
     before = list(read_chain(git_of(repo), TIP))
     for setting in (
@@ -248,7 +248,7 @@ def test_the_users_settings_change_nothing(repo: Repo) -> None:
     assert list(read_chain(git_of(repo), TIP)) == before
 
 
-def test_a_reader_that_stops_early_leaves_no_git_behind(repo: Repo) -> None:
+def test_reader_that_stops_early_leaves_no_git_process(repo: Repo) -> None:
     make_chain(repo, [b"x" * 200_000 for _ in range(5)])
     snapshots = read_chain(git_of(repo), TIP)
     next(snapshots)
@@ -257,7 +257,7 @@ def test_a_reader_that_stops_early_leaves_no_git_behind(repo: Repo) -> None:
     assert time.monotonic() - begun < 5
 
 
-def test_commits_are_encoded_as_git_does(repo: Repo) -> None:
+def test_commits_are_encoded_as_by_git(repo: Repo) -> None:
     identity = identity_line(" Evil <x>\n", "a@b>\n", datetime.fromisoformat("2026-11-18T10:27:03-03:30"))
     assert identity == b"Evil x <a@b> 1795010223 -0330"
     tree = repo.git("rev-parse", "HEAD^{tree}")
@@ -270,19 +270,19 @@ def test_commits_are_encoded_as_git_does(repo: Repo) -> None:
 
 
 @given(st.text(), st.text(), st.datetimes(min_value=datetime(1970, 1, 2), max_value=datetime(2090, 1, 1)))
-def test_an_identity_of_any_name_keeps_its_moment(name: str, email: str, at: datetime) -> None:
+def test_time_is_parsed_after_any_identity(name: str, email: str, at: datetime) -> None:
     moment = at.replace(tzinfo=UTC, microsecond=0)
     line = identity_line(name, email, moment)
     assert line.count(b"<") == line.count(b">") == 1
     assert b"\n" not in line
-    assert moment_of(line) == moment
+    assert time_of(line) == moment
 
 
 @pytest.mark.parametrize(
     "data",
     [b"", b"\n\n", b"tree x\n\n", b"tree " + b"1" * 40 + b"\n\nx", b"tree x\nauthor a\ncommitter b\n\nx"],
 )
-def test_a_commit_out_of_format_is_damage(data: bytes) -> None:
+def test_malformed_commit_is_damage(data: bytes) -> None:
     with pytest.raises(Damaged):
         parse_commit(data)
 
@@ -290,9 +290,9 @@ def test_a_commit_out_of_format_is_damage(data: bytes) -> None:
 @pytest.mark.parametrize(
     "line", [b"", b"A <a@b>", b"A <a@b> x y", b"A <a@b> 1 +9999", b"A <a@b> " + b"9" * 30 + b" +0000"]
 )
-def test_a_moment_that_cannot_be_is_damage(line: bytes) -> None:
+def test_impossible_commit_time_is_damage(line: bytes) -> None:
     with pytest.raises(Damaged):
-        moment_of(line)
+        time_of(line)
 
 
 def import_chain(repo: Repo, count: int) -> None:
@@ -311,7 +311,7 @@ def import_chain(repo: Repo, count: int) -> None:
     repo.git("fast-import", "--quiet", input=b"".join(lines))
 
 
-def test_all_snapshots_of_a_long_timeline_are_read_with_their_remarks(repo: Repo) -> None:
+def test_long_timeline_is_read_with_all_remarks(repo: Repo) -> None:
     import_chain(repo, 1_000)
     snapshots = list(read_chain(git_of(repo), TIP))
     assert len({snapshot.commit for snapshot in snapshots}) == 1_000
@@ -319,7 +319,7 @@ def test_all_snapshots_of_a_long_timeline_are_read_with_their_remarks(repo: Repo
 
 
 @pytest.mark.full
-def test_ten_thousand_snapshots_are_read_at_most_eight_times_slower_than_by_git(repo: Repo) -> None:
+def test_log_of_ten_thousand_snapshots_takes_at_most_eight_times_as_long_as_git(repo: Repo) -> None:
     import_chain(repo, 10_000)
     git = git_of(repo)
     ratios = []
@@ -329,7 +329,7 @@ def test_ten_thousand_snapshots_are_read_at_most_eight_times_slower_than_by_git(
         between = time.perf_counter()
         assert len(list(read_chain(git, TIP))) == 10_000
         ratios.append((time.perf_counter() - between) / (between - begun))
-    # Measured 2.6 times. The best of several turns: on a busy machine either may be held up.
+    # Measured 2.6 times. The best of several turns: on a busy machine either may be delayed.
     assert min(ratios) < 8
 
 
@@ -354,7 +354,7 @@ def twelve(tmp_path_factory: pytest.TempPathFactory) -> Repo:
 
 @pytest.mark.parametrize("ends", ["kill -KILL $$", "echo 'fatal: out of memory' >&2; exit 128"])
 @pytest.mark.parametrize("so_far", [0, 2000])
-def test_reading_fails_when_git_ends_half_way(twelve: Repo, tmp_path: Path, ends: str, so_far: int) -> None:
+def test_reading_fails_when_git_is_killed(twelve: Repo, tmp_path: Path, ends: str, so_far: int) -> None:
     place = tmp_path / "dying"
     place.mkdir()
     (place / "git").write_text(GIT.format(real=shutil.which("git"), so_far=so_far, ends=ends))

@@ -1,4 +1,4 @@
-"""The manifest: every value comes back, and nothing hostile does."""
+"""The manifest: every value survives a round trip, and hostile input is damage."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import fields
 from time import perf_counter
 
 import pytest
@@ -77,7 +78,7 @@ def shards(draw: st.DrawFn) -> tuple[bytes, Entry, list[Entry]]:
 
 
 @given(shards())
-def test_what_was_written_is_read(shard: tuple[bytes, Entry, list[Entry]]) -> None:
+def test_shard_survives_a_round_trip(shard: tuple[bytes, Entry, list[Entry]]) -> None:
     directory, own, held = shard
     data = write_shard(directory, own, held)
     read = read_shard(data, directory=directory)
@@ -87,7 +88,7 @@ def test_what_was_written_is_read(shard: tuple[bytes, Entry, list[Entry]]) -> No
     assert write_shard(read.directory, read.own, reversed(read.entries)) == data
 
 
-def test_the_text_is_what_the_format_says() -> None:
+def test_shard_has_the_documented_format() -> None:
     own = Entry(EnvPath(b"src"), EntryKind.DIRECTORY, 0o2755, 5, uid=1000, gid=50)
     held = [
         Entry(EnvPath(b"src/run me"), EntryKind.FILE, 0o755, -7, uid=0, gid=50, link_group=255),
@@ -111,19 +112,19 @@ def test_the_text_is_what_the_format_says() -> None:
     )
 
 
-def test_the_top_is_a_dot_and_its_stored_path_is_empty() -> None:
+def test_top_is_written_as_a_dot_with_an_empty_stored_path() -> None:
     own = Entry(EnvPath(b""), EntryKind.DIRECTORY, 0o755, 0, uid=0, gid=0)
     data = write_shard(b"", own, [])
     assert data == b"envhist-manifest 1 .\n. d 0755 0 u=0 g=0\n"
     assert read_shard(data, directory=b"").own.path == b""
 
 
-def test_a_shard_is_found_by_the_hash_of_its_stored_directory() -> None:
+def test_shard_path_is_the_hash_of_the_stored_directory() -> None:
     digest = hashlib.sha256(b"%2egitattributes/x").hexdigest()[:40]
     assert shard_path(b"%2egitattributes/x") == (digest[:2], digest[2:])
 
 
-def test_the_fast_functions_make_the_same_text() -> None:
+def test_format_line_and_join_shard_agree_with_write_shard() -> None:
     own = Entry(EnvPath(b""), EntryKind.DIRECTORY, 0o755, 1, uid=0, gid=0)
     held = [
         Entry(EnvPath(b"a b"), EntryKind.FILE, 0o644, 2, uid=7),
@@ -137,17 +138,17 @@ def test_the_fast_functions_make_the_same_text() -> None:
     assert join_shard(b"", own_line, lines) == write_shard(b"", own, held)
 
 
-def test_a_directory_without_an_owner_is_not_written() -> None:
+def test_directory_without_an_owner_is_not_written() -> None:
     with pytest.raises(ValueError, match="owner"):
         write_shard(b"", Entry(EnvPath(b""), EntryKind.DIRECTORY, 0o755, 1), [])
 
 
 @given(st.binary(max_size=30))
-def test_a_word_has_one_spelling(value: bytes) -> None:
+def test_each_word_has_one_spelling(value: bytes) -> None:
     word = quote(value)
     assert unquote(word) == value
     assert not set(word) & {*range(0x21), 0x7F}
-    # Whatever is a word at all is the spelling of its value.
+    # Any word that parses is spelled in the only allowed manner.
     with contextlib.suppress(Damaged):
         assert quote(unquote(value)) == value
 
@@ -300,12 +301,12 @@ HOSTILE: dict[str, bytes] = {
 
 
 @pytest.mark.parametrize("data", HOSTILE.values(), ids=HOSTILE.keys())
-def test_hostile_text_is_damage(data: bytes) -> None:
+def test_hostile_shard_is_damage(data: bytes) -> None:
     with pytest.raises(Damaged):
         read_shard(data)
 
 
-def test_the_smallest_and_the_largest_values_are_read() -> None:
+def test_extreme_values_are_read() -> None:
     widest = b" u=4294967295 g=0 l=ffffffffffffffff as=pieces h=0 x=a:"
     (entry,) = read_shard(line(mode=b"7777", time=b"-9223372036854775808000000000", more=widest)).entries
     assert (entry.mode, entry.mtime_ns, entry.uid) == (0o7777, -(2**63) * 10**9, 2**32 - 1)
@@ -313,20 +314,20 @@ def test_the_smallest_and_the_largest_values_are_read() -> None:
     assert read_shard(line(kind=b"c", more=b" r=4294967295:4294967295")).entries[0].device == 2**64 - 1
 
 
-def test_words_of_later_versions_are_kept() -> None:
+def test_words_of_later_versions_are_preserved() -> None:
     data = line(more=b" l=1 birth=17%20x future-word=a=b:c birth=18")
     shard = read_shard(data)
     assert shard.entries[0].notes == (("birth", "17 x"), ("future-word", "a=b:c"), ("birth", "18"))
     assert write_shard(shard.directory, shard.own, shard.entries) == data
 
 
-def test_a_later_format_says_so() -> None:
+def test_later_format_is_reported_as_newer() -> None:
     with pytest.raises(NewerManifestFormat, match="format 2") as caught:
         read_shard(b"envhist-manifest 2 whatever it holds\nand more\n")
-    assert caught.value.hint == "a newer git-envhist reads it"
+    assert caught.value.hint == "upgrade git-envhist to read it"
 
 
-def test_a_shard_stands_for_its_own_directory_alone() -> None:
+def test_shard_of_another_directory_is_refused() -> None:
     assert read_shard(START, directory=b"src").directory == b"src"
     with pytest.raises(Damaged, match="that of 'src'"):
         read_shard(START, directory=b"lib")
@@ -343,14 +344,14 @@ def test_a_shard_stands_for_its_own_directory_alone() -> None:
     ],
     ids=["size", "lines", "line", "depth", "paths"],
 )
-def test_what_asks_too_much_is_damage(budget: ShardLimits) -> None:
+def test_shard_beyond_a_limit_is_damage(budget: ShardLimits) -> None:
     data = b"envhist-manifest 1 src/lib\n" + OWN + b"a f 0644 0\n" + b"b f 0644 0\n"
     assert len(read_shard(data).entries) == 2
     with pytest.raises(Damaged):
         read_shard(data, budget=budget)
 
 
-def test_a_message_shows_no_control_characters() -> None:
+def test_error_contains_no_control_characters() -> None:
     with pytest.raises(Damaged) as caught:
         read_shard(b"\x1b[2J\x9b31m\xe2\x80\xae\n" + OWN)
     assert caught.value.message.isprintable()
@@ -363,7 +364,7 @@ def test_arbitrary_bytes_are_damage(data: bytes) -> None:
 
 
 @given(st.data(), shards())
-def test_a_changed_shard_is_damage_or_says_another_thing(
+def test_changed_shard_is_damage_or_parses_differently(
     data: st.DataObject, shard: tuple[bytes, Entry, list[Entry]]
 ) -> None:
     text = write_shard(*shard)
@@ -387,12 +388,12 @@ def without_needless_owners(text: bytes, own: Entry) -> bytes:
     return b"\n".join((head, first, rest))
 
 
-def test_an_owner_that_is_told_needlessly_means_the_same() -> None:
+def test_redundant_owner_is_dropped() -> None:
     assert read_shard(line(more=b" u=0 g=0")) == read_shard(line())
 
 
 def steps_of(work: Callable[[], object]) -> int:
-    """How many functions are called, ours and the interpreter's: the same on every machine, under any load."""
+    """Count the functions called, ours and the interpreter's: independent of the machine and its load."""
     seen = Counter[str]()
     sys.setprofile(lambda _, event, __: seen.update([event]))
     try:
@@ -402,7 +403,7 @@ def steps_of(work: Callable[[], object]) -> int:
     return seen["call"] + seen["c_call"]
 
 
-def test_a_line_costs_a_few_calls_to_write_and_to_read() -> None:
+def test_line_takes_few_function_calls_to_write_and_read() -> None:
     chosen = random.Random(1)
     names = sorted({b"module_%d.cpython-311.pyc" % chosen.randrange(10**9) for _ in range(2_000)})
 
@@ -422,3 +423,8 @@ def test_a_line_costs_a_few_calls_to_write_and_to_read() -> None:
     print("a line: {:.2f} µs to write, {:.2f} to read; {:.2f} calls, {:.2f}".format(*each, writing, reading))
     assert writing < 3
     assert reading < 16
+
+
+def test_entry_fields_have_the_order_that_plain_entries_relies_on() -> None:
+    names = [field.name for field in fields(Entry)]
+    assert names[:8] == ["path", "kind", "mode", "mtime_ns", "oid", "stored", "uid", "gid"]

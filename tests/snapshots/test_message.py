@@ -2,15 +2,16 @@ from __future__ import annotations
 
 import contextlib
 import time
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from git_envhist.errors import Damaged, Refused
-from git_envhist.model import Actor, ChangeCount, IntentSource, RestoreRole, Trigger
+from git_envhist.model import Actor, ChangeCount, IntentSource, RestoreRole, Snapshot, Trigger
 from git_envhist.snapshots.message import (
+    TRAILERS,
     MessageFields,
     NewerFormat,
     mac_input,
@@ -56,7 +57,7 @@ DRAFTS = st.builds(
 @example(replace(DRAFT, intent=b"(no intent)"))
 @example(replace(DRAFT, intent=b"a\n\nEnv-Format: 1\nEnv-Timeline: other/one\nEnv-Mac: " + MAC.encode()))
 @example(replace(DRAFT, story="a\nEnv-Mac: x\n\nEnv-Format: 9", meta=(("a=b", "c=d\r\n"), ("a=b", "%0a"))))
-def test_whatever_a_draft_says_is_read_back(draft: MessageFields) -> None:
+def test_message_fields_survive_a_round_trip(draft: MessageFields) -> None:
     unsigned = write_message(draft)
     assert read_message(unsigned).draft == draft
     read = read_message(with_mac(unsigned, MAC))
@@ -65,30 +66,30 @@ def test_whatever_a_draft_says_is_read_back(draft: MessageFields) -> None:
 
 
 @given(st.binary())
-def test_any_bytes_are_read_or_damaged(raw: bytes) -> None:
+def test_any_bytes_are_a_message_or_damage(raw: bytes) -> None:
     for message in (raw, b"x\n\nEnv-Format: 1\n" + raw, write_message(DRAFT) + raw):
         with contextlib.suppress(Damaged):
             read_message(message)
 
 
-def test_the_intent_stands_first_and_the_mac_last() -> None:
+def test_intent_is_first_and_mac_is_last() -> None:
     text = with_mac(write_message(DRAFT), MAC)
     assert text.startswith(b"before auth refactor\n\nEnv-Format: 1\nEnv-Timeline: laptop/app-123456\n")
     assert text.endswith(b"\nEnv-Mac: " + MAC.encode() + b"\n")
 
 
-def test_no_intent_has_words_for_plain_git_and_none_for_us() -> None:
+def test_missing_intent_is_a_placeholder_that_reads_as_empty() -> None:
     message = write_message(replace(DRAFT, intent=b""))
     assert message.startswith(b"(no intent)\n\n")
     read = read_message(message)
     assert (read.draft.intent, read.draft.intent_source) == (b"", IntentSource.NONE)
 
 
-def test_a_nul_in_the_intent_is_shown_as_its_picture() -> None:
+def test_nul_in_an_intent_is_replaced_by_its_symbol() -> None:
     assert read_message(write_message(replace(DRAFT, intent=b"a\0b"))).draft.intent == "a\u2400b".encode()
 
 
-def test_the_mac_covers_all_but_itself() -> None:
+def test_mac_covers_everything_except_itself() -> None:
     unsigned = write_message(DRAFT)
     assert split_mac(with_mac(unsigned, MAC)) == (unsigned, MAC)
     assert split_mac(unsigned) == (unsigned, None)
@@ -97,32 +98,32 @@ def test_the_mac_covers_all_but_itself() -> None:
     )
 
 
-def test_a_second_mac_is_covered_by_the_last() -> None:
+def test_last_mac_covers_an_earlier_one() -> None:
     twice = with_mac(with_mac(write_message(DRAFT), "cd" * 32), MAC)
     assert split_mac(twice) == (with_mac(write_message(DRAFT), "cd" * 32), MAC)
 
 
 @pytest.mark.parametrize("raw", [b"", b"fix the build", b"a\n\nSigned-off-by: x <x@y>\n", b"Env-Format: 1\n"])
-def test_a_commit_of_somebody_else_is_no_snapshot(raw: bytes) -> None:
+def test_other_commit_is_not_a_snapshot(raw: bytes) -> None:
     with pytest.raises(Damaged, match="not a snapshot"):
         read_message(raw)
 
 
-def test_a_newer_format_is_refused_with_the_way_out() -> None:
+def test_newer_format_is_refused_with_a_hint() -> None:
     with pytest.raises(NewerFormat, match="format '2'") as refused:
         read_message(b"x\n\nEnv-Format: 2\nEnv-Wholly-New: 1\n")
     assert refused.value.hint is not None
     assert "upgrade" in refused.value.hint
 
 
-def test_trailers_of_others_are_kept_and_in_nobodys_way() -> None:
+def test_unknown_trailers_are_preserved() -> None:
     message = write_message(DRAFT) + b"Reviewed-by: B <b@c>\nno trailer at all\nEnv-Weather: mild\n"
     read = read_message(message)
     assert read.draft == DRAFT
     assert read.others == (("Reviewed-by", "B <b@c>"), ("Env-Weather", "mild"))
 
 
-def test_words_that_a_later_version_brings_are_read_as_the_nearest_known() -> None:
+def test_unknown_trigger_and_source_are_read_as_defaults() -> None:
     message = write_message(DRAFT).replace(b"Trigger: manual", b"Trigger: moon").replace(b"given", b"guessed")
     draft = read_message(message).draft
     assert (draft.trigger, draft.intent_source) == (Trigger.API, IntentSource.GIVEN)
@@ -142,12 +143,12 @@ def test_words_that_a_later_version_brings_are_read_as_the_nearest_known() -> No
         b"Env-Actor: nobody",
     ],
 )
-def test_a_value_that_is_never_written_is_damage(trailer: bytes) -> None:
+def test_malformed_trailer_value_is_damage(trailer: bytes) -> None:
     with pytest.raises(Damaged, match="trailer"):
         read_message(write_message(DRAFT) + trailer + b"\n")
 
 
-def test_a_huge_intent_is_kept_and_hostile_trailers_are_refused_at_once() -> None:
+def test_huge_intent_is_read_and_huge_trailers_are_refused_quickly() -> None:
     begun = time.monotonic()
     intent = b"long \n\n" * 1_500_000
     assert read_message(write_message(replace(DRAFT, intent=intent))).draft.intent == intent
@@ -158,7 +159,7 @@ def test_a_huge_intent_is_kept_and_hostile_trailers_are_refused_at_once() -> Non
     assert time.monotonic() - begun < 5
 
 
-def test_what_could_not_be_read_back_is_not_written() -> None:
+def test_message_beyond_a_limit_is_not_written() -> None:
     with pytest.raises(Refused, match="too long"):
         write_message(replace(DRAFT, meta=(("a", "b"),) * 30_000))
     with pytest.raises(Refused, match="longer than"):
@@ -167,7 +168,22 @@ def test_what_could_not_be_read_back_is_not_written() -> None:
         write_message(replace(DRAFT, was="@~1"))
 
 
-def test_own_words_of_a_snapshot_without_an_intent_are_the_subject_of_its_code_commit() -> None:
+def test_every_trailer_fills_a_field_of_the_message_and_of_the_snapshot() -> None:
+    filled = {trailer.field for trailer in TRAILERS}
+    assert filled - {"complete"} == {field.name for field in fields(MessageFields)} - {"intent"}
+    assert filled - {"was"} <= {field.name for field in fields(Snapshot)}
+
+
+def test_optional_fields_have_the_same_default_in_message_and_snapshot() -> None:
+    drafts = {field.name: field.default for field in fields(MessageFields)}
+    snapshots = {field.name: field.default for field in fields(Snapshot)}
+    optional = {trailer.field for trailer in TRAILERS} - {"was", "complete", "timeline", "trigger", "actor"}
+    assert {name: drafts[name] for name in optional - {"intent_source"}} == {
+        name: snapshots[name] for name in optional - {"intent_source"}
+    }
+
+
+def test_own_words_without_an_intent_are_the_subject_of_the_code_commit() -> None:
     draft = replace(DRAFT, intent=b"snapshot after 31c520f\n\nadd q", intent_source=IntentSource.COMMIT)
     assert own_words(draft.intent, draft.intent_source) == b"add q"
     assert own_words(b"add q", draft.intent_source) == b"add q"

@@ -1,4 +1,4 @@
-"""Of two shards only the lines that differ are read, wherever they stand."""
+"""Of two shards only the differing lines are read, at any position."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def entries(text: bytes) -> dict[bytes, object]:
 
 
 @given(LINES, LINES, st.sets(st.sampled_from(NAMES)))
-def test_what_is_left_of_two_shards_is_what_differs_and_what_is_asked_for(
+def test_trimmed_shards_contain_differing_and_requested_lines(
     old: dict[bytes, tuple[int, int]], new: dict[bytes, tuple[int, int]], names: set[bytes]
 ) -> None:
     asked = {name.replace(b"%41", b"%2541") for name in names}
@@ -37,7 +37,7 @@ def test_what_is_left_of_two_shards_is_what_differs_and_what_is_asked_for(
 
 
 @given(LINES, LINES)
-def test_the_lines_tell_what_the_whole_shards_would(
+def test_trimmed_shards_give_the_same_differences_as_whole_ones(
     old: dict[bytes, tuple[int, int]], new: dict[bytes, tuple[int, int]]
 ) -> None:
     for owner in (b" u=0 g=0", b" u=1 g=0"):

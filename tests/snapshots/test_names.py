@@ -1,4 +1,4 @@
-"""Names in a tree: nothing that git refuses or obeys, nothing lost, and C git as the judge."""
+"""Names in a tree: git refuses and obeys none of them, and no name is lost; judged by C git."""
 
 from __future__ import annotations
 
@@ -139,9 +139,7 @@ any_name = st.one_of(names, percents.map(b"".join), disguised)
 @example(b"%a\\.GIT%25", False, False)
 @example(b".envhist", True, False)
 @example(b".git\n", False, False)
-def test_a_stored_name_gives_back_the_true_one_and_is_never_refused(
-    name: bytes, top: bool, link: bool
-) -> None:
+def test_stored_name_is_accepted_by_git_and_converts_back(name: bytes, top: bool, link: bool) -> None:
     stored = stored_name(name, top=top, link=link)
     assert true_name(stored) == name
     assert not must_escape(stored, top=top, link=link)
@@ -150,9 +148,7 @@ def test_a_stored_name_gives_back_the_true_one_and_is_never_refused(
 
 
 @given(st.lists(any_name, max_size=6), st.booleans(), st.booleans())
-def test_names_that_are_not_suspicious_are_stored_as_they_are(
-    found: list[bytes], top: bool, link: bool
-) -> None:
+def test_unsuspicious_names_are_stored_literally(found: list[bytes], top: bool, link: bool) -> None:
     if not suspicious(b"\0".join(found)):
         assert [stored_name(name, top=top, link=link) for name in found] == found
     for name in found:
@@ -198,11 +194,11 @@ def test_ordinary_names_are_not_suspicious() -> None:
         (b".envhist", b".envhist"),
     ],
 )
-def test_the_escape_is_what_the_format_says(name: bytes, stored: bytes) -> None:
+def test_escape_has_the_documented_format(name: bytes, stored: bytes) -> None:
     assert stored_name(name) == stored
 
 
-def test_links_and_the_top_have_names_of_their_own() -> None:
+def test_links_and_top_have_additional_escaped_names() -> None:
     assert stored_name(b".gitignore", link=True) == b"%2egitignore"
     assert stored_name(b".mailmap", link=True) == b"%2emailmap"
     assert stored_name(b".EnvHist", top=True) == b"%2eEnvHist"
@@ -215,7 +211,7 @@ def test_links_and_the_top_have_names_of_their_own() -> None:
 
 
 @pytest.mark.parametrize("name", IMPOSSIBLE)
-def test_what_no_directory_can_hold_is_not_stored(name: bytes) -> None:
+def test_impossible_name_is_not_stored(name: bytes) -> None:
     with pytest.raises(ValueError, match="not a name"):
         stored_name(name)
 
@@ -247,13 +243,13 @@ def test_what_no_directory_can_hold_is_not_stored(name: bytes) -> None:
         ),
     ],
 )
-def test_a_name_that_nothing_is_stored_under_is_damage(stored: bytes) -> None:
+def test_name_that_is_never_stored_is_damage(stored: bytes) -> None:
     with pytest.raises(Damaged):
         true_name(stored)
 
 
 @given(st.lists(any_name, min_size=1, max_size=5))
-def test_paths_come_back(parts: list[bytes]) -> None:
+def test_paths_survive_a_round_trip(parts: list[bytes]) -> None:
     path = EnvPath(b"/".join(parts))
     assert true_path(stored_path(path)) == path
     assert true_path(stored_path(path, link=True)) == path
@@ -262,7 +258,7 @@ def test_paths_come_back(parts: list[bytes]) -> None:
 @pytest.mark.parametrize(
     "stored", [b".envhist", b".ENVHIST/x", b".envhist/manifest/00", b"a//b", b"/a", b"a/", b"a/../b"]
 )
-def test_a_path_outside_the_environment_is_damage(stored: bytes) -> None:
+def test_path_outside_the_environment_is_damage(stored: bytes) -> None:
     with pytest.raises(Damaged):
         true_path(stored)
 
@@ -286,10 +282,10 @@ def candidates() -> list[bytes]:
     return sorted(name for name in found if name not in IMPOSSIBLE)
 
 
-def what_fsck_refuses(
+def names_refused_by_fsck(
     repo: Repo, names_and_modes: list[tuple[bytes, int]], spell: bool
 ) -> set[tuple[bytes, int]]:
-    """Each name in a tree of its own, its content such that git complains if it takes the name for one it obeys."""
+    """Store each name in a tree of its own, with content about which git complains if it obeys the name."""
     git_dir = repo.path / ".git"
     owner = {}
     for number, (name, mode) in enumerate(names_and_modes):
@@ -298,7 +294,7 @@ def what_fsck_refuses(
         held = stored_name(name, link=mode == LINK) if spell else name
         owner[blob.hex()] = (name, mode)
         owner[put_tree(git_dir, (held, mode, blob)).hex()] = (name, mode)
-    # git keeps to its own rules only for what it takes for an object of the repository: no reference is needed.
+    # git applies its rules only to objects of the repository; no reference is needed.
     done = repo.run_git("fsck", "--strict", "--no-dangling", "--no-progress", check=False)
     assert spell is False or (done.status, done.stdout, done.stderr) == (0, b"", b"")
     said = done.stdout + done.stderr
@@ -306,16 +302,16 @@ def what_fsck_refuses(
 
 
 @pytest.mark.parametrize("mode", [FILE, LINK], ids=["files", "links"])
-def test_what_fsck_refuses_is_escaped_and_every_stored_name_is_clean(tmp_path: Path, mode: int) -> None:
+def test_names_that_git_fsck_refuses_are_escaped(tmp_path: Path, mode: int) -> None:
     held = [(name, mode) for name in candidates()]
-    refused = what_fsck_refuses(make_repo(tmp_path / "plain"), held, spell=False)
+    refused = names_refused_by_fsck(make_repo(tmp_path / "plain"), held, spell=False)
     assert len(refused) > 300
     assert {name for name, _ in refused if not must_escape(name, link=mode == LINK)} == set()
-    assert what_fsck_refuses(make_repo(tmp_path / "stored"), held, spell=True) == set()
+    assert names_refused_by_fsck(make_repo(tmp_path / "stored"), held, spell=True) == set()
 
 
 def snapshot_of_everything(repo: Repo, odd: list[bytes]) -> str:
-    """A commit with each name as a file, as a link in `links/`, and below a directory of that name in `below/`."""
+    """Return a commit with each name as a file, as a link in `links/`, and above a file in `below/`."""
     git_dir = repo.path / ".git"
     blob = put_object(git_dir, b"blob", b"* text eol=crlf filter=x\n[submodule]\n")
     target = put_object(git_dir, b"blob", b"nowhere")
@@ -334,7 +330,7 @@ def odd() -> list[bytes]:
     return sorted({*every[::12], b".gitattributes", b".gitmodules", b".git"})
 
 
-def test_a_strict_remote_takes_every_name(repo: Repo, tmp_path: Path, odd: list[bytes]) -> None:
+def test_strict_remote_accepts_every_stored_name(repo: Repo, tmp_path: Path, odd: list[bytes]) -> None:
     commit = snapshot_of_everything(repo, odd)
     remote = make_repo(tmp_path / "remote.git", bare=True)
     for key in ("receive.fsckObjects", "core.protectHFS", "core.protectNTFS"):
@@ -343,9 +339,7 @@ def test_a_strict_remote_takes_every_name(repo: Repo, tmp_path: Path, odd: list[
     assert b"in tree" not in remote.run_git("fsck", "--strict", "--no-progress").stderr
 
 
-def test_plain_git_checks_out_the_very_bytes_and_runs_no_filter(
-    repo: Repo, tmp_path: Path, odd: list[bytes]
-) -> None:
+def test_plain_git_checkout_is_exact_and_runs_no_filter(repo: Repo, tmp_path: Path, odd: list[bytes]) -> None:
     for key in ("core.protectHFS", "core.protectNTFS"):
         repo.git("config", key, "true")
     repo.git("config", "filter.x.smudge", "sed s/text/SMUDGED/")
@@ -362,7 +356,7 @@ def test_plain_git_checks_out_the_very_bytes_and_runs_no_filter(
         assert os.readlink(os.fsencode(then) + b"/links/" + stored_name(name, link=True)) == b"nowhere"
 
 
-def test_plain_git_archives_the_very_bytes(repo: Repo, odd: list[bytes]) -> None:
+def test_plain_git_archive_is_exact(repo: Repo, odd: list[bytes]) -> None:
     repo.git("config", "filter.x.smudge", "sed s/text/SMUDGED/")
     commit = snapshot_of_everything(repo, odd)
     done = subprocess.run(["git", "archive", commit], cwd=repo.path, capture_output=True, check=True)
@@ -374,7 +368,7 @@ def test_plain_git_archives_the_very_bytes(repo: Repo, odd: list[bytes]) -> None
             assert file.read() == b"* text eol=crlf filter=x\n[submodule]\n"
 
 
-def test_without_the_escape_git_would_have_obeyed(repo: Repo) -> None:
+def test_git_obeys_the_names_without_the_escape(repo: Repo) -> None:
     git_dir = repo.path / ".git"
     rules = put_object(git_dir, b"blob", b"* text eol=crlf\n")
     text = put_object(git_dir, b"blob", b"one\ntwo\n")
@@ -410,12 +404,12 @@ HINTS = [
 
 
 @given(st.lists(st.sampled_from(HINTS), max_size=7).map(b"".join))
-def test_the_first_look_at_names_passes_nothing_that_the_pattern_finds(joined: bytes) -> None:
+def test_quick_check_of_names_misses_nothing_that_the_pattern_finds(joined: bytes) -> None:
     assert suspicious(joined) == (rules_of_names._suspicious().search(b"\0" + joined) is not None)
 
 
 @given(st.lists(st.sampled_from(HINTS), max_size=4).map(b"".join), st.booleans(), st.booleans())
-def test_what_is_told_by_heart_is_what_the_patterns_say(name: bytes, top: bool, link: bool) -> None:
+def test_table_of_common_names_agrees_with_the_patterns(name: bytes, top: bool, link: bool) -> None:
     found = [rules_of_names._refused()]
     found += [rules_of_names._refused_link()] if link else []
     found += [rules_of_names._reserved()] if top else []

@@ -72,14 +72,14 @@ def either(request: pytest.FixtureRequest, tmp_path: Path) -> Repo:
 
 
 @given(RECORDS)
-def test_a_record_is_one_printable_line_and_is_read_back(record: NoteRecord) -> None:
+def test_record_is_one_printable_line_and_survives_a_round_trip(record: NoteRecord) -> None:
     text = format_record(record)
     assert text.count(b"\n") == 1
     assert text.decode().removesuffix("\n").isprintable()
     assert parse_records(text) == (record,)
 
 
-def test_a_record_is_sorted_json_that_people_can_read() -> None:
+def test_record_is_readable_sorted_json() -> None:
     assert format_record(NoteRecord("note", AT, {"text": "grün\x1b[2J"[:4]})) == (
         '{"at":"2026-11-18T10:27:03+00:00","kind":"note","text":"grün"}\n'.encode()
     )
@@ -92,7 +92,7 @@ def test_any_bytes_are_read_as_a_note(text: bytes) -> None:
 
 
 @given(st.text() | st.text('"\\{}:,\x7f\x00\n\u2028ab'), st.text(max_size=9), MOMENTS)
-def test_an_intent_is_read_as_json_reads_it(text: str, source: str, at: datetime) -> None:
+def test_intent_record_is_read_like_json(text: str, source: str, at: datetime) -> None:
     record = NoteRecord("intent", at, {"text": text, "source": source})
     for line in (
         format_record(record),
@@ -105,7 +105,7 @@ def test_an_intent_is_read_as_json_reads_it(text: str, source: str, at: datetime
 
 
 @pytest.mark.parametrize("at", ["", "2026", "T", "2026-13-01T00:00:00+00:00", "2026-01-01T00:00:00+00:00+"])
-def test_an_intent_without_a_moment_is_garbage(at: str) -> None:
+def test_intent_record_without_time_is_skipped(at: str) -> None:
     note = read_note(b'{"at":"%b","kind":"intent","source":"given","text":"x"}\n' % at.encode())
     assert (note.records, note.flaw) == ((), "1 lines of a note are not records")
 
@@ -128,20 +128,20 @@ def test_an_intent_without_a_moment_is_garbage(at: str) -> None:
         b'{"at":"2026-11-18T10:27:03+00:00","kind":"note","text":"' + b"x" * (2 << 20) + b'"}',
     ],
 )
-def test_garbage_is_passed_over_and_said(garbage: bytes) -> None:
+def test_malformed_lines_are_skipped_and_reported(garbage: bytes) -> None:
     note = read_note(garbage + b"\n" + format_record(remark_record("kept", AT)))
     assert note.records == (remark_record("kept", AT),)
     assert note.flaw == "1 lines of a note are not records"
 
 
-def test_a_note_beyond_any_size_is_not_looked_at() -> None:
+def test_oversized_note_is_not_read() -> None:
     note = read_note(format_record(remark_record("x", AT)) * 150_000)
     assert note.records == ()
     assert note.flaw is not None
     assert len(read_note(b"{}\n" * 1_000_000).records) == 0
 
 
-def test_values_of_the_wrong_type_say_nothing() -> None:
+def test_values_of_the_wrong_type_are_ignored() -> None:
     records = (
         NoteRecord("name", AT, {"name": 7}),
         NoteRecord("name", AT, {"name": ["a"]}),
@@ -158,7 +158,7 @@ def test_values_of_the_wrong_type_say_nothing() -> None:
     assert verdicts_of(records) == (Verdict(VerdictStatus.FAIL, "", AT),)
 
 
-def test_names_are_given_and_taken_back_by_moment_not_by_place() -> None:
+def test_names_are_given_and_removed_in_order_of_time() -> None:
     records = (
         name_record("b", LATER, removed=True),
         name_record("a", AT),
@@ -169,7 +169,7 @@ def test_names_are_given_and_taken_back_by_moment_not_by_place() -> None:
     assert names_of(records) == ("a", "c")
 
 
-def test_verdicts_and_remarks_come_oldest_first_and_whole() -> None:
+def test_verdicts_and_remarks_are_complete_and_oldest_first() -> None:
     first = Verdict(
         VerdictStatus.FAIL, "npm test", AT, 1, None, 812, tree_before="1" * 40, tree_after="2" * 40
     )
@@ -184,7 +184,7 @@ def test_verdicts_and_remarks_come_oldest_first_and_whole() -> None:
     )
 
 
-def test_records_are_appended_in_a_note_that_git_shows(either: Repo) -> None:
+def test_appended_records_are_shown_by_git(either: Repo) -> None:
     head = either.git("rev-parse", "HEAD")
     first, second = remark_record("first", AT), name_record("good-one", LATER)
     add(either, {head: [first]})
@@ -195,7 +195,7 @@ def test_records_are_appended_in_a_note_that_git_shows(either: Repo) -> None:
     assert either.git("fsck", "--strict") == ""
 
 
-def test_git_and_we_take_turns(either: Repo) -> None:
+def test_notes_written_by_git_and_by_us_are_merged(either: Repo) -> None:
     commits = [either.commit(f"change {number}") for number in range(4)]
     for number, commit in enumerate(commits):
         either.git("notes", f"--ref={NOTES}", "add", "-m", f"by hand {number}", commit)
@@ -210,9 +210,7 @@ def test_git_and_we_take_turns(either: Repo) -> None:
 
 
 @pytest.mark.parametrize("layout", [(), (2,), (2, 4), (2, 4, 6)])
-def test_a_note_is_found_in_every_layout_and_nothing_else_is_touched(
-    repo: Repo, layout: tuple[int, ...]
-) -> None:
+def test_note_is_found_at_every_depth_and_others_stay_unchanged(repo: Repo, layout: tuple[int, ...]) -> None:
     head = repo.git("rev-parse", "HEAD")
     other = head[:2] + "f" * 38
     edges = [0, *layout, 40]
@@ -241,7 +239,7 @@ def test_a_note_is_found_in_every_layout_and_nothing_else_is_touched(
     assert repo.git("fsck", "--strict") == ""
 
 
-def test_parts_of_one_note_on_several_levels_are_joined(repo: Repo) -> None:
+def test_parts_of_a_note_on_several_levels_are_joined(repo: Repo) -> None:
     head = repo.git("rev-parse", "HEAD")
     blobs = [repo.git("hash-object", "-w", "--stdin", input=text) for text in ("flat", "below", "deep")]
     deep = repo.git("mktree", input=f"100644 blob {blobs[2]}\t{head[4:]}\n")
@@ -253,7 +251,7 @@ def test_parts_of_one_note_on_several_levels_are_joined(repo: Repo) -> None:
     assert repo.git("ls-tree", "-r", "--name-only", NOTES) == f"{head[:2]}/{head[2:]}"
 
 
-def test_a_place_taken_by_something_else_is_left_to_it(repo: Repo) -> None:
+def test_note_is_refused_when_its_path_is_taken(repo: Repo) -> None:
     head = repo.git("rev-parse", "HEAD")
     blob = repo.git("hash-object", "-w", "--stdin", input="a file")
     top = repo.git("mktree", input=f"100644 blob {blob}\t{head[:2]}\n")
@@ -263,12 +261,12 @@ def test_a_place_taken_by_something_else_is_left_to_it(repo: Repo) -> None:
     assert repo.git("cat-file", "-p", f"{NOTES}:{head[:2]}") == "a file"
 
 
-def test_thousands_of_notes_stay_readable_and_one_more_costs_four_objects(either: Repo) -> None:
+def test_adding_a_note_to_thousands_writes_four_objects(either: Repo) -> None:
     length = len(either.git("rev-parse", "HEAD"))
     commits = [f"{number * 2654435761 % 2**32:08x}".ljust(length, "7") for number in range(2000)]
     add(either, {commit: [remark_record(commit, AT)] for commit in commits})
     assert listed(either) == set(commits)
-    # git's own notes machinery now spreads the tree as it sees fit.
+    # git now spreads the tree over several levels.
     head = either.git("rev-parse", "HEAD")
     either.git("notes", f"--ref={NOTES}", "add", "-m", "by hand", head)
     writer = add(either, {head: [remark_record("ours", LATER)]})
@@ -282,7 +280,7 @@ def test_thousands_of_notes_stay_readable_and_one_more_costs_four_objects(either
     assert either.git("fsck", "--strict") == ""
 
 
-def test_notes_that_cannot_be_read_are_damage_and_nothing_worse(repo: Repo) -> None:
+def test_unreadable_notes_are_damage(repo: Repo) -> None:
     head = repo.git("rev-parse", "HEAD")
     missing = f"{head[:2]}{'0' * 38}"
     commit = f"tree {missing}\nauthor A <a@b> 1 +0000\ncommitter A <a@b> 1 +0000\n\nx"
@@ -305,7 +303,7 @@ def test_notes_that_cannot_be_read_are_damage_and_nothing_worse(repo: Repo) -> N
             )
 
 
-def test_a_note_too_large_to_be_read_again_is_not_added_to(repo: Repo) -> None:
+def test_note_is_not_extended_beyond_the_size_limit(repo: Repo) -> None:
     head = repo.git("rev-parse", "HEAD")
     repo.write("huge", b"x" * (5 << 20))
     repo.git("notes", f"--ref={NOTES}", "add", "-F", "huge", head)
@@ -313,7 +311,7 @@ def test_a_note_too_large_to_be_read_again_is_not_added_to(repo: Repo) -> None:
         add(repo, {head: [remark_record("x", AT)]})
 
 
-def test_moments_of_records_keep_their_offset() -> None:
+def test_record_times_keep_their_offset() -> None:
     at = datetime(2026, 11, 18, 10, 27, tzinfo=timezone(timedelta(hours=-8)))
     (record,) = parse_records(format_record(remark_record("x", at)))
     assert record.at.utcoffset() == timedelta(hours=-8)

@@ -1,4 +1,4 @@
-"""Directories that are read by column: the same as line for line, or left to who reads line for line."""
+"""Directories read by column: equal to reading line by line, or refused."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def tree_of(entries: dict[bytes, tuple[EntryKind, int, int, int | None]]) -> dic
 
 
 @given(ENTRIES)
-def test_what_is_read_by_column_is_what_is_read_line_for_line(
+def test_plain_entries_agrees_with_read_shard(
     lines: dict[bytes, tuple[EntryKind, int, int, int | None]],
 ) -> None:
     text = shard_of(lines)
@@ -82,7 +82,7 @@ def plain() -> tuple[bytes, dict[bytes, tuple[int, bytes]]]:
     return shard_of(lines), tree_of(lines)
 
 
-def test_a_plain_directory_is_read_by_column() -> None:
+def test_plain_directory_is_read_by_column() -> None:
     found = read(*plain())
     assert found is not None
     assert [(name, entry.kind.value, entry.mode) for name, entry in found.items()] == [
@@ -110,13 +110,13 @@ def test_a_plain_directory_is_read_by_column() -> None:
         (b"under d 0700 9\n", b"under d 0700 9"),
     ],
 )
-def test_what_is_not_plain_is_not_read_by_column(old: bytes, new: bytes) -> None:
+def test_unusual_line_is_not_read_by_column(old: bytes, new: bytes) -> None:
     text, tree = plain()
     assert old in text
     assert read(text.replace(old, new), tree) is None
 
 
-def test_a_tree_that_holds_more_or_less_or_else_is_not_read_by_column() -> None:
+def test_shard_that_disagrees_with_its_tree_is_not_read_by_column() -> None:
     text, tree = plain()
     assert read(text, {**tree, b"more": (FILE, OID)}) is None
     assert read(text, {name: item for name, item in tree.items() if name != b"file"}) is None

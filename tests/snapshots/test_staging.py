@@ -1,4 +1,4 @@
-"""Publishing packs: all or nothing at whatever step a capture dies, and nothing of anybody else's is touched."""
+"""Publishing packs: all or nothing at any step of a killed capture, and files of others are not touched."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SHARED = b"in a pack of the user's and in one of ours\n"
 
 
 class Place:
-    """A repository as a capture meets it."""
+    """Create a repository with the state that captures expect."""
 
     def __init__(self, repo: Repo, object_format: str = "sha1") -> None:
         self.repo = repo
@@ -64,7 +64,7 @@ class Place:
         return commit, pack
 
     def capture(self, number: int = 0) -> str:
-        """A whole capture, from its first step to its last."""
+        """Run a whole capture, from its first step to its last."""
         with self.create() as staging:
             commit, pack = self.stage(staging, number)
             worker, other = (
@@ -83,7 +83,7 @@ class Place:
         return self.repo.git("rev-parse", "--verify", "--quiet", REF, check=False)
 
     def ours(self) -> list[str]:
-        """What stands in the pack directory with our mark, by file name."""
+        """Return the files with our mark in the pack directory, by name."""
         names = os.listdir(self.pack_dir)
         keeps = [name[:-5] for name in names if name.endswith(".keep")]
         marked = [base for base in keeps if b"git-envhist\n".startswith(self.keep_of(base))]
@@ -93,14 +93,14 @@ class Place:
         return Path(self.pack_dir, f"{base}.keep").read_bytes()
 
     def debris(self) -> list[str]:
-        """Stagings that are left, wherever they can stand."""
+        """Return the remaining stagings, in all directories that may contain some."""
         found = []
         for place in (Path(self.state, "staging"), Path(self.pack_dir).parent / ".envhist-staging"):
             found += [str(path) for path in place.glob("*") if path.is_dir()]
         return found
 
     def of_the_user(self) -> dict[str, str]:
-        """A hash of every file below `.git` that is not ours."""
+        """Return a hash of every file below `.git` that is not ours."""
         ours, state, refs = set(self.ours()), Path(self.state), self.git_dir / "refs/envhist"
         return {
             str(path): hashlib.sha256(path.read_bytes()).hexdigest()
@@ -118,7 +118,7 @@ class Place:
 
 
 def user_place(path: Path, object_format: str = "sha1") -> Place:
-    """A repository with loose objects, a pack, a pack that its user keeps, and debris of git's own."""
+    """Create a repository with loose objects, a pack, a pack kept by its user, and debris of git's."""
     repo = make_repo(path, object_format=object_format)
     repo.write("shared", SHARED)
     repo.commit("to be packed")
@@ -139,7 +139,7 @@ def place(tmp_path: Path) -> Place:
 
 
 @pytest.mark.parametrize("object_format", FORMATS)
-def test_published_packs_are_the_repository_s(object_format: str, tmp_path: Path) -> None:
+def test_published_packs_are_in_the_repository(object_format: str, tmp_path: Path) -> None:
     place = Place(empty_repo(tmp_path / "repo", object_format), object_format)
     commit = place.capture()
     assert place.tip() == commit
@@ -173,7 +173,7 @@ def test_sweep_leaves_all_or_nothing_of_a_capture_killed_at_any_step(
             published += 1
             assert len(place.ours()) == len(kept) + 6
             forget()
-    # The last step at which it was killed is one of cleaning up, where everything was published.
+    # The last step is one of the cleanup, after everything was published.
     assert steps > 60
     assert 0 < published < killed / 3
     assert place.tip() != before_all
@@ -185,7 +185,7 @@ def forget_capture(place: Place, tip: str, kept: list[str]) -> None:
         os.unlink(os.path.join(place.pack_dir, name))
 
 
-def test_sweep_killed_at_any_step_is_finished_by_the_next(place: Place) -> None:
+def test_sweep_killed_at_any_step_is_completed_by_the_next(place: Place) -> None:
     users = place.of_the_user()
     assert dies(lambda: publish_and_die(place), NEVER)
     steps = count_steps(place.sweep)
@@ -213,12 +213,12 @@ def publish_and_die(place: Place, blob: bytes | None = None) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def test_what_the_user_added_meanwhile_is_theirs_when_the_pack_it_was_found_in_is_taken_back(
+def test_object_that_the_user_added_survives_the_removal_of_the_pack_it_was_found_in(
     place: Place,
 ) -> None:
     mine = b"written once, by a capture that died\n"
     assert dies(lambda: publish_and_die(place, mine), NEVER)
-    # git finds it there, and stores nothing.
+    # git finds the object there, and stores nothing.
     place.repo.write("mine", mine)
     place.repo.git("add", "mine")
     place.repo.write("mine", b"and changed since\n")
@@ -235,7 +235,7 @@ def test_what_the_user_added_meanwhile_is_theirs_when_the_pack_it_was_found_in_i
     assert place.repo.git("count-objects", "-v").splitlines()[3] == "packs: 2"
 
 
-def test_what_a_dead_capture_published_is_kept_when_its_ref_moved(place: Place) -> None:
+def test_packs_of_a_dead_capture_are_kept_when_its_ref_moved(place: Place) -> None:
     def capture() -> None:
         staging = place.create()
         commit, pack = place.stage(staging)
@@ -252,13 +252,13 @@ def test_what_a_dead_capture_published_is_kept_when_its_ref_moved(place: Place) 
     place.assert_sound()
 
 
-def test_a_commit_recorded_after_publishing_counts_as_well(place: Place) -> None:
+def test_commit_recorded_after_publishing_keeps_the_packs(place: Place) -> None:
     def capture() -> None:
         staging = place.create()
         commit, pack = place.stage(staging, 1)
         staging.journal_commit(commit)
         staging.publish([pack])
-        # The ref had moved meanwhile: the same files again, on the new tip.
+        # The ref moved meanwhile: the same files again, on the new tip.
         later, second = place.stage(staging, 2)
         staging.publish([second])
         staging.journal_commit(later)
@@ -271,10 +271,8 @@ def test_a_commit_recorded_after_publishing_counts_as_well(place: Place) -> None
     place.assert_sound()
 
 
-def test_a_git_that_outlives_its_killed_parent_still_counts_as_the_capture(
-    place: Place, tmp_path: Path
-) -> None:
-    """An `update-ref` that hangs while its parent is killed may yet move the ref."""
+def test_git_that_outlives_its_killed_parent_keeps_the_lock(place: Place, tmp_path: Path) -> None:
+    """An `update-ref` that hangs while its parent is killed may still move the ref."""
     go = tmp_path / "go"
     os.mkfifo(go)
     moving = f'read line <"{go}"; git update-ref {REF} "$1"'
@@ -311,7 +309,7 @@ def wait_until(happened: Callable[[], bool]) -> None:
     raise AssertionError("it never happened")
 
 
-def test_two_captures_at_once_leave_each_other_alone(place: Place) -> None:
+def test_concurrent_captures_do_not_sweep_each_other(place: Place) -> None:
     with place.create() as one, place.create() as other:
         (first, pack_one), (second, pack_other) = place.stage(one, 1), place.stage(other, 2)
         place.sweep()
@@ -329,8 +327,8 @@ def test_two_captures_at_once_leave_each_other_alone(place: Place) -> None:
     place.assert_sound()
 
 
-def test_a_dead_capture_of_the_same_bytes_takes_nothing_from_a_published_one(place: Place) -> None:
-    """Their packs are alike to the byte; were they one file, sweeping the dead one would empty the other."""
+def test_sweep_of_a_dead_capture_keeps_equal_objects_of_a_published_one(place: Place) -> None:
+    """The packs are equal byte for byte; if they were one file, sweeping the dead one would empty the other."""
     with place.create() as living:
         commit, pack = place.stage(living)
         alike = pack_of(Path(living.pack_dir), [b"the same in both"])
@@ -345,7 +343,7 @@ def test_a_dead_capture_of_the_same_bytes_takes_nothing_from_a_published_one(pla
     place.assert_sound()
 
 
-def test_no_capture_relies_on_a_pack_that_may_yet_be_taken_back(place: Place) -> None:
+def test_capture_does_not_rely_on_unpublished_packs(place: Place) -> None:
     blob = object_id(b"blob", SHARED)
     with place.create() as staging:
         commit, pack = place.stage(staging)
@@ -357,7 +355,7 @@ def test_no_capture_relies_on_a_pack_that_may_yet_be_taken_back(place: Place) ->
     assert packs.names == (pack.name,)
 
 
-def test_git_sees_staged_objects_only_when_it_is_told_to(place: Place) -> None:
+def test_git_sees_staged_objects_only_with_alternates(place: Place) -> None:
     with place.create() as staging:
         commit, _ = place.stage(staging)
         assert place.git.try_run("cat-file", "-e", commit).status != 0
@@ -365,7 +363,7 @@ def test_git_sees_staged_objects_only_when_it_is_told_to(place: Place) -> None:
         assert told.run("cat-file", "blob", f"{commit}:shared") == SHARED
 
 
-def test_a_gc_of_the_user_s_leaves_staged_and_published_packs_alone(place: Place) -> None:
+def test_git_gc_keeps_staged_and_published_packs(place: Place) -> None:
     with place.create() as staging:
         commit, pack = place.stage(staging, 1)
         place.repo.git("gc", "-q", "--prune=now")
@@ -381,7 +379,7 @@ def test_a_gc_of_the_user_s_leaves_staged_and_published_packs_alone(place: Place
     place.assert_sound()
 
 
-def test_an_error_before_anything_is_visible_leaves_nothing(place: Place) -> None:
+def test_error_before_publishing_leaves_nothing(place: Place) -> None:
     users = place.of_the_user()
 
     def capture() -> None:
@@ -404,7 +402,7 @@ def error_of(action: Callable[[], object]) -> EnvhistError | None:
 
 
 @pytest.mark.parametrize("moved", [False, True])
-def test_after_an_error_the_refs_decide_what_stays(moved: bool, place: Place) -> None:
+def test_refs_decide_what_stays_after_an_error(moved: bool, place: Place) -> None:
     def capture() -> None:
         with place.create() as staging:
             commit, pack = place.stage(staging)
@@ -422,7 +420,7 @@ def test_after_an_error_the_refs_decide_what_stays(moved: bool, place: Place) ->
 
 @pytest.mark.parametrize("reason", [errno.ENOSPC, errno.EIO, errno.EROFS])
 @pytest.mark.parametrize("call", ["rename", "fsync", "pwrite", "open", "chmod"])
-def test_a_disk_that_fails_while_publishing_leaves_the_repository_as_it_was(
+def test_disk_error_while_publishing_leaves_the_repository_unchanged(
     call: str, reason: int, place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     users, steps = place.of_the_user(), 0
@@ -467,8 +465,8 @@ def test_publishing_a_pack_again_changes_nothing(place: Place) -> None:
     place.assert_sound()
 
 
-def test_git_s_own_caches_never_outlive_a_pack_that_is_taken_back(place: Place) -> None:
-    """A multi-pack-index prefers the newest copy of an object: with it the user's own would be lost to git."""
+def test_git_caches_that_name_a_removed_pack_are_deleted(place: Place) -> None:
+    """A multi-pack-index prefers the newest copy of an object: the user's own would be lost to git with ours."""
     assert dies(lambda: publish_and_die(place), NEVER)
     place.repo.git("multi-pack-index", "write")
     place.repo.git("commit-graph", "write", "--split")
@@ -480,7 +478,7 @@ def test_git_s_own_caches_never_outlive_a_pack_that_is_taken_back(place: Place) 
     place.assert_sound()
 
 
-def test_git_s_own_caches_stay_where_they_name_nothing_of_ours(place: Place) -> None:
+def test_git_caches_that_name_no_pack_of_ours_are_kept(place: Place) -> None:
     place.repo.git("multi-pack-index", "write")
     place.repo.git("commit-graph", "write", "--reachable")
     assert dies(lambda: publish_and_die(place), NEVER)
@@ -490,7 +488,7 @@ def test_git_s_own_caches_stay_where_they_name_nothing_of_ours(place: Place) -> 
     assert place.of_the_user() == users
 
 
-def test_a_pack_that_the_user_decided_to_keep_is_not_taken_back(place: Place) -> None:
+def test_pack_kept_by_the_user_is_not_removed(place: Place) -> None:
     assert dies(lambda: publish_and_die(place), NEVER)
     (keep,) = (name for name in place.ours() if name.endswith(".keep"))
     os.chmod(os.path.join(place.pack_dir, keep), 0o644)
@@ -505,7 +503,7 @@ def test_a_pack_that_the_user_decided_to_keep_is_not_taken_back(place: Place) ->
     "line",
     ["pack ../../../victim", "pack pack-1234", "pack /etc/passwd", "commit HEAD", "commit -x", "later thing"],
 )
-def test_a_journal_that_is_not_understood_is_left_to_who_wrote_it(line: str, place: Place) -> None:
+def test_journal_of_a_later_version_is_not_swept(line: str, place: Place) -> None:
     (place.git_dir / "victim.keep").write_bytes(b"git-envhist\n")
     assert dies(lambda: publish_and_die(place), NEVER)
     (left,) = place.debris()
@@ -518,7 +516,7 @@ def test_a_journal_that_is_not_understood_is_left_to_who_wrote_it(line: str, pla
     assert (place.git_dir / "victim.keep").exists()
 
 
-def test_a_last_line_that_is_torn_was_never_acted_upon(place: Place) -> None:
+def test_torn_last_line_of_a_journal_is_ignored(place: Place) -> None:
     assert dies(lambda: publish_and_die(place), NEVER)
     (left,) = place.debris()
     with open(os.path.join(left, "journal"), "a") as journal:
@@ -528,7 +526,7 @@ def test_a_last_line_that_is_torn_was_never_acted_upon(place: Place) -> None:
     place.assert_sound()
 
 
-def test_when_the_refs_cannot_be_asked_nothing_is_swept(place: Place) -> None:
+def test_nothing_is_swept_when_refs_cannot_be_read(place: Place) -> None:
     assert dies(lambda: publish_and_die(place), NEVER)
     before = place.ours()
 
@@ -542,7 +540,7 @@ def test_when_the_refs_cannot_be_asked_nothing_is_swept(place: Place) -> None:
     place.assert_sound()
 
 
-def test_what_stands_among_the_stagings_and_is_none_is_not_entered(place: Place, tmp_path: Path) -> None:
+def test_other_files_next_to_stagings_are_ignored(place: Place, tmp_path: Path) -> None:
     place.create().close()
     treasure = tmp_path / "treasure"
     treasure.mkdir()
@@ -560,7 +558,7 @@ def test_what_stands_among_the_stagings_and_is_none_is_not_entered(place: Place,
 
 
 @pytest.mark.parametrize("umask", [0o022, 0o002])
-def test_staging_and_packs_are_private_whatever_the_pack_directory_is(place: Place, umask: int) -> None:
+def test_staging_is_private_for_any_mode_of_the_pack_directory(place: Place, umask: int) -> None:
     os.chmod(place.pack_dir, 0o777 & ~umask)
     with place.create() as staging:
         assert stat.S_IMODE(os.stat(staging.path).st_mode) == 0o700
@@ -571,13 +569,13 @@ def test_staging_and_packs_are_private_whatever_the_pack_directory_is(place: Pla
     assert modes == {0o400}
 
 
-def test_in_a_private_repository_packs_are_private(place: Place) -> None:
+def test_packs_are_private_in_a_private_repository(place: Place) -> None:
     os.chmod(place.pack_dir, 0o700)
     place.capture()
     assert {mode_of(place, name) for name in place.ours()} == {0o400}
 
 
-def test_in_a_repository_of_a_group_the_group_gets_in(tmp_path: Path) -> None:
+def test_group_can_read_packs_in_a_shared_repository(tmp_path: Path) -> None:
     os.umask(0o077)
     repo = empty_repo(tmp_path / "repo")
     repo.git("init", "-q", "--shared=group")
@@ -598,7 +596,7 @@ def mode_of(place: Place, name: str) -> int:
     return stat.S_IMODE(os.stat(os.path.join(place.pack_dir, name)).st_mode)
 
 
-def test_a_staging_of_another_user_s_is_left_and_none_of_their_packs_relied_upon(place: Place) -> None:
+def test_staging_of_another_user_is_not_swept_and_its_packs_are_not_used(place: Place) -> None:
     assert dies(lambda: publish_and_die(place), NEVER)
     (left,) = place.debris()
     before = place.ours()
@@ -614,7 +612,7 @@ def test_a_staging_of_another_user_s_is_left_and_none_of_their_packs_relied_upon
 
 @pytest.fixture
 def other_disk(tmp_path: Path) -> Iterator[Path]:
-    """A directory on a file system of its own."""
+    """Yield a directory on a file system of its own."""
     directory = tmp_path / "other"
     directory.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", "size=16m", "tmpfs", str(directory)]
@@ -624,7 +622,7 @@ def other_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", str(directory)], check=True)
 
 
-def test_objects_on_another_file_system_are_staged_there(place: Place, other_disk: Path) -> None:
+def test_staging_is_on_the_file_system_of_the_objects(place: Place, other_disk: Path) -> None:
     objects = place.git_dir / "objects"
     subprocess.run(["cp", "-a", str(objects) + "/.", str(other_disk)], check=True)
     subprocess.run(["rm", "-r", str(objects)], check=True)
@@ -640,8 +638,8 @@ def test_objects_on_another_file_system_are_staged_there(place: Place, other_dis
     place.assert_sound()
 
 
-def test_objects_behind_a_mount_of_the_same_file_system_are_staged_there(place: Place) -> None:
-    """The device number is the same, and yet no rename goes across."""
+def test_staging_is_behind_the_mount_of_the_objects(place: Place) -> None:
+    """The device number is the same, but a rename across the mount fails."""
     objects = str(place.git_dir / "objects")
     bind = ["mount", "--bind", objects, objects]
     if os.geteuid() != 0 or subprocess.run(bind, capture_output=True, check=False).returncode != 0:
@@ -654,7 +652,7 @@ def test_objects_behind_a_mount_of_the_same_file_system_are_staged_there(place: 
         subprocess.run(["umount", objects], check=True)
 
 
-def test_a_full_disk_while_publishing_leaves_it_as_full_as_it_was(place: Place, other_disk: Path) -> None:
+def test_full_disk_while_publishing_leaves_no_files(place: Place, other_disk: Path) -> None:
     objects = place.git_dir / "objects"
     subprocess.run(["cp", "-a", str(objects) + "/.", str(other_disk)], check=True)
     subprocess.run(["rm", "-r", str(objects)], check=True)
@@ -672,7 +670,7 @@ def test_a_full_disk_while_publishing_leaves_it_as_full_as_it_was(place: Place, 
 
 
 def fill(path: Path) -> None:
-    """Write into a file until its disk takes no more."""
+    """Write into a file until its disk is full."""
     with open(path, "wb", buffering=0) as file, suppress(OSError):
         while True:
             file.write(bytes(4096))
@@ -685,9 +683,7 @@ def test_packs_of_several_workers_are_published_together(place: Place) -> None:
     assert len(place.ours()) == 9
 
 
-def test_a_pack_that_is_not_durable_yet_is_made_so_before_anything_speaks_of_it(
-    place: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_pack_is_synced_before_the_journal_names_it(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     synced: list[str] = []
 
     def sync(descriptor: int) -> None:

@@ -1,1 +1,1 @@
-"""What tests share: repositories, trees described as data, and an independent judge of trees."""
+"""Shared helpers: repositories, trees described as data, and independent judges of trees."""

@@ -15,7 +15,7 @@ MARK = "-- a command of the document ended with "
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One command of a shown session, and the lines that the document shows below it."""
+    """A command in a shown session, and the output that the document shows for it."""
 
     command: str
     shown: tuple[str, ...]
@@ -45,7 +45,7 @@ def steps(session: str) -> Iterator[Step]:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What one command of a document did."""
+    """The result of a command in a document."""
 
     command: str
     status: int

@@ -1,19 +1,4 @@
-"""A file system served from Python, by the kernel's own protocol: what real disks do only when they are old.
-
-`python -m tests.support.fuse MANNER SOURCE PLACE` shows a directory, read-only, at another place, until it is ended:
-
-- plain      as it is
-- folding    names are found in any case, as on macOS and Windows
-- failing    every file with `rotten` in its name gives EIO when it is read
-- hanging    nothing is ever answered, as by a server that is gone
-- stuttering a read gives a few hundred bytes at most, whatever was asked for
-- slow       each reading of a file takes a tenth of a second
-- short      no name may be longer than twenty bytes, as the system tells of it
-- hiding     can be written; a removed file that is open keeps a name (`.fuse_hidden…`) until it is closed, as on NFS
-- stingy     the same, and each write takes a few hundred bytes at most
-
-It needs the right to mount, and `/dev/fuse`.
-"""
+"""A file system served from Python by the kernel's FUSE protocol, to imitate failing disks."""
 
 from __future__ import annotations
 
@@ -49,7 +34,7 @@ ROOT = 1
 
 
 class Server:
-    """Answers the kernel's questions about a directory; what is not written here is not to be had."""
+    """Answer the kernel's requests about a directory; other requests are not supported."""
 
     longest = 255
 
@@ -74,7 +59,7 @@ class Server:
         }
 
     def serve(self, place: str) -> None:
-        """Mount, say so on standard output, and answer until the mount is gone."""
+        """Mount, print that on standard output, and answer until it is unmounted."""
         device = os.open("/dev/fuse", os.O_RDWR)
         words = f"fd={device},rootmode=40000,user_id=0,group_id=0,allow_other,default_permissions"
         libc = ctypes.CDLL(None, use_errno=True)
@@ -100,7 +85,7 @@ class Server:
             answer, error = self._ask(what, node, question[HEADER_IN.size :]), 0
         except OSError as refused:
             answer, error = b"", -(refused.errno or errno.EIO)
-        # Whoever asked may have been interrupted meanwhile.
+        # The requesting process may have been interrupted meanwhile.
         with suppress(FileNotFoundError):
             os.write(device, HEADER_OUT.pack(HEADER_OUT.size + len(answer), error, unique) + answer)
 

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-# Read at once: the tests themselves see nothing of what was set outside.
+# Read at import, because tests do not inherit this environment.
 PLACE = os.environ.get("ENVHIST_TEST_GITS", "")
 
 
 @dataclass(frozen=True, slots=True)
 class OtherGit:
-    """One git: where it stands (None: on the PATH), and its version."""
+    """A git: its path (None: the one on the PATH), and its version."""
 
     directory: Path | None
     version: tuple[int, ...]

@@ -1,4 +1,4 @@
-"""Real mounts where nobody else sees them: in a mount namespace that ends with the test."""
+"""Real mounts in a mount namespace that ends with the test."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ IN_PLACE = ("sh", "-c", 'cd "$0" && exec "$@"')
 
 @dataclass
 class Room:
-    """A namespace; what is mounted in it is seen by what runs in it, and below `seen` by everybody."""
+    """A mount namespace; its processes see its mounts, and other processes see them below `seen`."""
 
     holder: subprocess.Popen[bytes]
     helpers: list[subprocess.Popen[bytes]] = field(default_factory=list)
@@ -63,11 +63,11 @@ class Room:
             pytest.skip(f"a file system cannot be served here: {server.communicate()[1].decode()[-300:]}")
 
     def seen(self, path: Path) -> Path:
-        """Where a path of the namespace is seen from outside."""
+        """Return the path by which other processes see a path of the namespace."""
         return Path(f"/proc/{self.holder.pid}/root{path}")
 
     def listing(self, path: Path) -> Listing:
-        """What the oracle sees there, with the owners as the namespace has them."""
+        """Return the oracle's listing of a path, with owners as in the namespace."""
         found = listing(self.seen(path), top=True)
         if os.geteuid() == 0:
             return found
@@ -92,7 +92,7 @@ def private_mounts() -> Iterator[Room]:
     room = Room(holder)
     try:
         if holder.stdout.readline() != b"held\n":
-            pytest.skip("mount namespaces cannot be had here")
+            pytest.skip("mount namespaces could not be set")
         yield room
     finally:
         for helper in room.helpers:

@@ -1,4 +1,4 @@
-"""Independent judges of trees: `find`, `sha256sum` and `rsync` list what is on the disk, never our own scanner."""
+"""Independent judges of trees: `find`, `sha256sum` and `rsync`, never our own scanner."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FORMAT = "".join(field + r"\0" for field in FIELDS)
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """One path as `find` and `sha256sum` see it."""
+    """A path as listed by `find` and `sha256sum`."""
 
     kind: str
     """find's letter: f d l p s c b."""
@@ -32,7 +32,7 @@ class Listed:
     uid: int
     gid: int
     sha256: str | None
-    """None for what is not a file, and for a file that cannot be read."""
+    """None for other kinds, and for an unreadable file."""
     linked: tuple[bytes, ...]
     """The other paths that are the same file."""
     xattrs: tuple[tuple[str, bytes], ...]
@@ -166,7 +166,7 @@ def _plain() -> dict[str, str]:
 
 
 def sha256(path: str | os.PathLike[str]) -> str:
-    """What coreutils says of one file's bytes."""
+    """Return the checksums of a file by coreutils."""
     directory, name = os.path.split(os.fsencode(path))
     return _hashes(directory, [name])[name]
 
@@ -224,7 +224,7 @@ def _differing_fields(one: Listed, other: Listed) -> list[str]:
 
 
 def git_fsck(repository: str | os.PathLike[str]) -> str:
-    """What `git fsck --strict` complains of; empty where everything is sound."""
+    """Return the output of `git fsck --strict`; empty if there are no errors."""
     words = [
         "git",
         "-C",

@@ -21,7 +21,7 @@ WITHOUT = "-chown,-dac_override,-dac_read_search,-fowner,-fsetid"
 
 
 def as_ordinary_user() -> tuple[str, ...]:
-    """What to put before a command so that permission bits bind it; skips the test where that cannot be had."""
+    """Return the words before a command that make permission bits apply to it; skip the test if there are none."""
     if os.geteuid() != 0:
         return ()
     require("setpriv")

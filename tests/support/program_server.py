@@ -1,10 +1,4 @@
-"""A server that runs our programs without a new interpreter: each is forked from a process that has loaded them.
-
-A test that runs `git-envlog` pays 10 ms for Python's start and 40 ms for imports, many thousand times in one run of
-the suite. A program that this server runs is a process of its own, with the working directory, the environment and the
-three descriptors it is given; only the start of Python and the imports are left out. Programs that git, a hook or a
-shell starts, and those whose start-up matters, are real scripts (`programs`).
-"""
+"""Run our programs without a new interpreter: fork them from a process that has loaded them."""
 
 from __future__ import annotations
 
@@ -252,7 +246,7 @@ def _prepare_process(request: dict[str, Any], descriptors: Sequence[int]) -> Non
     os.environ.clear()
     os.environ.update(request["environment"])
     time.tzset()
-    # What is a terminal, and so buffered by lines, follows from the new descriptors.
+    # Whether it is a terminal, and so line-buffered, depends on the new descriptors.
     for name, mode, number in (("stdin", "r", 0), ("stdout", "w", 1), ("stderr", "w", 2)):
         stream = getattr(sys, name)
         buffering = 1 if name == "stderr" else -1

@@ -20,7 +20,7 @@ FIRST_COMMIT_AT = "2026-01-02T03:04:05+00:00"
 
 @dataclass(frozen=True)
 class Result:
-    """What a program left behind."""
+    """The result of a program."""
 
     status: int
     stdout: bytes
@@ -85,7 +85,7 @@ class Repo:
         env: Mapping[str, str] | None = None,
         prefix: tuple[str, ...] = (),
     ) -> Result:
-        """Run one of our programs (`envlog` or `git-envlog`) here; `prefix` goes before it (strace, setpriv)."""
+        """Run one of our programs (`envlog` or `git-envlog`); `prefix` precedes it (strace, setpriv)."""
         name = program if program.startswith("git-") else f"git-{program}"
         return self.execute(*prefix, name, *args, input=input, check=check, cwd=cwd, env=env)
 

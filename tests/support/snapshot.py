@@ -1,4 +1,4 @@
-"""A second reader of snapshots, that shares no code with the writer: plain git and docs/format.md are all it knows.
+"""Read snapshots with plain git, by docs/internals/format.md, without any code of the writer.
 
 What it gives is what `oracle.listing` gives of a directory, so that a snapshot and the disk can be compared.
 """
@@ -30,7 +30,7 @@ class ReadBack:
     roots: dict[str, Listing] = field(default_factory=dict)
     """The further roots by their names."""
     notes: dict[bytes, tuple[str, ...]] = field(default_factory=dict)
-    """Words of a line that say something else, as they stand."""
+    """Other words of a line, unparsed."""
 
 
 def read_back(repo: Repo, commit: str) -> ReadBack:
@@ -110,7 +110,7 @@ def _read_shard(
         name = _unquote(line.split(b" ")[0])
         path = directory + b"/" + name if directory else name
         if line.split(b" ", 1)[1].startswith(b"d "):
-            # Named only: the directory's own shard says the rest.
+            # Named only; its own shard has the metadata.
             assert line.split(b" ", 2)[2] == NAMED_ONLY
             continue
         entry = _read_line(line, owner)

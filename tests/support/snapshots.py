@@ -18,7 +18,7 @@ GIT_MODES = {EntryKind.LINK: b"120000"}
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """What stands at one path; `content` None: nothing of it is in the tree."""
+    """A described path; `content` None: it is not in the tree."""
 
     kind: EntryKind = EntryKind.FILE
     content: bytes | None = b""
@@ -28,7 +28,7 @@ class Described:
     xattrs: tuple[tuple[bytes, bytes], ...] = ()
     stored: StoredAs = StoredAs.PLAIN
     words: bytes = b""
-    """Further words of its line, as they stand there."""
+    """Additional words of its line, as written."""
 
 
 Tree = Mapping[bytes, Described]
@@ -51,7 +51,7 @@ def fifo(mode: int = 0o644) -> Described:
 
 
 def with_parents(tree: Tree) -> dict[bytes, Described]:
-    """The tree with every directory on the way, and the top."""
+    """Return the tree with all parent directories and the top."""
     whole = dict(tree)
     for path in tree:
         while path:
@@ -73,7 +73,7 @@ def write_snapshot(
     files: dict[bytes, tuple[bytes, bytes]] = {
         path: (b"100644", data) for path, data in (others or {}).items()
     }
-    # The `.git` of a nested repository is only named where it stands: it is a root of its own.
+    # The `.git` of a nested repository is only named here; it is a root of its own.
     named = {place.encode() + b"/.git" for place in nested or {}}
     _add_root(files, b"", with_parents(tree), named)
     for name, below in (roots or {}).items():
@@ -94,7 +94,7 @@ def _add_root(
             if path not in elsewhere:
                 lines.setdefault(path, [])
             if path:
-                # Named only: what it is stands in a shard of its own.
+                # Named only; its own shard has the metadata.
                 lines.setdefault(above, []).append((name, _quote(name) + b" d 0000 0\n"))
             continue
         lines.setdefault(above, []).append((name, _line(path, thing, tree[above].owner)))

@@ -25,7 +25,7 @@ from tests.support.trees import (
     Tree,
 )
 
-# Names that have cost somebody their data: what git refuses or obeys, and what lists, shells and terminals trip over.
+# Names that have caused data loss: names that git refuses or obeys, and names that break lists, shells and terminals.
 ODD_NAMES = (
     *(b".GIT", b".Git", b"git~1", b"GIT~1", b".git.", b".git ", b".git. .", b".git::$INDEX_ALLOCATION"),
     *(".g\u200cit".encode(), ".gi\u2064t".encode(), b"x\\.git", b"..git", b".gitt"),
@@ -78,7 +78,7 @@ MTIMES = st.one_of(
 
 
 def contents(max_size: int = 2000) -> st.SearchStrategy[bytes]:
-    """What a file may hold."""
+    """Contents of files."""
     return st.one_of(st.sampled_from(ODD_CONTENTS), st.binary(max_size=max_size))
 
 
@@ -113,7 +113,7 @@ def maybe_mtimes() -> st.SearchStrategy[int | None]:
 
 
 def xattrs() -> st.SearchStrategy[tuple[tuple[str, bytes], ...]]:
-    """Attributes of the user's own namespace, few and small: an inode has little room."""
+    """A few small attributes of the user namespace, because an inode has little space."""
     labels = st.sampled_from(("user.a", "user.comment", "user.sp ace", "user.ümlaut"))
     one = st.dictionaries(labels, st.binary(max_size=60), max_size=2)
     return st.one_of(st.just(()), one.map(lambda found: tuple(sorted(found.items()))))
@@ -137,7 +137,7 @@ def directories() -> st.SearchStrategy[Directory]:
 
 
 def nodes(*, readable: bool = True) -> st.SearchStrategy[Node]:
-    """Anything that can stand at a path by itself; mostly files and directories."""
+    """Anything that can exist at a path, mostly files and directories."""
     return st.one_of(
         files(readable=readable),
         files(readable=readable),
@@ -184,7 +184,7 @@ def edits(draw: st.DrawFn, tree: Tree, *, max_edits: int = 8, readable: bool = T
 
 @st.composite
 def edit(draw: st.DrawFn, tree: Tree, *, readable: bool = True) -> Edit:
-    """One edit."""
+    """An edit."""
     path = draw(some_path(tree))
     kinds = (Put, Put, Remove, Append, Forge, Chmod, Touch, Rename)
     match draw(st.sampled_from(kinds)):

@@ -1,4 +1,4 @@
-"""What programs say that go on meanwhile, a word a line."""
+"""Words printed by background programs, one per line."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Talk:
 
 
 def end(child: subprocess.Popen[bytes]) -> None:
-    """Kill a program, and let go of it."""
+    """Kill a program and close its pipes."""
     child.kill()
     child.wait()
     assert child.stdout is not None

@@ -50,21 +50,21 @@ class Fifo:
 
 @dataclass(frozen=True, slots=True)
 class Socket:
-    """A socket that nobody listens on."""
+    """A socket without a listener."""
 
     mtime_ns: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class HardLink:
-    """One more name of the file at another path of the tree."""
+    """A hard link to the file at another path of the tree."""
 
     to: bytes
 
 
 Node = File | Link | Directory | Fifo | Socket | HardLink
 Tree = Mapping[bytes, Node]
-"""Paths below the root, as the kernel spells them, and what stands there; b"" is the root itself."""
+"""Paths below the root as bytes, with their nodes; b"" is the root itself."""
 
 
 def build(tree: Tree, root: str | os.PathLike[str]) -> None:
@@ -95,7 +95,7 @@ def _in_order(tree: Tree) -> list[bytes]:
 
 
 def make(path: bytes, node: Node) -> None:
-    """Make what stands at a path, without its mode and time."""
+    """Create a node without its mode and time."""
     if parent := os.path.dirname(path):
         os.makedirs(parent, exist_ok=True)
     match node:
@@ -118,7 +118,7 @@ def make_socket(path: bytes) -> None:
     # A socket's address is short: it is bound by its name alone, in its own directory.
     directory, name = os.path.split(path)
     with inside(os.fsdecode(directory or b".")), socket.socket(socket.AF_UNIX) as bound:
-        # Under a name that no tree has: what is bound must not be there yet.
+        # A new name, because `bind` fails if the path exists.
         bound.bind(b"bound-just-now")
         os.rename(b"bound-just-now", name)
 
@@ -127,7 +127,7 @@ def finish(path: bytes, node: Node) -> None:
     """Set mode, attributes and time; the deepest first, since they change the directory above."""
     path = path or b"."
     if isinstance(node, File | Directory):
-        # Attributes where the file system has them: the judge reads what is really there.
+        # Attributes, if the file system has them; the judge reads the real ones.
         with suppress(OSError):
             for name, value in node.xattrs:
                 os.setxattr(path, name, value)
@@ -137,12 +137,12 @@ def finish(path: bytes, node: Node) -> None:
         os.utime(path, ns=(node.mtime_ns, node.mtime_ns), follow_symlinks=False)
 
 
-# Edits between two captures. Each is applied to what is there; one whose path is gone does nothing.
+# Edits between two captures, applied to the present state; an edit of a missing path does nothing.
 
 
 @dataclass(frozen=True, slots=True)
 class Put:
-    """Whatever stands at the path is replaced."""
+    """Replace the path."""
 
     path: bytes
     node: Node
@@ -150,7 +150,7 @@ class Put:
 
 @dataclass(frozen=True, slots=True)
 class Remove:
-    """The path and everything below it goes."""
+    """Remove the path and everything below it."""
 
     path: bytes
 
@@ -243,7 +243,7 @@ def forge(path: bytes) -> None:
 
 @contextmanager
 def writable(path: bytes) -> Iterator[None]:
-    """Let an ordinary user write to a file whose mode forbids it, as an editor with a bang does."""
+    """Let an ordinary user write to a read-only file, as an editor does with `:w!`."""
     mode = stat.S_IMODE(os.lstat(path).st_mode)
     if mode & 0o600 == 0o600:
         yield

@@ -20,12 +20,12 @@ IMPORTED = re.compile(r"^ *from (tests\.(?!support\b)[\w.]+) import", re.MULTILI
 
 
 def runs_as_both_users(path: Path) -> bool:
-    """Whether permissions or owners decide the tests of a file: by its words, or those of a helper that it imports."""
+    """Return whether permissions or owners matter to the tests of a file, by its words or its helpers' words."""
     return path.parent.name in DIRECTORIES and PERMISSIONS.search(_text(path)) is not None
 
 
 def is_search(path: Path) -> bool:
-    """Whether the default layer tries a sample of what the tests of a file try under `--full`."""
+    """Return whether the default run samples the cases that the tests of a file try under `--full`."""
     return path.parent.name in DIRECTORIES and SEARCH.search(_text(path)) is not None
 
 

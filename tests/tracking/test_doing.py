@@ -1,4 +1,4 @@
-"""Tasks go along with the timeline, and what was done outside the machine is not forgotten by a restore."""
+"""Tasks and effects of a timeline."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def statuses(repo: Repo) -> list[str]:
     return [one["status"] for one in answer(repo, "task", "list")["tasks"]]
 
 
-def test_tasks_are_told_as_they_go_and_found_by_another_process(repo: Repo) -> None:
+def test_tasks_are_recorded_and_read_by_another_process(repo: Repo) -> None:
     tasks = EnvHistory.open(str(repo.path), workers="here", one_command=True).tasks
     for text in ("write it", "try it", "ship it", "tell of it"):
         tasks.add(text)
@@ -40,7 +40,7 @@ def test_tasks_are_told_as_they_go_and_found_by_another_process(repo: Repo) -> N
     assert [(task.number, task.text) for task in tasks.all()][3] == (4, "tell of it")
 
 
-def test_what_is_here_is_captured_when_a_task_begins_or_ends(repo: Repo) -> None:
+def test_environment_is_captured_when_a_task_begins_or_ends(repo: Repo) -> None:
     answer(repo, "task", "add", "write it")
     repo.write("app.py", b"begun")
     begun = answer(repo, "task", "start", "1")["task"]
@@ -52,7 +52,7 @@ def test_what_is_here_is_captured_when_a_task_begins_or_ends(repo: Repo) -> None
     ]
 
 
-def test_resume_names_what_is_next_and_where_it_starts_from(repo: Repo) -> None:
+def test_resume_returns_the_next_task_and_its_start(repo: Repo) -> None:
     assert answer(repo, "resume") == {"schema": 1, "task": None, "start": None, "attached": None}
     answer(repo, "task", "add", "first")
     answer(repo, "task", "add", "second")
@@ -60,7 +60,7 @@ def test_resume_names_what_is_next_and_where_it_starts_from(repo: Repo) -> None:
     first = answer(repo, "task", "done", "1")["task"]["snapshot"]
     repo.write("app.py", b"2")
     repo.run("envlog", "capture", check=True)
-    # It was never begun: it goes on from where the one before it ended.
+    # It never began, so it starts where the task before it ended.
     assert answer(repo, "resume")["start"] == first
     begun = answer(repo, "task", "start", "2")["task"]["snapshot"]
     repo.write("app.py", b"3")
@@ -77,7 +77,7 @@ def test_resume_names_what_is_next_and_where_it_starts_from(repo: Repo) -> None:
 
 
 @pytest.mark.parametrize("words", [["finish", "1"], ["start"], ["done", "one"], ["list", "1"], ["add", " "]])
-def test_a_word_that_task_does_not_know_is_told(repo: Repo, words: list[str]) -> None:
+def test_unknown_status_of_a_task_is_an_error(repo: Repo, words: list[str]) -> None:
     done = repo.run("envlog", "task", *words)
     assert done.status == 129
     assert done.err.startswith("error: ")
@@ -85,7 +85,7 @@ def test_a_word_that_task_does_not_know_is_told(repo: Repo, words: list[str]) ->
     assert (unknown.status, unknown.err) == (3, "error: no such task: '7'\nhint: git envlog task list\n")
 
 
-def test_an_effect_is_noted_before_it_happens_and_as_it_ended(repo: Repo) -> None:
+def test_effect_is_noted_before_it_happens_and_with_its_status(repo: Repo) -> None:
     repo.run("envlog", "capture", "--name", "ready", check=True)
     # What runs sees that it is noted already.
     script = "git envlog show --json > seen; exit 4"
@@ -97,7 +97,7 @@ def test_an_effect_is_noted_before_it_happens_and_as_it_ended(repo: Repo) -> Non
     assert (now["exit_code"], now["irreversible"], now["command"]) == (4, False, f"sh -c '{script}'")
 
 
-def test_an_effect_is_known_though_we_were_killed_while_it_happened(repo: Repo) -> None:
+def test_effect_is_noted_when_the_process_is_killed_during_it(repo: Repo) -> None:
     repo.run("envlog", "capture", "--name", "one", check=True)
     repo.write("app.py", b"two")
     script = "touch ../paid; kill -9 $PPID"
@@ -110,7 +110,7 @@ def test_an_effect_is_known_though_we_were_killed_while_it_happened(repo: Repo) 
     assert told in repo.run("envrestore", "one", check=True).out
 
 
-def test_what_cannot_be_undone_is_done_only_after_a_yes(repo: Repo) -> None:
+def test_irreversible_effect_happens_only_after_a_confirmation(repo: Repo) -> None:
     words = ("git-envlog", "effect", "paid", "--irreversible", "--", "touch", "paid")
     refused = repo.execute(*words, check=False)
     assert (refused.status, (repo.path / "paid").exists()) == (3, False)
@@ -137,13 +137,13 @@ def ask(repo: Repo, words: tuple[str, ...], reply: bytes) -> int:
             while os.read(master, 1 << 16):
                 pass
         except OSError:
-            pass  # nobody has the terminal any more
+            pass  # the terminal is closed
         return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     finally:
         os.close(master)
 
 
-def test_a_restore_across_an_effect_tells_of_it(repo: Repo) -> None:
+def test_restore_lists_the_effects_that_it_does_not_undo(repo: Repo) -> None:
     repo.run("envlog", "capture", "--name", "one", check=True)
     repo.write("app.py", b"two")
     repo.run("envlog", "effect", "deployed", check=True)
@@ -159,7 +159,7 @@ def test_a_restore_across_an_effect_tells_of_it(repo: Repo) -> None:
     assert [one["text"] for one in result["effects"]] == ["deployed", "paid"]
 
 
-def test_a_host_program_may_refuse_an_effect(repo: Repo) -> None:
+def test_host_program_may_refuse_an_effect(repo: Repo) -> None:
     history = EnvHistory.open(str(repo.path), workers="here", one_command=True)
     asked: list[Effect] = []
     happened: list[str] = []
@@ -226,7 +226,7 @@ def test_refused_effect_is_listed_as_refused_and_named_by_no_restore(repo: Repo)
     assert "not undone" not in repo.run("envrestore", "one", check=True).out
 
 
-def test_a_host_program_keeps_what_was_said_with_a_moment(repo: Repo) -> None:
+def test_host_program_attaches_a_conversation_to_a_snapshot(repo: Repo) -> None:
     conversation = json.dumps([{"role": "user", "content": "h\u00e9\u0000"}]).encode()
     told = [("conversation.json", conversation), ("tool output 1", b"\xff\x00\r\n" * 5_000), ("empty", b"")]
     EnvHistory.open(str(repo.path), workers="here", one_command=True).capture("asked for it", attached=told)
@@ -240,7 +240,7 @@ def test_a_host_program_keeps_what_was_said_with_a_moment(repo: Repo) -> None:
     assert again.attachments(later) == again.attachments() == ()
 
 
-def test_what_is_no_such_record_is_passed_over(repo: Repo) -> None:
+def test_invalid_record_is_skipped(repo: Repo) -> None:
     history = EnvHistory.open(str(repo.path), workers="here", one_command=True)
     history.tasks.add("true")
     history.tasks.set(1, TaskStatus.COMPLETED)

@@ -1,4 +1,4 @@
-"""What is attached to a moment comes back byte for byte, whenever it was attached, and nobody else can read it."""
+"""Attachments are returned byte for byte, and only with the key."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ values = st.recursive(
 )
 
 
-def test_what_is_attached_later_comes_back_as_it_was_given(repo: Repo, tmp_path: Path) -> None:
+def test_attachment_added_later_is_returned_unchanged(repo: Repo, tmp_path: Path) -> None:
     history = EnvHistory.open(str(repo.path), workers="here")
     moment = history.capture("first")
     repo.write("app.py", b"more")
@@ -53,7 +53,7 @@ def test_what_is_attached_later_comes_back_as_it_was_given(repo: Repo, tmp_path:
     assert history.get("@").attachments == ()
 
 
-def test_what_is_given_with_a_capture_comes_back_the_same_way(repo: Repo) -> None:
+def test_attachment_of_a_capture_is_returned_unchanged(repo: Repo) -> None:
     history = EnvHistory.open(str(repo.path), workers="here")
     history.capture("talk", conversation=CONVERSATION, tool_outputs=OUTPUTS)
     kept = history.get()
@@ -63,7 +63,7 @@ def test_what_is_given_with_a_capture_comes_back_the_same_way(repo: Repo) -> Non
     assert (kept.conversation, kept.tool_outputs) == (["another"], OUTPUTS)
 
 
-def test_the_last_of_a_name_counts_and_all_stand_on_the_card(repo: Repo) -> None:
+def test_last_attachment_of_a_name_counts_and_details_list_all(repo: Repo) -> None:
     history = EnvHistory.open(str(repo.path), workers="here")
     history.capture("talk")
     history.attach(attached=[("note", b"1")])
@@ -75,7 +75,7 @@ def test_the_last_of_a_name_counts_and_all_stand_on_the_card(repo: Repo) -> None
     assert repo.read("given/note") == b"2"
 
 
-def test_what_is_attached_stays_through_gc_and_goes_where_the_notes_go(repo: Repo, tmp_path: Path) -> None:
+def test_attachments_survive_gc_and_are_pushed_with_the_notes(repo: Repo, tmp_path: Path) -> None:
     history = EnvHistory.open(str(repo.path), workers="here")
     moment = history.capture("talk")
     history.attach(moment, conversation=CONVERSATION)
@@ -98,7 +98,7 @@ def test_what_is_attached_stays_through_gc_and_goes_where_the_notes_go(repo: Rep
     assert repo.git("-C", str(tmp_path / "there"), "fsck", "--strict") == ""
 
 
-def test_what_is_not_in_a_moment_and_how_git_saw_it_stand_with_it(repo: Repo) -> None:
+def test_missing_paths_and_changes_of_git_are_returned_with_a_snapshot(repo: Repo) -> None:
     repo.git("config", "envhist.budget", "10k")
     repo.write("app.py", b"changed")
     repo.write("large", os.urandom(100_000))
@@ -109,7 +109,7 @@ def test_what_is_not_in_a_moment_and_how_git_saw_it_stand_with_it(repo: Repo) ->
     assert [(one.status, one.path) for one in kept.git_changed] == [("M", b"app.py")]
 
 
-def test_what_is_dropped_for_good_takes_along_what_was_attached(repo: Repo) -> None:
+def test_attachments_are_deleted_with_a_purged_snapshot(repo: Repo) -> None:
     history = EnvHistory.open(str(repo.path), workers="here")
     moments = []
     for number in range(3):
@@ -136,7 +136,7 @@ def test_what_is_dropped_for_good_takes_along_what_was_attached(repo: Repo) -> N
     assert attached() == set()
 
 
-def test_nobody_reads_it_without_the_key_or_at_another_moment(repo: Repo) -> None:
+def test_attachment_opens_only_with_its_key_and_at_its_snapshot(repo: Repo) -> None:
     history = EnvHistory.open(str(repo.path), workers="here")
     first = history.capture("first").snapshot
     repo.write("app.py", b"more")
@@ -152,7 +152,7 @@ def test_nobody_reads_it_without_the_key_or_at_another_moment(repo: Repo) -> Non
         history.get(second.id)
 
 
-def test_what_cannot_come_back_as_it_was_is_refused(repo: Repo) -> None:
+def test_value_that_cannot_be_stored_is_refused(repo: Repo) -> None:
     history = EnvHistory.open(str(repo.path), workers="here")
     wrong: list[Any] = [[object()], [{1: "one"}], [{None: 1}], "text", b"bytes", {"a": 1}]
     endless: list[Any] = []
@@ -166,7 +166,7 @@ def test_what_cannot_come_back_as_it_was_is_refused(repo: Repo) -> None:
     assert history.get().attachments == ()
 
 
-def test_what_is_too_large_is_refused(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_attachment_that_is_too_large_is_refused(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("git_envhist.tracking.attachments.MAX_SIZE", 10)
     history = EnvHistory.open(str(repo.path), workers="here")
     history.capture("talk")
@@ -175,10 +175,10 @@ def test_what_is_too_large_is_refused(repo: Repo, monkeypatch: pytest.MonkeyPatc
 
 
 @given(st.lists(values))
-def test_any_plain_values_come_back(given_values: list[Any]) -> None:
+def test_plain_values_are_returned_unchanged(given_values: list[Any]) -> None:
     assert decode(encode(given_values)) == given_values
 
 
 @given(st.binary())
-def test_other_bytes_are_no_list_or_one(data: bytes) -> None:
+def test_decoding_other_bytes_returns_none_or_a_list(data: bytes) -> None:
     assert decode(data) is None or isinstance(decode(data), list)

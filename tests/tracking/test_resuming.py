@@ -1,4 +1,4 @@
-"""An agent that is gone half way, and its next version that goes on: where from, with what, and when it must not."""
+"""Resume a task that another process or another version of an agent began."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def run_agent(repo: Repo, version: str, prompt: str, stop_in: str = "") -> int:
     return subprocess.run(words, cwd=repo.path, env=repo.env, capture_output=True).returncode
 
 
-def test_begun_by_one_version_of_an_agent_and_finished_by_the_next(repo: Repo) -> None:
+def test_task_begun_by_one_version_is_finished_by_the_next(repo: Repo) -> None:
     assert run_agent(repo, "1.0", "be careful", stop_in="server") == -signal.SIGKILL
     history = EnvHistory.open(repo.path, workers="here")
     told = [(task.text, task.status, task.agent_version) for task in history.tasks.all()]
@@ -73,7 +73,7 @@ def test_begun_by_one_version_of_an_agent_and_finished_by_the_next(repo: Repo) -
     assert repo.read("work").decode().splitlines() == [
         "schema begun by 1.0",
         "schema done by 1.0",
-        "server begun by 2.0",  # what 1.0 had left half done was taken back
+        "server begun by 2.0",  # the restore removed the unfinished work of 1.0
         "server done by 2.0",
         "page begun by 2.0",
         "page done by 2.0",
@@ -83,7 +83,7 @@ def test_begun_by_one_version_of_an_agent_and_finished_by_the_next(repo: Repo) -
     assert [task.agent_version for task in history.tasks.all()] == ["1.0", "2.0", "2.0"]
 
 
-def test_another_definition_refuses_to_go_on_unless_it_is_forced(repo: Repo, tmp_path: Path) -> None:
+def test_resume_under_another_definition_is_refused_unless_forced(repo: Repo, tmp_path: Path) -> None:
     (tmp_path / "prompt").write_text("be careful")
     (tmp_path / "other").write_text("be bold")
     careful, bold = f"--definition={tmp_path / 'prompt'}", f"--definition={tmp_path / 'other'}"
@@ -99,14 +99,14 @@ def test_another_definition_refuses_to_go_on_unless_it_is_forced(repo: Repo, tmp
     forced = json.loads(repo.run("envlog", "resume", bold, "--force", "--json", check=True).out)
     validate("resumed", forced)
     assert forced["task"]["definition"] == definition_of(b"be careful")
-    # A task that nobody began is told of by whoever told of one last.
+    # The definition of a task that never began is the newest recorded one.
     repo.run("envlog", "task", "done", "1", careful, check=True)
     assert repo.run("envlog", "resume", bold).status == 3
     repo.run("envlog", "task", "start", "2", bold, check=True)
     assert repo.run("envlog", "resume", bold, check=True).out
 
 
-def test_an_agent_in_python_is_held_to_its_own_definition(repo: Repo) -> None:
+def test_python_agent_must_have_the_recorded_definition(repo: Repo) -> None:
     first = EnvHistory.open(
         repo.path, agent=AgentName("builder", "1", definition=definition_of("a", [1])), workers="here"
     )
@@ -122,13 +122,13 @@ def test_an_agent_in_python_is_held_to_its_own_definition(repo: Repo) -> None:
     assert anybody.tasks.resume() is not None
 
 
-def test_a_definition_is_the_same_whatever_the_order_of_its_keys() -> None:
+def test_definition_does_not_depend_on_the_order_of_keys() -> None:
     assert definition_of({"a": 1, "b": {"c": 2, "d": 3}}) == definition_of({"b": {"d": 3, "c": 2}, "a": 1})
     assert definition_of("a", "b") != definition_of("ab")
     assert definition_of(b"a") != definition_of("a")
 
 
-def test_what_a_later_version_told_is_refused_and_what_an_earlier_one_told_is_read(repo: Repo) -> None:
+def test_task_record_of_a_later_version_is_refused_and_of_an_earlier_one_read(repo: Repo) -> None:
     history = EnvHistory.open(repo.path, workers="here")
     task = history.tasks.add("schema")
     newest = history.resolve("@")
@@ -140,21 +140,21 @@ def test_what_a_later_version_told_is_refused_and_what_an_earlier_one_told_is_re
         line = json.dumps({key: value for key, value in whole.items() if value is not None})
         repo.git("notes", f"--ref=envhist/{history.timeline}", "append", "-m", line, newest.commit)
 
-    # As it was told before there was a number.
+    # A record without a format, as before formats had numbers.
     told(format=None, event=f"{task.mark}1", status="in-progress")
     assert [one.status for one in history.tasks.all()] == [TaskStatus.IN_PROGRESS]
     told(format=TASK_FORMAT + 1, event=f"{task.mark}2", status="half-way")
-    with pytest.raises(NewerRecord, match=f"in format '{TASK_FORMAT + 1}'"):
+    with pytest.raises(NewerRecord, match=f"have format '{TASK_FORMAT + 1}'"):
         history.tasks.all()
     for words in (("task",), ("resume",)):
         refused = repo.run("envlog", *words)
         assert (refused.status, "upgrade git-envhist" in refused.err) == (128, True)
-    # Everything else goes on.
+    # All other commands still work.
     assert repo.run("envlog", "show", check=True).out
     assert repo.run("envlog", "--json", check=True).out
 
 
-def test_a_snapshot_of_a_later_format_is_refused_clearly_and_hides_no_other(repo: Repo) -> None:
+def test_snapshot_of_a_later_format_is_refused_and_others_are_listed(repo: Repo) -> None:
     history = EnvHistory.open(repo.path, workers="here")
     first = history.capture("ours").snapshot
     assert first is not None
@@ -172,7 +172,7 @@ def test_a_snapshot_of_a_later_format_is_refused_clearly_and_hides_no_other(repo
         raise NewerRecord(99)
 
 
-def test_resume_brings_the_conversation_of_an_earlier_snapshot(
+def test_resume_returns_the_conversation_of_an_earlier_snapshot(
     repo: Repo, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("GIT_ENVHIST_WORKERS", "here")
@@ -200,7 +200,7 @@ def test_resume_brings_the_conversation_of_an_earlier_snapshot(
     assert [task.text for task in history.tasks] == ["server"]
 
 
-def test_resume_goes_on_without_a_conversation(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_resume_works_without_a_conversation(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GIT_ENVHIST_WORKERS", "here")
     history = EnvHistory.open(repo.path)
     history.tasks.add("server")

@@ -27,7 +27,7 @@ from git_envhist.snapshots.chunks import (
 from git_envhist.worktree import content
 from git_envhist.worktree.content import chained
 from git_envhist.worktree.read_file import BLOCK, open_with_stat
-from tests.capture.taking import everything_stored, forget_cache, snapshot, take, tree_of
+from tests.capture.helpers import everything_stored, forget_cache, snapshot, take, tree_of
 from tests.end_to_end.captures import assert_holds
 from tests.support.depth import examples
 from tests.support.oracle import git_fsck, sha256
@@ -38,12 +38,12 @@ MIB = 1 << 20
 
 
 class Memory:
-    """A store that holds what it is given."""
+    """A store in memory."""
 
     def __init__(self) -> None:
         self.objects: dict[bytes, bytes] = {}
         self.given: list[bytes] = []
-        """The id of everything that was added, again and again."""
+        """Ids of all added objects, with repetitions."""
 
     def add(self, kind: bytes, data: bytes) -> bytes:
         oid = hashlib.sha1(kind + b"\0" + data).digest()
@@ -70,13 +70,15 @@ STARTS = (b"", SQLITE_HEADER, bytes(300_000))
 
 
 def cut_all(blocks: Iterable[bytes | int]) -> list[bytes]:
-    """Every piece by itself."""
+    """Return each chunk."""
     return [piece for piece, times in cut(blocks) for _ in range(times)]
 
 
 @settings(max_examples=examples(4, 12))
 @given(SIZES, st.sampled_from(STARTS), st.integers(0, 20 * MIB))
-def test_cuts_do_not_depend_on_how_the_bytes_come(sizes: list[int], start: bytes, length: int) -> None:
+def test_chunk_boundaries_do_not_depend_on_the_blocks_read(
+    sizes: list[int], start: bytes, length: int
+) -> None:
     data = start + noise(length)
     whole = cut_all([data])
     assert b"".join(whole) == data
@@ -89,7 +91,7 @@ def test_cuts_do_not_depend_on_how_the_bytes_come(sizes: list[int], start: bytes
     "size", [0, 1, SMALLEST, MAX_SIZE, MAX_SIZE + 1, READ_AHEAD - 1, READ_AHEAD, READ_AHEAD + 1]
 )
 @pytest.mark.parametrize("start", [b"", SQLITE_HEADER], ids=["plain", "database"])
-def test_sizes_at_the_edges_are_cut_whole(size: int, start: bytes) -> None:
+def test_chunks_cover_files_of_limit_sizes(size: int, start: bytes) -> None:
     data = (start + noise(size))[: max(size, len(start))]
     assert b"".join(cut_all([data])) == data
     store = Memory()
@@ -107,7 +109,7 @@ LAYOUTS = st.lists(st.one_of(HOLES, st.integers(1, 2 * MIB).map(noise)), min_siz
 
 @settings(max_examples=examples(10, 40), deadline=None)
 @given(LAYOUTS, st.sampled_from((b"", SQLITE_HEADER, b"\0")))
-def test_a_hole_is_cut_as_the_nuls_that_it_reads_as(layout: list[bytes | int], start: bytes) -> None:
+def test_hole_is_chunked_like_zero_bytes(layout: list[bytes | int], start: bytes) -> None:
     blocks = [start, *layout] if start else layout
     plain, sparse = Memory(), Memory()
     filled = [bytes(block) if isinstance(block, int) else block for block in blocks]
@@ -116,7 +118,7 @@ def test_a_hole_is_cut_as_the_nuls_that_it_reads_as(layout: list[bytes | int], s
     assert len(sparse.given) <= len(plain.given)
 
 
-def test_a_hole_of_terabytes_is_a_few_objects() -> None:
+def test_hole_of_terabytes_makes_few_objects() -> None:
     data, store = noise(MIB), Memory()
     size, tree = store_chunks(store, [data, 8 << 40, data])
     assert size == (8 << 40) + 2 * MIB
@@ -127,8 +129,8 @@ def test_a_hole_of_terabytes_is_a_few_objects() -> None:
 
 
 @pytest.mark.parametrize("first", [0, 1])
-def test_runs_are_the_same_whether_pieces_come_one_by_one(first: int) -> None:
-    """Also where the id of the piece that repeats ends a run."""
+def test_chunk_lists_are_equal_for_repeated_and_single_chunks(first: int) -> None:
+    """Also if the id of the repeated chunk ends a run."""
     store = Memory()
     nul = bytes((first,)) + bytes(19)
     for before in (0, 1, 1023, 1024):
@@ -143,7 +145,7 @@ def test_runs_are_the_same_whether_pieces_come_one_by_one(first: int) -> None:
 
 
 @pytest.mark.parametrize("at", [0, 1, 5 * MIB, 10 * MIB - 1])
-def test_an_insertion_shares_almost_everything(at: int) -> None:
+def test_insertion_shares_almost_all_chunks(at: int) -> None:
     data, store = noise(10 * MIB), Memory()
     store_chunks(store, [data])
     known = set(store.objects)
@@ -152,7 +154,7 @@ def test_an_insertion_shares_almost_everything(at: int) -> None:
     assert new < 4 * MAX_SIZE + 100_000
 
 
-def test_a_page_of_a_database_shares_all_other_pages() -> None:
+def test_changed_database_page_shares_all_other_chunks() -> None:
     data, store = bytearray(SQLITE_HEADER + noise(10 * MIB)), Memory()
     store_chunks(store, [bytes(data)])
     known = set(store.objects)
@@ -164,7 +166,7 @@ def test_a_page_of_a_database_shares_all_other_pages() -> None:
 
 
 @pytest.mark.full
-def test_a_file_of_150_megabytes_is_put_together_by_plain_git(repo: Repo) -> None:
+def test_file_of_150_megabytes_is_reassembled_by_plain_git(repo: Repo) -> None:
     repo.write("big", noise(150 * MIB))
     wanted = sha256(repo.path / "big")
     commit = snapshot(repo, "fork").commit
@@ -178,7 +180,7 @@ def test_a_file_of_150_megabytes_is_put_together_by_plain_git(repo: Repo) -> Non
     assert git_fsck(repo.path) == ""
 
 
-def test_a_file_becomes_big_and_small_again(repo: Repo) -> None:
+def test_file_that_becomes_big_and_small_again_is_captured(repo: Repo) -> None:
     repo.git("config", "envhist.bigFile", "1m")
     for size in (MIB - 1, MIB, 3 * MIB, 0, 2 * MIB):
         repo.write("dir/grows", noise(size, size))
@@ -198,7 +200,7 @@ def tree_is_the_same_without_a_cache(repo: Repo) -> bool:
     return tree_of(repo) == known
 
 
-def test_pieces_of_unchanged_files_are_still_there_when_others_changed(repo: Repo) -> None:
+def test_chunks_of_unchanged_files_are_kept_when_others_change(repo: Repo) -> None:
     repo.git("config", "envhist.bigFile", "1m")
     repo.write("dir/first", noise(2 * MIB, 1))
     repo.write("dir/second", noise(2 * MIB, 2))
@@ -214,14 +216,14 @@ def test_pieces_of_unchanged_files_are_still_there_when_others_changed(repo: Rep
     assert_holds(repo, snapshot(repo).commit)
 
 
-def test_what_looks_like_a_pointer_is_a_file(repo: Repo) -> None:
+def test_file_that_looks_like_a_pointer_is_stored_as_a_file(repo: Repo) -> None:
     repo.write("fake", b"envhist-pieces 1\nsize 3\ntree " + b"0" * 40 + b"\n")
     found = read_back(repo, snapshot(repo).commit)
     assert found.stored == {}
 
 
 def with_holes(path: Path, size: int, data: dict[int, bytes]) -> None:
-    """A file that the disk holds but some stretches of."""
+    """Write a sparse file."""
     with open(path, "wb") as file:
         try:
             file.truncate(size)
@@ -235,7 +237,7 @@ def with_holes(path: Path, size: int, data: dict[int, bytes]) -> None:
             pytest.skip("files have no holes here")
 
 
-def test_a_file_with_holes_is_put_together_by_plain_git(repo: Repo) -> None:
+def test_sparse_file_is_reassembled_by_plain_git(repo: Repo) -> None:
     repo.git("config", "envhist.bigFile", "1m")
     places = {0: noise(5000), 9 * MIB + 1: noise(3 * MIB), 30 * MIB: noise(700_000), 48 * MIB - 3: b"end"}
     with_holes(repo.path / "sparse", 48 * MIB, places)
@@ -249,7 +251,7 @@ def test_a_file_with_holes_is_put_together_by_plain_git(repo: Repo) -> None:
     assert git_fsck(repo.path) == ""
 
 
-def test_a_file_of_terabytes_that_holds_nothing_is_taken_by_its_data(repo: Repo) -> None:
+def test_sparse_file_of_terabytes_is_captured_by_its_data(repo: Repo) -> None:
     with_holes(repo.path / "sparse", 1 << 40, {1 << 39: b"in the middle"})
     taken = take(repo, "fork")
     assert taken.missing == ()
@@ -260,7 +262,7 @@ def test_a_file_of_terabytes_that_holds_nothing_is_taken_by_its_data(repo: Repo)
     assert tree_is_the_same_without_a_cache(repo)
 
 
-def test_a_file_that_is_secret_and_too_large_to_be_sealed_is_told(repo: Repo) -> None:
+def test_secret_file_too_large_to_seal_is_listed_as_missing(repo: Repo) -> None:
     with_holes(repo.path / ".env", 8 << 40, {})
     repo.write("beside", "1")
     taken = take(repo, "fork")
@@ -268,7 +270,7 @@ def test_a_file_that_is_secret_and_too_large_to_be_sealed_is_told(repo: Repo) ->
     assert taken.files == 2
 
 
-def test_a_file_that_grew_since_it_was_looked_at_is_kept_in_pieces(
+def test_file_that_grew_since_the_scan_is_stored_in_chunks(
     repo: Repo, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     repo.git("config", "envhist.bigFile", "1m")
@@ -301,7 +303,7 @@ PARTS = st.lists(
 
 @settings(max_examples=40)
 @given(PARTS)
-def test_a_fingerprint_does_not_depend_on_how_the_bytes_come(parts: list[bytes | int]) -> None:
+def test_fingerprint_does_not_depend_on_the_blocks_read(parts: list[bytes | int]) -> None:
     def hashed(blocks: Iterable[bytes | int]) -> bytes:
         return chained(lambda data: hashlib.sha256(data).digest(), blocks)
 
@@ -311,13 +313,13 @@ def test_a_fingerprint_does_not_depend_on_how_the_bytes_come(parts: list[bytes |
     assert hashed(parts) != hashed([*parts, BLOCK])
 
 
-def test_a_fingerprint_of_terabytes_takes_no_time() -> None:
+def test_fingerprint_of_a_hole_of_terabytes_is_fast() -> None:
     hashed = []
     chained(lambda data: (hashed.append(len(data)), hashlib.sha256(data).digest())[1], [b"x", 8 << 40])
     assert sum(hashed) < 5 * BLOCK
 
 
-def test_a_secret_file_is_sealed_however_big_it_is(repo: Repo) -> None:
+def test_big_secret_file_is_sealed(repo: Repo) -> None:
     repo.git("config", "envhist.bigFile", "1m")
     repo.write("dump/.env", b"PASSWORD=correct-horse\n" * 100_000)
     commit = snapshot(repo).commit

@@ -1,4 +1,4 @@
-"""A SQLite database held still under writers that do not stop; judged by SQLite itself."""
+"""Capture of SQLite databases under continuous writers, judged by SQLite."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ WRITER = """
 
 @contextmanager
 def writing(database: Path, mode: str) -> Iterator[Talk]:
-    """A program that commits rows without end; it says the number of each once that is in."""
+    """Run a program that commits rows continuously and prints the number of each committed row."""
     writer = subprocess.Popen(
         [sys.executable, "-c", textwrap.dedent(WRITER), database, mode], stdout=subprocess.PIPE
     )
@@ -85,7 +85,7 @@ def newest_row(copy: Path) -> int:
 
 
 @pytest.mark.parametrize("mode", ["wal", "delete", "truncate", "persist"])
-def test_a_copy_under_a_writer_holds_every_row_that_was_committed(tmp_path: Path, mode: str) -> None:
+def test_copy_under_a_writer_contains_every_committed_row(tmp_path: Path, mode: str) -> None:
     database = tmp_path / "live" / "app.db"
     database.parent.mkdir()
     with writing(database, mode) as writer:
@@ -100,7 +100,7 @@ def test_a_copy_under_a_writer_holds_every_row_that_was_committed(tmp_path: Path
             shutil.rmtree(target.parent)
 
 
-def test_a_hot_journal_is_held_together_with_its_database(tmp_path: Path) -> None:
+def test_hot_journal_is_locked_with_its_database(tmp_path: Path) -> None:
     database = tmp_path / "app.db"
     crash = """
         import os, sqlite3, sys
@@ -126,7 +126,7 @@ def test_a_hot_journal_is_held_together_with_its_database(tmp_path: Path) -> Non
     assert newest_row(target) == 400
 
 
-def test_holding_changes_no_byte_and_makes_no_file(tmp_path: Path) -> None:
+def test_lock_changes_no_byte_and_creates_no_file(tmp_path: Path) -> None:
     database = tmp_path / "app.db"
     keeper = sqlite3.connect(database, isolation_level=None)
     keeper.execute("pragma journal_mode=wal")
@@ -141,7 +141,7 @@ def test_holding_changes_no_byte_and_makes_no_file(tmp_path: Path) -> None:
     keeper.close()
 
 
-def test_a_database_that_somebody_keeps_to_himself_is_told(
+def test_database_locked_by_another_program_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("git_envhist.worktree.databases.DATABASE_LOCK_TIMEOUT", 0.2)
@@ -172,7 +172,7 @@ def test_a_database_that_somebody_keeps_to_himself_is_told(
     owner.communicate(b"")
 
 
-def test_what_a_database_is_its_first_bytes_tell(tmp_path: Path) -> None:
+def test_database_is_recognised_by_its_first_bytes(tmp_path: Path) -> None:
     real, fake, empty = tmp_path / "odd.ext", tmp_path / "fake.db", tmp_path / "empty.db"
     with closing(sqlite3.connect(real)) as connection, connection:
         connection.execute("create table t (n)")

@@ -1,4 +1,4 @@
-"""Hard links are told by a number that one file's names share, and that no other file has."""
+"""Hard links share a number that no other file has."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from git_envhist.worktree.attributes import link_group
 
 
-def test_the_same_number_on_another_file_system_is_another_file(tmp_path: Path) -> None:
+def test_same_inode_on_another_file_system_is_another_file(tmp_path: Path) -> None:
     here = tmp_path / "file"
     here.write_bytes(b"")
     os.link(here, tmp_path / "link")

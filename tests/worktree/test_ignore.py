@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from git_envhist.errors import UsageError
-from git_envhist.git.diff import with_positive
+from git_envhist.git.pathspecs import with_positive
 from git_envhist.worktree.ignore import (
     BadPattern,
     NotAPattern,
@@ -47,7 +47,7 @@ PIECES = (
 NAMES = ("a", "b", "ab", "aab", "abab", "a-b", "b]", "a*b", "aaa", "[a", "a\\b", "a\nb", "ba", "x")
 DIRECTORIES = ("", "a/", "ab/", "a/b/", "a/ab/", "b/a/b/", "a/a/a/", "aab/b/")
 STARS_BEHIND_A_NAME = re.compile(r"[^/*]\*\*+/")
-"""git before 2.40 takes these for `**` at times, as the addresses of its buffers have it; its manual does not."""
+"""git before 2.40 sometimes treats these like `**`, contrary to its manual."""
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape[:12])
@@ -79,7 +79,7 @@ def make_tree(top: Path) -> list[tuple[str, bool]]:
 
 
 def ignored_by(regex: re.Pattern[str], path: str, is_directory: bool) -> bool:
-    """Whether the path or a directory above it matches, as git asks from the top down."""
+    """Return whether a path or a directory above it matches, tested from the top down as by git."""
     names = path.split("/")
     for depth in range(len(names)):
         slash = "/" if is_directory or depth + 1 < len(names) else ""
@@ -89,7 +89,7 @@ def ignored_by(regex: re.Pattern[str], path: str, is_directory: bool) -> bool:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_pattern_means_what_git_check_ignore_says(seed: int, repo: Repo) -> None:
+def test_pattern_matches_as_git_check_ignore(seed: int, repo: Repo) -> None:
     chance = random.Random(seed)
     paths = make_tree(repo.path)
     asked = "\0".join(path for path, _ in paths) + "\0"
@@ -104,32 +104,32 @@ def test_pattern_means_what_git_check_ignore_says(seed: int, repo: Repo) -> None
         assert ours == {path for path in done.out.split("\0") if path}, text
 
 
-def test_ordinary_patterns_are_left_to_the_library() -> None:
+def test_ordinary_patterns_are_matched_by_the_library() -> None:
     ordinary = ("*.pyc", "__pycache__/", "/build/*.o", "a/**/b", "**/x", "a/**", "docs/*/img/*.png", "!keep")
     assert not any(map(needs_bounds, ordinary))
 
 
-def test_negated_pattern_with_many_stars_takes_in_again() -> None:
+def test_negated_pattern_with_many_stars_includes_again() -> None:
     matches = path_matcher(["*.log", "!*a*b*.log"])
     assert matches is not None
     assert [matches(path) for path in (b"x.log", b"xaxb.log", b"d/ab.log")] == [True, False, False]
 
 
-def test_pattern_with_a_backslash_at_its_end_is_no_pattern() -> None:
+def test_pattern_with_trailing_backslash_is_invalid() -> None:
     with pytest.raises(NotAPattern):
         bounded("*a*a*\\")
     with pytest.raises(BadPattern):
         path_matcher(["*a*a*\\"])
 
 
-def test_patterns_beyond_the_limits_are_complained_about() -> None:
+def test_patterns_over_the_limits_give_warnings() -> None:
     good, complaints = usable(["x"] * 10_001)
     assert (len(good), len(complaints)) == (10_000, 1)
     good, complaints = usable(["y" * 5000, "x"])
     assert (good, len(complaints)) == (("x",), 1)
 
 
-def test_questions_end_after_their_time() -> None:
+def test_matching_stops_after_its_timeout() -> None:
     (test,) = within(0.0, lambda path: bool(time.sleep(0.01)))
     assert test is not None
     test(b"x")
@@ -137,7 +137,7 @@ def test_questions_end_after_their_time() -> None:
         test(b"x")
 
 
-def test_pathspec_that_git_matches_without_end_is_refused() -> None:
+def test_pathspec_that_git_matches_in_exponential_time_is_refused() -> None:
     with pytest.raises(UsageError):
         with_positive([b":(glob)" + b"*a" * 30 + b"*b"])
     assert with_positive([b"*a" * 30, b":(glob)**/*_test_*.py"])

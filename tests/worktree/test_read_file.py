@@ -1,4 +1,4 @@
-"""Files that change, end nowhere, fail or are something else by the time they are opened."""
+"""Files that change, have no end, fail, or are replaced before they are opened."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from git_envhist.worktree.read_file import (
 )
 from git_envhist.worktree.scan import ScannedDirectory, ScannedEntry, build_record, descent_into
 from git_envhist.worktree.stat_cache import COLUMNS, CTIME, WIDTH
-from tests.capture.taking import HOWS, snapshot, take
+from tests.capture.helpers import HOWS, snapshot, take
 from tests.end_to_end.captures import assert_holds
 from tests.support.oracle import listing
 from tests.support.repository import Repo
@@ -46,7 +46,7 @@ def opened(path: Path) -> Iterator[int]:
 
 
 def meanwhile(monkeypatch: pytest.MonkeyPatch, act: Callable[[int], None]) -> None:
-    """Have something happen behind the back of each read; it is told which read it is."""
+    """Run an action during each read; it gets the number of the read."""
     real, count = os.pread, iter(range(1_000_000))
 
     def read(descriptor: int, size: int, at: int) -> bytes:
@@ -57,7 +57,7 @@ def meanwhile(monkeypatch: pytest.MonkeyPatch, act: Callable[[int], None]) -> No
     monkeypatch.setattr(reading.os, "pread", read)
 
 
-def test_a_file_changed_in_place_while_it_is_read_is_read_again(
+def test_file_changed_in_place_during_a_read_is_read_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "file"
@@ -74,7 +74,7 @@ def test_a_file_changed_in_place_while_it_is_read_is_read_again(
 
 
 @pytest.mark.parametrize("change", [b"longer than before", b"", b"x"], ids=["grown", "emptied", "shrunk"])
-def test_a_file_of_another_size_meanwhile_is_read_again(
+def test_file_that_changes_size_during_a_read_is_read_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: bytes
 ) -> None:
     path = tmp_path / "file"
@@ -90,7 +90,7 @@ def test_a_file_of_another_size_meanwhile_is_read_again(
     assert (read.data, read.stable, read.stat.st_size) == (change, True, len(change))
 
 
-def test_a_file_that_never_stands_still_is_kept_and_said_to_be_unstable(
+def test_file_that_keeps_changing_is_stored_and_marked_unstable(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "file"
@@ -103,10 +103,8 @@ def test_a_file_that_never_stands_still_is_kept_and_said_to_be_unstable(
     assert time.monotonic() - started < 10
 
 
-def test_equal_stats_of_a_file_that_is_young_at_every_look_prove_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # Written so often that each look finds it younger than a tick of the clock: it may change and keep its stat.
+def test_equal_stats_of_a_young_file_are_not_trusted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Written so often that each stat finds it younger than a clock tick: it may change and keep its stat.
     (tmp_path / "file").write_bytes(b"1")
     monkeypatch.setattr(reading, "_young_ns", lambda seen: 1)
     with opened(tmp_path / "file") as descriptor:
@@ -116,14 +114,14 @@ def test_equal_stats_of_a_file_that_is_young_at_every_look_prove_nothing(
 
 @contextmanager
 def rewritten(path: Path, size: int) -> Iterator[None]:
-    """A file that is filled with one byte, then with another, and so on, in place, for as long as the context lasts."""
+    """Fill a file with one byte, then another, and so on, in place, while the context lasts."""
     done = threading.Event()
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT)
     os.pwrite(descriptor, bytes(size), 0)
 
     def write() -> None:
         for turn in itertools.cycle(range(256)):
-            # In one go: between two of them the file may well stand still, and then it is what it is.
+            # In one call: between two calls the file may be stable, and then it is consistent.
             os.pwrite(descriptor, bytes([turn]) * size, 0)
             if done.is_set():
                 return
@@ -139,7 +137,7 @@ def rewritten(path: Path, size: int) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("how", HOWS)
-def test_a_file_that_is_written_all_the_time_is_whole_or_said_to_be_unstable(repo: Repo, how: str) -> None:
+def test_file_written_continuously_is_consistent_or_marked_unstable(repo: Repo, how: str) -> None:
     repo.git("config", "envhist.workers", "2")
     with rewritten(repo.path / "small", 800), rewritten(repo.path / "large", 1 << 20):
         for _ in range(3):
@@ -154,7 +152,7 @@ def test_a_file_that_is_written_all_the_time_is_whole_or_said_to_be_unstable(rep
 
 
 @pytest.mark.parametrize("how", ["here", "fork"])
-def test_what_never_stood_still_is_told_by_whichever_worker(
+def test_unstable_file_is_reported_by_every_kind_of_worker(
     repo: Repo, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
     repo.git("config", "envhist.workers", "2")
@@ -174,7 +172,7 @@ def test_what_never_stood_still_is_told_by_whichever_worker(
     assert_holds(repo, snapshot(repo).commit)
 
 
-def test_a_file_with_no_size_and_no_end_is_left_in_time() -> None:
+def test_endless_file_without_size_is_abandoned() -> None:
     endless = next(
         (p for p in ("/proc/kmsg", "/proc/self/maps", "/proc/self/mountinfo") if os.access(p, os.R_OK)), None
     )
@@ -186,7 +184,7 @@ def test_a_file_with_no_size_and_no_end_is_left_in_time() -> None:
     assert len(read.data) <= 1
 
 
-def test_an_error_of_the_disk_costs_one_file(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_disk_error_affects_one_file(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
     repo.write("dir/good", b"1")
     repo.write("dir/rotten", b"some bytes")
     repo.write("dir/rotten big", bytes(9 << 20))
@@ -212,7 +210,7 @@ def test_an_error_of_the_disk_costs_one_file(repo: Repo, monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize("kind", ["fifo", "link", "directory", "device"])
-def test_what_is_no_file_by_the_time_it_is_opened_is_looked_at_again(tmp_path: Path, kind: str) -> None:
+def test_path_that_is_no_file_when_opened_is_examined_again(tmp_path: Path, kind: str) -> None:
     path = tmp_path / "it"
     if kind == "fifo":
         os.mkfifo(path)
@@ -226,7 +224,7 @@ def test_what_is_no_file_by_the_time_it_is_opened_is_looked_at_again(tmp_path: P
         open_file(os.fsencode(path))
 
 
-def test_what_is_gone_or_closed_is_told_apart(tmp_path: Path) -> None:
+def test_missing_and_unreadable_files_are_distinguished(tmp_path: Path) -> None:
     with pytest.raises(FileVanished):
         open_file(os.fsencode(tmp_path / "none"))
     with pytest.raises(Unreadable) as met:
@@ -244,7 +242,7 @@ TURNS: dict[str, Callable[[Path], None]] = {
 
 
 @pytest.mark.parametrize("turn", TURNS)
-def test_a_file_replaced_between_the_look_and_the_reading(
+def test_file_replaced_between_scan_and_read_is_captured_as_it_is(
     repo: Repo, monkeypatch: pytest.MonkeyPatch, turn: str
 ) -> None:
     path = repo.write("dir/victim", b"as it was")
@@ -273,13 +271,13 @@ def test_a_file_replaced_between_the_look_and_the_reading(
 
 
 @pytest.mark.parametrize("turn", TURNS)
-def test_a_pipe_replaced_between_the_look_and_its_taking(
+def test_pipe_replaced_between_scan_and_read_is_captured_as_it_is(
     repo: Repo, monkeypatch: pytest.MonkeyPatch, turn: str
 ) -> None:
     path = repo.write("dir/witness", b"beside").with_name("victim")
     os.mkfifo(path, 0o640)
     met: list[bytes] = []
-    real = content.FileSaver._take_node
+    real = content.FileSaver._store_node
 
     def replaced(self: content.FileSaver, visit: ScannedDirectory, leaf: ScannedEntry) -> None:
         if not met:
@@ -289,7 +287,7 @@ def test_a_pipe_replaced_between_the_look_and_its_taking(
         real(self, visit, leaf)
 
     with monkeypatch.context() as patch:
-        patch.setattr(content.FileSaver, "_take_node", replaced)
+        patch.setattr(content.FileSaver, "_store_node", replaced)
         taken = take(repo)
     assert met[0] == b"victim"
     assert taken.snapshot is not None
@@ -307,7 +305,7 @@ def test_a_pipe_replaced_between_the_look_and_its_taking(
     assert_holds(repo, snapshot(repo).commit)
 
 
-def test_a_directory_swapped_for_a_link_is_no_way_out(tmp_path: Path) -> None:
+def test_directory_replaced_by_a_link_does_not_lead_outside(tmp_path: Path) -> None:
     (tmp_path / "top/a/b").mkdir(parents=True)
     (tmp_path / "outside/b").mkdir(parents=True)
     here = os.open(".", os.O_RDONLY)
@@ -326,8 +324,8 @@ def test_a_directory_swapped_for_a_link_is_no_way_out(tmp_path: Path) -> None:
         os.close(here)
 
 
-def test_where_the_clock_ticks_in_seconds_a_second_is_young(tmp_path: Path) -> None:
-    # As on file systems that keep whole seconds: written 0.9 s before the capture, it may change once more unseen.
+def test_file_is_young_for_a_second_when_time_stamps_have_seconds(tmp_path: Path) -> None:
+    # As on file systems with whole seconds: written 0.9 s before the capture, it may change unnoticed.
     started = 1_700_000_000 * SECOND + 900_000_000
     whole, fine = 1_700_000_000 * SECOND, 1_700_000_000 * SECOND + 1
     rows = {
@@ -339,6 +337,6 @@ def test_where_the_clock_ticks_in_seconds_a_second_is_young(tmp_path: Path) -> N
     assert list(record.cells[CTIME::WIDTH]) == [fine, 0]
 
 
-def test_the_columns_are_those_of_a_stat(tmp_path: Path) -> None:
+def test_stat_columns_equal_a_stat(tmp_path: Path) -> None:
     seen = os.stat(tmp_path)
     assert COLUMNS(seen) == (seen.st_ctime_ns, seen.st_mtime_ns, seen.st_size, seen.st_ino, seen.st_mode)

@@ -1,4 +1,4 @@
-"""A file that is the same as a sealed one is sealed: a hard link, the target of a link, a copy, also later."""
+"""Copies of sealed files are sealed: hard links, targets of links, equal contents, also later ones."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def stored(repo: Repo, commit: str) -> dict[str, str]:
 
 
 def objects(repo: Repo) -> Iterator[bytes]:
-    """The content of every object of the repository, reachable or not."""
+    """Return the content of every object of the repository, reachable or not."""
     listed = repo.run_git("cat-file", "--batch-all-objects", "--batch").stdout
     yield listed
 
@@ -57,7 +57,7 @@ def test_copy_made_after_the_capture_of_its_original_is_sealed(repo: Repo) -> No
     assert_sealed(repo, capture(repo), "later", "conf/production")
 
 
-def test_content_that_was_sealed_is_sealed_under_a_later_name(repo: Repo) -> None:
+def test_sealed_content_is_sealed_under_a_new_name(repo: Repo) -> None:
     repo.write(".env", SECRET)
     capture(repo)
     os.rename(repo.path / ".env", repo.path / "moved")
@@ -73,7 +73,7 @@ def test_content_that_was_sealed_is_sealed_under_a_later_name(repo: Repo) -> Non
     assert_sealed(repo, capture(repo), "kept")
 
 
-def test_past_contents_are_listed_once_and_give_way_to_present_ones(repo: Repo) -> None:
+def test_earlier_contents_are_listed_once_after_current_ones(repo: Repo) -> None:
     for number in range(4):
         repo.write(".env", f"N={number}-correct-horse-battery\n")
         capture(repo)
@@ -86,7 +86,7 @@ def test_past_contents_are_listed_once_and_give_way_to_present_ones(repo: Repo) 
     assert len({row[4] for row in rows}) == len(rows) == 4
 
 
-def test_copy_is_sealed_where_the_list_of_originals_was_lost(repo: Repo) -> None:
+def test_copy_is_sealed_when_the_list_of_originals_was_lost(repo: Repo) -> None:
     repo.write(".env", SECRET)
     capture(repo)
     (repo.path / ".git/envhist" / LIST).unlink()
@@ -108,7 +108,7 @@ def test_copy_of_a_big_sealed_file_is_sealed(repo: Repo) -> None:
     assert found["release.jks"] == found["app/assets.bin"] == "sealed"
 
 
-def test_excluded_file_stays_readable_though_it_is_a_copy(repo: Repo) -> None:
+def test_excluded_copy_is_not_sealed(repo: Repo) -> None:
     repo.git("config", "--add", "envhist.secret", "!/open")
     repo.git("config", "--add", "envhist.secret", "!/.env.ci")
     repo.write(".env", SECRET)
@@ -134,7 +134,7 @@ def test_staged_copy_of_a_sealed_file_is_sealed(repo: Repo) -> None:
 
 
 @pytest.mark.parametrize("content", ["", "\n", "A=1\n", " " * 40])
-def test_files_that_are_alike_by_chance_stay_readable(repo: Repo, content: str) -> None:
+def test_files_equal_by_chance_are_not_sealed(repo: Repo, content: str) -> None:
     repo.write(".env", content)
     repo.write("src/__init__.py", content)
     found = stored(repo, capture(repo))
@@ -142,7 +142,7 @@ def test_files_that_are_alike_by_chance_stay_readable(repo: Repo, content: str) 
     assert found.get("src/__init__.py") != "sealed"
 
 
-def test_list_of_originals_holds_no_content_and_is_the_owners_alone(repo: Repo) -> None:
+def test_list_of_originals_has_no_content_and_is_private(repo: Repo) -> None:
     repo.write(".env", SECRET)
     capture(repo)
     path: Path = repo.path / ".git/envhist" / LIST
@@ -154,7 +154,7 @@ def test_list_of_originals_holds_no_content_and_is_the_owners_alone(repo: Repo) 
     assert SECRET.strip().encode().hex().encode() not in data
 
 
-def test_copy_is_restored_as_any_other_file(repo: Repo) -> None:
+def test_copy_is_restored_like_any_file(repo: Repo) -> None:
     repo.write(".env", SECRET)
     repo.write("copy", SECRET)
     commit = capture(repo)

@@ -1,4 +1,4 @@
-"""Errors between two looks at a path: it is listed as missing, never taken for one that is gone."""
+"""Errors between two stats of a path: it is listed as missing and does not count as removed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support.repository import Repo
 
 @needs_strace
 def test_directory_is_listed_as_missing_when_the_walk_cannot_list_it(repo: Repo) -> None:
-    """The walk fails and the visit succeeds: the directories below have not been walked."""
+    """The walk fails and the visit succeeds: the directories below were not walked."""
     for name in "abc":
         repo.write(f"top/{name}/file", b"1")
     trace = ("strace", "-f", "-qq", "-o", "/dev/null", "-P", str(repo.path / "top"), "-e", "trace=getdents64",
@@ -35,7 +35,7 @@ def test_directory_is_listed_as_missing_when_the_walk_cannot_list_it(repo: Repo)
 def test_leaf_is_listed_as_missing_when_the_second_look_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # The name is longer than any file system takes: the look fails, and the path is not known to be gone.
+    # The name is longer than any file system allows, so lstat fails in another way than for a missing path.
     monkeypatch.chdir(tmp_path)
     seen = os.stat(tmp_path)
     visit, leaf = ScannedDirectory(b"", seen), ScannedEntry(b"x" * 300, COLUMNS(seen), True)
@@ -48,7 +48,7 @@ def test_leaf_is_listed_as_missing_when_the_second_look_fails(
     assert visit.missing == []
 
 
-def test_walk_notes_no_error_of_a_directory_that_is_gone(tmp_path: Path) -> None:
+def test_walk_records_no_error_for_a_removed_directory(tmp_path: Path) -> None:
     unlisted: dict[bytes, int] = {}
     descent = descent_into({b"": os.fsencode(tmp_path)})
     Scanner(descent, None, ScanLimits(), 0)

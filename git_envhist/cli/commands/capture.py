@@ -14,7 +14,6 @@ from git_envhist.cli.formats import count, seconds, size
 from git_envhist.cli.parser import argument, dry_run, force, option
 from git_envhist.cli.paths import refuse_name
 from git_envhist.cli.views.log import title_of
-from git_envhist.diff.classes import INSTALLED
 from git_envhist.errors import UsageError
 from git_envhist.lazy import replace
 from git_envhist.model import CaptureResult, EnvPath, MissingPath, MissingReason, Trigger
@@ -256,6 +255,8 @@ def counts_line(captured: CaptureResult) -> str:
 
 
 def _first_lines(captured: CaptureResult, history: EnvHistory) -> Iterator[str]:
+    from git_envhist.probes import package_directories  # loaded late: only a first capture needs it
+
     told = " the first snapshot here holds the whole environment"
     largest = tuple(one for one in captured.directories if one[0] and one[1])[:MAX_SIZE]
     yield told + ("; its largest directories:" if largest else "")
@@ -263,7 +264,7 @@ def _first_lines(captured: CaptureResult, history: EnvHistory) -> Iterator[str]:
     inside = [path for path, _, _ in largest if not path.endswith(ROOT_MARK)]
     below = [path for path in inside if path.isascii() and os.fsdecode(path).isprintable()]
     # What was installed is the first thing that a restore is wanted for.
-    below = [path for path in below if path not in INSTALLED]
+    below = [path for path in below if path not in package_directories()]
     example = next((path for path in below if not _is_tracked(history, path)), None)
     if example is not None:
         import shlex  # loaded late: only a first capture needs it

@@ -15,9 +15,9 @@ from git_envhist.cli.views.details import anchored_paths, diff_manner, fetch_sid
 from git_envhist.cli.views.diff_source import DiffSource
 from git_envhist.diff.compare import compare
 from git_envhist.errors import UsageError
-from git_envhist.git.diff import empty_tree
+from git_envhist.git.cat_file import empty_tree
 from git_envhist.git.process import meanwhile
-from git_envhist.history.revisions import Now
+from git_envhist.history.revisions import WorkingTree
 from git_envhist.lazy import dataclass, replace
 from git_envhist.model import Change, FactChange, Snapshot
 from git_envhist.snapshots.fetched import is_fetched, split_name
@@ -144,7 +144,7 @@ def are_of_two_machines(own: str | None, *moments: Moment) -> bool:
 
 
 def _moment(end: End) -> Moment:
-    return NOW if isinstance(end, Now) else end.snapshot
+    return NOW if isinstance(end, WorkingTree) else end.snapshot
 
 
 def _read_options(options: dict[str, Any]) -> DiffOptions:

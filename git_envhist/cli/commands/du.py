@@ -60,12 +60,14 @@ def _room(session: Session) -> int:
 
 def _lines(space: DiskUsage, look: FormatContext, limit: int, room: int) -> Iterator[str]:
     trash = f", {space.in_trash:,} in the trash" if space.in_trash else ""
-    yield f"{size(space.bytes)} in {count(space.packs, 'pack')}: {count(space.moments, 'moment')}{trash}"
+    yield f"{size(space.bytes)} in {count(space.packs, 'pack')}: {count(space.snapshots, 'moment')}{trash}"
     if space.trash_frees:
         yield f"{size(space.trash_frees)} of it come back when the trash is emptied: git envlog gc --empty-trash"
     yield from _table("class", space.by_class, limit, room, [row.name for row in space.by_class])
     yield from _table("directory", space.by_directory, limit, room, [row.name for row in space.by_directory])
-    yield from _table("moment", space.by_moment, limit, room, [_moment(row, look) for row in space.by_moment])
+    yield from _table(
+        "moment", space.by_snapshot, limit, room, [_moment(row, look) for row in space.by_snapshot]
+    )
 
 
 def _table(
@@ -94,13 +96,13 @@ def _as_json(space: DiskUsage) -> Json:
         "schema": SCHEMA,
         "bytes": space.bytes,
         "packs": space.packs,
-        "moments": space.moments,
+        "moments": space.snapshots,
         "in_trash": space.in_trash,
         "trash_frees": space.trash_frees,
         "together": space.together,
         "by_class": [_row(row) for row in space.by_class],
         "by_directory": [_row(row) for row in space.by_directory],
-        "by_moment": [{**_row(row), "timeline": escape_invalid(row.timeline)} for row in space.by_moment],
+        "by_moment": [{**_row(row), "timeline": escape_invalid(row.timeline)} for row in space.by_snapshot],
     }
 
 

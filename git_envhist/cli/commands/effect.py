@@ -53,7 +53,7 @@ def effect(session: Session, text: str | None, irreversible: bool, yes: bool) ->
     if session.json:
         session.print_json({"schema": SCHEMA, "effect": effect_json(told)})
     else:
-        print_error_line(f"noted on {(told.stands_on or '')[:7]}: {escape(effect_words(told))}")
+        print_error_line(f"noted on {(told.snapshot_id or '')[:7]}: {escape(effect_words(told))}")
     return told.exit_code or 0
 
 
@@ -64,7 +64,9 @@ def _list(session: Session, effects: Sequence[Effect]) -> None:
         return
     now = session.history.now
     for one in effects:
-        session.line(f"{(one.stands_on or '')[:7]}  {printed_time(one.at, now)}  {escape(effect_words(one))}")
+        session.line(
+            f"{(one.snapshot_id or '')[:7]}  {printed_time(one.at, now)}  {escape(effect_words(one))}"
+        )
     if not effects:
         print_error_line("hint: no effect is noted yet: git envlog effect 'deployed to staging'")
 
@@ -166,7 +168,7 @@ def observed_card(session: Session, one: ObservedCheckpoint) -> Iterator[str]:
         yield f"Platform:  {escape(one.source)}"
     yield f"Made:      {time(one.taken_at)}"
     yield f"Found:     {time(one.at)}"
-    yield f"Newest:    {one.stands_on or ''}"
+    yield f"Newest:    {one.snapshot_id or ''}"
     yield ""
     yield f"    ({NO_INTENT})"
     if one.comment:

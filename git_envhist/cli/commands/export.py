@@ -41,7 +41,7 @@ def export_command(
         session.print_json(_exported_json(done))
         return
     print_error_line("leaves with the file:")
-    for line in look_lines(done.look):
+    for line in look_lines(done.scan):
         print_error_line(line)
     for line in _exported_lines(done):
         session.line(line)
@@ -90,7 +90,7 @@ def _exported_json(done: ExportResult) -> dict[str, object]:
             {"timeline": timeline, "snapshots": [snapshot.id for snapshot in snapshots]}
             for timeline, snapshots in done.timelines
         ],
-        **look_json(done.look),
+        **look_json(done.scan),
     }
 
 

@@ -27,7 +27,7 @@ class Wish(TypedDict):
 
     branch: str | None
     relocate: bool
-    foreign: bool
+    allow_unsigned: bool
 
 
 @command("fork", "git envlog fork [-n] [-b <branch>] [--relocate] <directory> [<rev>]", writes=True)
@@ -52,7 +52,7 @@ def fork(
     session.no_paths()
     if directory is None:
         raise UsageError("which directory?", hint="git envlog fork ../attempt-2: of the newest moment")
-    wish: Wish = {"branch": branch, "relocate": relocate, "foreign": allow_unsigned}
+    wish: Wish = {"branch": branch, "relocate": relocate, "allow_unsigned": allow_unsigned}
     planned = session.history.plan_fork(revision or "@", directory, **wish)
     if plan is not None and plan != planned.plan_id:
         raise StalePlan(plan, "git envlog fork --dry-run --json")
@@ -138,7 +138,7 @@ def _made_anew(forked: ForkResult) -> str:
 
 def _problems(forked: ForkResult) -> Iterator[str]:
     yield from (escape(warning) for warning in forked.warnings)
-    told = [item for item in (*forked.left_alone, *forked.kept, *forked.losses) if item.why]
+    told = [item for item in (*forked.skipped, *forked.kept, *forked.losses) if item.why]
     yield from (f"not as it was: '{_shown(item.path)}': {item.why}" for item in told[:MAX_TOLD])
     if len(told) > MAX_TOLD:
         yield f"and {len(told) - MAX_TOLD:,} more; --json lists them all"
@@ -154,7 +154,7 @@ def _as_json(forked: ForkResult) -> Json:
         "source": forked.source.id,
         "root": escape_invalid(forked.root),
         "timeline": forked.timeline,
-        "id": forked.moment.id,
+        "id": forked.snapshot.id,
         "head": forked.head,
         "branch": forked.branch and escape_invalid(forked.branch),
         "orphan": forked.orphan,
@@ -162,7 +162,7 @@ def _as_json(forked: ForkResult) -> Json:
         "duration_ms": round(forked.seconds * 1000),
         "pointing": [{**path_fields(one.path), "what": escape_invalid(one.what)} for one in forked.pointing],
         "relocated": [path_fields(path) for path in forked.relocated],
-        "left_alone": [_left(item) for item in forked.left_alone if item.why],
+        "left_alone": [_left(item) for item in forked.skipped if item.why],
         "kept": [_left(item) for item in forked.kept],
         "losses": [_left(item) for item in forked.losses],
         "warnings": [escape_invalid(warning) for warning in forked.warnings],

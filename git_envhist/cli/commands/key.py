@@ -17,7 +17,7 @@ from git_envhist.errors import EnvhistError, Refused, SealingError, UsageError
 from git_envhist.text import escape, escape_invalid
 
 if TYPE_CHECKING:
-    from git_envhist.retention.reseal import Resealed
+    from git_envhist.retention.reseal import ResealResult
     from git_envhist.secrets.keys import Key, KeyRing
 
 
@@ -70,17 +70,18 @@ def _first_line(path: str) -> str:
 
 def wrapped_for(passphrase: str) -> Callable[[Key], str]:
     """Writes a key as a line that only the passphrase opens."""
-    from git_envhist.secrets.seal import SALT, wrap  # loaded late: only an export needs it
+    from git_envhist.secrets.key_text import SALT, wrap  # loaded late: only an export needs it
 
     return lambda key: wrap(key.id, key.material, passphrase, os.urandom(SALT))
 
 
 def _unwrapped(text: str, passphrase: Passphrase) -> str:
-    from git_envhist.secrets.seal import is_wrapped, unwrap  # loaded late: only an import needs it
+    from git_envhist.secrets.key_text import is_wrapped, unwrap  # loaded late: only an import needs it
 
     if not is_wrapped(text):
         return text
-    from git_envhist.secrets.keys import Key, write_key_text  # loaded late: likewise
+    from git_envhist.secrets.key_text import write_key_text  # loaded late: likewise
+    from git_envhist.secrets.keys import Key  # loaded late: likewise
 
     return write_key_text(Key.of(unwrap(text, passphrase.ask())))
 
@@ -181,7 +182,7 @@ def _renew(session: Session, ring: KeyRing, reseal: bool) -> None:
     session.done("the key is made")
     sealed = _reseal(session) if reseal else None
     if session.json:
-        counts = {"snapshots": sealed.snapshots, "left": sealed.left} if sealed is not None else {}
+        counts = {"snapshots": sealed.snapshots, "left": sealed.unopened} if sealed is not None else {}
         session.print_json({**_as_json(ring, made, made.id), **counts})
         return
     session.line(
@@ -189,16 +190,16 @@ def _renew(session: Session, ring: KeyRing, reseal: bool) -> None:
     )
     if sealed is not None:
         session.line(f"sealed {count(sealed.snapshots, 'snapshot')} again; the next push sends them again")
-        if sealed.left:
-            warn(f"{count(sealed.left, 'object')} stay as they are: no key here opens them")
+        if sealed.unopened:
+            warn(f"{count(sealed.unopened, 'object')} stay as they are: no key here opens them")
     elif before is not None:
         session.line(f"the key {before} still opens everything that it sealed")
 
 
-def _reseal(session: Session) -> Resealed:
-    from git_envhist.retention.reseal import Resealing  # loaded late: few ask for it
+def _reseal(session: Session) -> ResealResult:
+    from git_envhist.retention.reseal import HistoryResealer  # loaded late: few ask for it
 
-    return Resealing(session.history).reseal()
+    return HistoryResealer(session.history).reseal()
 
 
 def _export(

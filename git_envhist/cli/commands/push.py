@@ -78,7 +78,7 @@ def push_command(
 def leaving_lines(planned: PushResult) -> Iterator[str]:
     """What would leave, by class and size; databases by their names."""
     yield f"would leave for '{escape(planned.remote.name)}' ({escape(planned.remote.shown)}):"
-    yield from look_lines(planned.look)
+    yield from look_lines(planned.scan)
 
 
 def look_lines(look: OutgoingScan) -> Iterator[str]:
@@ -135,8 +135,8 @@ def _as_json(done: PushResult, dry_run: bool) -> Json:
         "objects": done.objects,
         "bytes": done.bytes,
         "parts": done.parts,
-        **look_json(done.look),
-        "tokens": [{**path_fields(EnvPath(one.path)), "kind": one.kind} for one in done.look.tokens],
+        **look_json(done.scan),
+        "tokens": [{**path_fields(EnvPath(one.path)), "kind": one.kind} for one in done.scan.tokens],
         "new": [escape_invalid(kind) for kind in done.new],
         "problems": [escape_invalid(problem) for problem in done.problems],
     }

@@ -18,7 +18,7 @@ from git_envhist.discovery import open_repository
 from git_envhist.disk import system_errors
 from git_envhist.errors import NotARepository
 from git_envhist.git.config import LocalZone
-from git_envhist.git.diff import anchored, directory_prefix, matching
+from git_envhist.git.pathspecs import anchored, directory_prefix, matching
 from git_envhist.git.repository import Repository
 from git_envhist.history.times import printed_time, read_time_span
 from git_envhist.lazy import replace
@@ -51,7 +51,7 @@ def recent(session: Session, span: str | None) -> None:
     manner = DiffStyle(session.palette, session.columns, plain=session.output.plain)
     session.page()
     since_then = printed_time(found.since, found.until)
-    session.line(f"since {since_then}, by change times and logs: {found.looked:,} paths looked at")
+    session.line(f"since {since_then}, by change times and logs: {found.examined:,} paths looked at")
     for text in _texts(found, manner):
         session.output.write(text)
     session.line(f"not known: {', '.join(NOT_KNOWN)}")

@@ -45,7 +45,7 @@ from git_envhist.text import escape, escape_invalid
 def write_attachments(session: Session, snapshot: Snapshot, directory: str) -> int:
     """Write them there, and say where each stands."""
     refuse_place(session, directory)
-    written = session.history.restorer.give_back_attachments(snapshot, directory)
+    written = session.history.restorer.write_attachments_of(snapshot, directory)
     if session.json:
         session.print_json({"schema": 1, "id": snapshot.id, "attachments": written})
     elif not written:
@@ -62,8 +62,8 @@ def write_attachments(session: Session, snapshot: Snapshot, directory: str) -> i
 def likely_lines(session: Session) -> Iterator[str]:
     """Yield the lines for at most five snapshots, the newest first."""
     history = session.history
-    if history.restorer.broken_off:
-        yield "a restore was broken off here: first git envrestore --continue, or --abort to take it back"
+    if history.restorer.is_interrupted:
+        yield "a restore was interrupted: first git envrestore --continue, or --abort to undo it"
     moments = likely_targets(history.catalog.own.snapshots, "")
     if not moments:
         print_error_line(f"hint: {NOTHING_CAPTURED}")
@@ -88,7 +88,7 @@ def end(session: Session, mode: str, revision: str | None, spelled: str) -> int:
     if revision is not None:
         raise UsageError(f"nothing is expected behind {spelled}: '{revision}'")
     going = session.history.restorer
-    carried = going.finish() if mode == "go_on" else going.take_back()
+    carried = going.continue_restore() if mode == "go_on" else going.abort_restore()
     session.done("the restore is taken back" if carried.undone else "the restore is finished")
     for item in (*carried.kept, *carried.losses):
         warn(f"'{os.fsdecode(item.path) or '.'}': {item.why}")
@@ -322,7 +322,7 @@ def _wish(
         head=options["head"],
         relocate=options["relocate"],
         force=options["force"],
-        foreign=options["allow_unsigned"],
+        allow_unsigned=options["allow_unsigned"],
         roots=options["roots"],
         services=options["services"],
         dry_run=options["dry_run"],

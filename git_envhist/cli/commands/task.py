@@ -97,7 +97,7 @@ def _tell(session: Session, tasks: Sequence[Task]) -> None:
     if session.json:
         session.print_json({"schema": SCHEMA, "tasks": [_task_json(one) for one in tasks]})
         return
-    ids = id_length([one.stands_on for one in tasks])
+    ids = id_length([one.snapshot_id for one in tasks])
     for one in tasks:
         session.line(_line(one, ids))
     if not tasks:
@@ -113,7 +113,7 @@ def _tell_one(session: Session, one: Task) -> None:
 
 
 def _line(one: Task, digits: int = SHORTEST_ID) -> str:
-    told = f"{one.number:>3}  {one.status.value:<{WIDEST_STATUS}}  {one.stands_on[:digits]}"
+    told = f"{one.number:>3}  {one.status.value:<{WIDEST_STATUS}}  {one.snapshot_id[:digits]}"
     return f"{told}  {escape(subject(one.text))}"
 
 
@@ -123,8 +123,8 @@ def _task_json(one: Task) -> Json:
         "text": escape_invalid(one.text),
         "status": one.status.value,
         "at": moment(one.at),
-        "snapshot": one.stands_on,
-        "begun_at": one.begun_at,
+        "snapshot": one.snapshot_id,
+        "begun_at": one.started_id,
         "agent": one.agent and escape_invalid(one.agent),
         "agent_version": one.agent_version and escape_invalid(one.agent_version),
         "definition": one.definition and escape_invalid(one.definition),

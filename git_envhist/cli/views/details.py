@@ -161,22 +161,22 @@ def details_of(
         facts_between,  # loaded late: a diff needs none of it
         without_secrets,  # loaded late: likewise
     )
-    from git_envhist.services import kept_services  # loaded late: likewise
+    from git_envhist.services import stored_services  # loaded late: likewise
     from git_envhist.snapshots.records import read_git_changes  # loaded late: likewise
 
     missing = _missing(reader, snapshot)
     git_changed = _listing(reader, snapshot, GIT_CHANGED, read_git_changes)
-    services = tuple(kept_services(reader, snapshot.tree))
+    services = tuple(stored_services(reader, snapshot.tree))
     facts = without_secrets(facts_between(reader, snapshot.parent, snapshot.commit, history.keys.opening))
     return Details(missing, git_changed, changes, facts, services)
 
 
 def services_of(history: EnvHistory, snapshot: Snapshot) -> tuple[str, ...]:
     """The services whose state a snapshot holds."""
-    from git_envhist.services import kept_services  # loaded late: a diff needs none of it
+    from git_envhist.services import stored_services  # loaded late: a diff needs none of it
 
     with CatFile(history.repository.git) as reader:
-        return tuple(kept_services(reader, snapshot.tree))
+        return tuple(stored_services(reader, snapshot.tree))
 
 
 def facts_of(history: EnvHistory, snapshot: Snapshot) -> tuple[FactChange, ...]:
@@ -243,7 +243,7 @@ def changes_of(
 def diff_source(history: EnvHistory, snapshot: Snapshot, pathspecs: Sequence[bytes]) -> DiffSource:
     """A snapshot and the one before it, side by side."""
     from git_envhist.cli.views.diff_source import DiffSource  # loaded late: keeps envlog fast
-    from git_envhist.git.diff import empty_tree  # loaded late: likewise
+    from git_envhist.git.cat_file import empty_tree  # loaded late: likewise
 
     git = history.repository.git
     before = snapshot.parent or empty_tree(git, snapshot.commit)
@@ -267,7 +267,7 @@ def anchored_paths(session: Session) -> tuple[bytes, ...]:
     """The pathspecs of the command line, spelled as from the top of the environment."""
     if not session.paths:
         return ()
-    from git_envhist.git.diff import anchored, directory_prefix  # loaded late: keeps envlog fast
+    from git_envhist.git.pathspecs import anchored, directory_prefix  # loaded late: keeps envlog fast
 
     root = os.fsencode(session.history.repository.root)
     prefix = directory_prefix(os.getcwdb(), root)

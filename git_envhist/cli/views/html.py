@@ -22,7 +22,7 @@ from git_envhist.git.cat_file import CatFile
 from git_envhist.history.graph import LogLine, fold_turns
 from git_envhist.html import BEGINNING, document
 from git_envhist.model import Snapshot
-from git_envhist.platform import SYSTEM, open_itself
+from git_envhist.platform import SYSTEM, open_nofollow
 from git_envhist.probes import kinds
 from git_envhist.text import escape
 
@@ -130,7 +130,7 @@ def _sweep(whole: str) -> None:
 
 
 def _take_away(path: str) -> None:
-    descriptor = open_itself(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    descriptor = open_nofollow(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         # In another container the process that writes it has a number that is nobody's here.
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

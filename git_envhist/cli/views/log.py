@@ -506,7 +506,12 @@ def beside_rows(rows: Sequence[GraphRow], texts: Iterable[str]) -> Iterator[str]
     """The texts with the lines of the graph at their left."""
     for row, text in zip(rows, texts, strict=True):
         first, *more = text.split("\n")
-        lines = [*row.before, f"{row.mark} {first}", *(f"{row.beside} {line}" for line in more), *row.after]
+        lines = [
+            *row.before,
+            f"{row.mark} {first}",
+            *(f"{row.continued} {line}" for line in more),
+            *row.after,
+        ]
         yield "\n".join(line.rstrip() for line in lines)
 
 

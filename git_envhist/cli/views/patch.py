@@ -210,7 +210,7 @@ def _sealed_lines(change: Change, contents: DiffContents, manner: DiffStyle) -> 
 
 def _with_masks(change: Change, contents: DiffContents, manner: DiffStyle) -> list[bytes]:
     """The diff of a sealed program with its secrets masked; nothing where that hides the change."""
-    from git_envhist.secrets.rules import masked_program  # loaded late: few patches show a sealed program
+    from git_envhist.secrets.rules import mask_program  # loaded late: few patches show a sealed program
 
     sides = [side for side in (change.before, change.after) if side is not None]
     try:
@@ -218,8 +218,8 @@ def _with_masks(change: Change, contents: DiffContents, manner: DiffStyle) -> li
     except SealingError:
         return []
     texts = [
-        masked_program(sides[0].path, old) if old else b"",
-        masked_program(sides[-1].path, new) if new else b"",
+        mask_program(sides[0].path, old) if old else b"",
+        mask_program(sides[-1].path, new) if new else b"",
     ]
     if texts[0] is None or texts[1] is None or texts[0] == texts[1]:
         return []

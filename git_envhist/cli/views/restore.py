@@ -38,8 +38,7 @@ from git_envhist.model import (
 )
 from git_envhist.probes import PACKAGES, kinds
 from git_envhist.restore.options import RestoreOptions
-from git_envhist.restore.plan import NOT_CAPTURED as PLAN_NOT_CAPTURED
-from git_envhist.restore.scope import LEFT_OUT_THEN, NOT_CAPTURED
+from git_envhist.restore.plan import SkipReason
 from git_envhist.text import escape
 
 # What `--only` takes beside the names of classes: the words at the left of what `git envdiff` tells.
@@ -123,7 +122,7 @@ def require_plan(
 
 def not_restored_line(session: Session, restored: RestoreResult, *, partly: bool) -> str:
     """One line where anything beside the part is not as it was in the moment; nothing else."""
-    target, now = restored.target, restored.moment
+    target, now = restored.target, restored.snapshot
     if now is None and target.restore is RestoreRole.TO and target.restored_from:
         # What is here is what the restore of a part left.
         source = _find(session, target.restored_from)
@@ -163,7 +162,7 @@ MAX_TOLD = 20
 MAX_OUTSIDE = 3
 Signed = Callable[[str], str]
 WAY_BACK = "git envrestore --undo"
-SHORTER = dict.fromkeys((NOT_CAPTURED, LEFT_OUT_THEN, PLAN_NOT_CAPTURED), "never captured")
+SHORTER: dict[str, str] = dict.fromkeys((SkipReason.NOT_CAPTURED, SkipReason.LEFT_OUT_THEN), "never captured")
 """What of a reason stands behind a count."""
 TITLES = (
     (PlanAction.WRITE, "write"),
@@ -205,7 +204,7 @@ def dry_run_lines(
         if rows:
             yield f"{title}:"
             yield from (f"    {_row(row, signed)}" for row in rows)
-    yield from _left_lines(notable_skips(restored.plan.left_alone))
+    yield from _left_lines(notable_skips(restored.plan.skipped))
     yield from (f"service {escape(line)}" for line in restored.services)
     if restored.head is not None:
         yield f"then: {escape(restored.head)}"
@@ -220,7 +219,7 @@ def done_lines(
     restored: RestoreResult, back: str | None = WAY_BACK, rest: str = "", *, did: str = "restored"
 ) -> Iterator[str]:
     """What came of it; `back` is the command that takes it back, `rest` says what of the moment did not come."""
-    if restored.moment is None:
+    if restored.snapshot is None:
         yield from _idle_lines(restored, rest)
         return
     # Where all that was to be done was to remove, there is nothing to read back.
@@ -229,7 +228,7 @@ def done_lines(
     if rest:
         yield rest
     if not restored.plan.steps:
-        yield from _left_lines(notable_skips(restored.plan.left_alone))
+        yield from _left_lines(notable_skips(restored.plan.skipped))
     if restored.head is not None:
         yield escape(restored.head)
     if restored.relocated:
@@ -310,7 +309,7 @@ def _is_idle(restored: RestoreResult) -> bool:
 
 
 def _idle_lines(restored: RestoreResult, rest: str = "") -> Iterator[str]:
-    left = notable_skips(restored.plan.left_alone)
+    left = notable_skips(restored.plan.skipped)
     if left:
         yield "nothing to restore: what differs stays as it is"
         yield from _left_lines(left)
@@ -395,7 +394,7 @@ def counts_line(restored: RestoreResult) -> str:
         for step in restored.plan.steps
     )
     words.append(f"unchanged {max(0, restored.files - touched):,}")
-    left = notable_skips(restored.plan.left_alone)
+    left = notable_skips(restored.plan.skipped)
     if left:
         reasons = sorted({SHORTER.get(item.why.partition(" (")[0], item.why) for item in left})
         words.append(f"left alone {len(left):,} ({'; '.join(map(escape, reasons[:2]))})")

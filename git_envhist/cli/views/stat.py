@@ -107,7 +107,6 @@ def _id_length(changes: tuple[Change, ...]) -> int:
 
 DEFAULT_COLUMNS = 80
 NAME_DIRECTORY = {EntryKind.DIRECTORY: b"/"}
-Binary = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)

@@ -307,12 +307,12 @@ def machine_diff_text(source: DiffSource, manner: DiffStyle) -> Iterator[bytes]:
     """Packages, tools, variables, the system's packages; services and databases; files; what differs by nature."""
     first, system, others = _by_rank(source.facts)
     apart = split_machine_differences(source.changes, lambda place: _is_explained(place, first))
-    in_env, in_files = split_by_class(apart.told)
+    in_env, in_files = split_by_class(apart.remaining)
     yield from fact_texts(first, manner)
     yield from variable_texts(source, in_env, manner)
     yield from fact_texts(system, manner)
     yield from fact_texts(others, manner)
-    yield from config_texts(replace(source, changes=apart.told), manner)
+    yield from config_texts(replace(source, changes=apart.remaining), manner)
     yield from file_texts(in_files, manner)
     cells = [f"{escape(why)} {describe_marks(count(changes))}" for why, changes in apart.by_nature]
     if cells:

@@ -7,7 +7,7 @@
     manager.undo()
 
 The modules `checkpoints`, `checkpoints_ghost`, `env.local` and `env.git_env` have the same names as
-in chimera. docs/compat.md lists the differences and their reasons.
+in chimera. docs/guide/compat.md lists the differences and their reasons.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@
     saved = await service.save("Before refactoring")
     await service.restore(saved)
 
-The modules `types` and `service` have the same names as in that library. docs/compat.md lists the differences and
+The modules `types` and `service` have the same names as in that library. docs/guide/compat.md lists the differences and
 their reasons.
 """
 

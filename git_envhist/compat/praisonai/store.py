@@ -28,8 +28,7 @@ from git_envhist.compat.praisonai.types import (
 )
 from git_envhist.compat.storage import LibraryRules, LibraryStorage, literal_pattern, read_json, write_json
 from git_envhist.errors import EnvhistError, SnapshotNotFound
-from git_envhist.git.cat_file import CatFile
-from git_envhist.git.diff import empty_tree
+from git_envhist.git.cat_file import CatFile, empty_tree
 from git_envhist.git.process import Git
 from git_envhist.model import EnvPath, RestoreResult, Snapshot
 from git_envhist.restore.options import RestoreOptions

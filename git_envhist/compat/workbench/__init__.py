@@ -39,7 +39,7 @@ def main(words: Sequence[str]) -> int:
         return 141
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
-        return _print(EnvhistError(f"the system refused '{error.filename or '.'}': {reason}"))
+        return _print(EnvhistError(f"cannot access '{error.filename or '.'}': {reason}"))
     except KeyboardInterrupt:
         return 130
 

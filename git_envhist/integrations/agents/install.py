@@ -508,5 +508,5 @@ def _bytes(text: str) -> bytes:
 def _unknown_form(path: str) -> Refused:
     return Refused(
         f"the settings are not in the form that the agent documents: '{path}'",
-        hint="nothing was written; docs/agents.md describes the expected settings",
+        hint="nothing was written; docs/guide/agents.md describes the expected settings",
     )

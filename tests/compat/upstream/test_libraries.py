@@ -11,7 +11,7 @@ pytestmark = pytest.mark.full
 
 def test_the_same_calls_on_either_service_give_the_same(run_program: RunProgram) -> None:
     ours, theirs = run_program("calls", "ours"), run_program("calls", "theirs")
-    # What differs is what is told in docs/compat.md: after a restore our list is whole.
+    # What differs is what is told in docs/guide/compat.md: after a restore our list is whole.
     assert ours.keys() == theirs.keys()
     assert {key: ours[key] for key in theirs if ours[key] != theirs[key]} == {}
 

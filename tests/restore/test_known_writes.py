@@ -1,0 +1,156 @@
+"""The capture after a restore uses what the restore recorded, unless files changed since."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+
+import pytest
+
+from git_envhist.api import EnvHistory
+from git_envhist.capture.environment import TreeCapture
+from git_envhist.capture.pipeline import CaptureOptions
+from git_envhist.capture.worker import KnownWrites, WrittenFile
+from git_envhist.objects.trees import object_id
+from git_envhist.worktree.stat_cache import COLUMNS
+from tests.support.repository import Repo
+
+
+@pytest.fixture
+def history(repo: Repo) -> EnvHistory:
+    for name in ("a", "b", "sub/c", "sub/d"):
+        repo.write(name, b"1")
+    found = EnvHistory.open(str(repo.path), workers="here", one_command=True)
+    found.capture("before")
+    return found
+
+
+def landed(repo: Repo, name: str, data: bytes) -> WrittenFile:
+    """Return stat data as a restore records them."""
+    return WrittenFile(COLUMNS(os.lstat(repo.path / name)), object_id(b"blob", data, "sha1"))
+
+
+def bring(repo: Repo, history: EnvHistory, name: str, data: bytes) -> WrittenFile:
+    """Create a file in the environment whose contents are stored."""
+    repo.write(name, data)
+    history.capture("so that it is in the store")
+    return landed(repo, name, data)
+
+
+def look_again(
+    history: EnvHistory, names: dict[bytes, dict[bytes, WrittenFile | None]]
+) -> tuple[bool, str, str]:
+    """Return whether no file was read, the content that was found, and the actual one."""
+    looked: list[object] = []
+    tip = history.log(limit=1)[0].commit
+    told = {path: frozenset(entries) for path, entries in names.items()}
+    capturing = history.capturing
+    start = TreeCapture._start
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(TreeCapture, "_start", lambda self, *words: looked.append(words) or start(self, *words))
+        with (
+            capturing.locked(CaptureOptions()),
+            capturing.capture_tree(CaptureOptions(), KnownWrites(tip, told, names)) as held,
+        ):
+            found = held.content
+    shutil.rmtree(os.path.join(history.repository.state, "cache"))
+    with capturing.locked(CaptureOptions()), capturing.capture_tree(CaptureOptions()) as held:
+        return not looked, found, held.content
+
+
+def test_written_files_are_recorded_without_reading(repo: Repo, history: EnvHistory) -> None:
+    brought = bring(repo, history, "sub/c", b"2")
+    repo.write("sub/c", b"other")
+    history.capture("other")
+    repo.write("sub/c", b"2")
+    os.chmod(repo.path / "sub" / "c", 0o755)
+    again = landed(repo, "sub/c", b"2")
+    assert again.oid == brought.oid
+    nobody_looked, found, there = look_again(history, {b"sub": {b"c": again}})
+    assert nobody_looked
+    assert found == there
+
+
+def test_written_and_removed_files_are_recorded(repo: Repo, history: EnvHistory) -> None:
+    bring(repo, history, "sub/new", b"2")
+    os.unlink(repo.path / "sub" / "new")
+    history.capture("without it")
+    repo.write("sub/new", b"2")
+    os.unlink(repo.path / "sub" / "d")
+    nobody_looked, found, there = look_again(
+        history, {b"sub": {b"new": landed(repo, "sub/new", b"2"), b"d": None}, b"": {}}
+    )
+    assert nobody_looked
+    assert found == there
+
+
+def meanwhile_a_file_comes(repo: Repo) -> None:
+    repo.write("sub/guest", b"3")
+
+
+def meanwhile_one_is_written(repo: Repo) -> None:
+    repo.write("sub/c", b"3")
+
+
+def meanwhile_one_gets_a_second_name(repo: Repo) -> None:
+    os.link(repo.path / "sub" / "c", repo.path / "second")
+
+
+def meanwhile_the_directory_is_another(repo: Repo) -> None:
+    shutil.copytree(repo.path / "sub", repo.path / "copy", copy_function=shutil.copy2)
+    shutil.rmtree(repo.path / "sub")
+    os.rename(repo.path / "copy", repo.path / "sub")
+
+
+def meanwhile_the_directory_is_a_link(repo: Repo) -> None:
+    os.rename(repo.path / "sub", repo.path / "elsewhere")
+    (repo.path / "sub").symlink_to("elsewhere")
+
+
+def meanwhile_one_is_to_be_left_out(repo: Repo) -> None:
+    repo.write(".envhistignore", b"c\n")
+
+
+@pytest.mark.parametrize(
+    "meanwhile",
+    [
+        meanwhile_a_file_comes,
+        meanwhile_one_is_written,
+        meanwhile_one_gets_a_second_name,
+        meanwhile_the_directory_is_another,
+        meanwhile_the_directory_is_a_link,
+        meanwhile_one_is_to_be_left_out,
+    ],
+)
+def test_changed_file_is_read_by_the_next_capture(
+    repo: Repo, history: EnvHistory, meanwhile: Callable[[Repo], None]
+) -> None:
+    brought = bring(repo, history, "sub/c", b"2")
+    os.utime(repo.path / "sub", None)
+    meanwhile(repo)
+    nobody_looked, found, there = look_again(history, {b"sub": {b"c": brought}, b"": {}})
+    assert not nobody_looked
+    # Whatever was recorded, the capture matches the disk.
+    if meanwhile in (meanwhile_a_file_comes, meanwhile_one_is_written):
+        assert found == there
+
+
+def test_file_with_a_secret_name_is_read(repo: Repo, history: EnvHistory) -> None:
+    bring(repo, history, "sub/.env", b"KEY=1")
+    nobody_looked, found, there = look_again(history, {b"sub": {b".env": landed(repo, "sub/.env", b"KEY=1")}})
+    assert not nobody_looked
+    assert found == there
+
+
+def test_next_capture_reads_the_written_files(repo: Repo, history: EnvHistory) -> None:
+    first = history.capture("one").snapshot
+    repo.write("sub/c", b"2")
+    history.capture("two")
+    assert first is not None
+    done = history.restore(first)
+    assert done.snapshot is not None
+    # The recorded ids are not relied on.
+    with history.capturing.capture_tree(CaptureOptions()) as held:
+        assert b"sub" in held.environment.scan_result.directories
+        assert held.content == done.snapshot.content == first.content
