@@ -809,7 +809,7 @@ class EnvHistory(HistoryContext):
         self, settle: float, timeout: float | None = None
     ) -> Generator[CaptureResult | None]:
         """Yield as `watch`, and None at least every `timeout` seconds."""
-        from git_envhist.integrations.watch import captures  # loaded late: only a watch needs it
+        from git_envhist.integrations.watch import watch_captures  # loaded late: only a watch needs it
 
         def open_history() -> EnvHistory:
             return type(self).open(
@@ -822,7 +822,7 @@ class EnvHistory(HistoryContext):
         def capture() -> CaptureResult:
             return open_history().capture(trigger=Trigger.WATCH, if_changed=True)
 
-        return captures(open_history(), capture, self.warn, settle, timeout)
+        return watch_captures(open_history(), capture, self.warn, settle, timeout)
 
     # Tasks, effects, checkpoints of a platform.
 
@@ -938,9 +938,9 @@ class EnvHistory(HistoryContext):
 
     def fetch_blobs(self, snapshot: Snapshot, blobs: Sequence[str]) -> None:
         """Fetch blobs of a fetched snapshot that are not stored yet."""
-        from git_envhist.remote.fetch import bring_contents  # loaded late: most snapshots are ours
+        from git_envhist.remote.fetch import fetch_blobs  # loaded late: most snapshots are ours
 
-        bring_contents(self.repository, self.environ, snapshot, blobs)
+        fetch_blobs(self.repository, self.environ, snapshot, blobs)
 
     def pushed_tip(self, remote: str, timeline: str) -> str | None:
         """Return the commit that a push left as the tip of a timeline at a remote; None if nothing was pushed."""
@@ -1169,17 +1169,26 @@ class EnvHistory(HistoryContext):
         dry_run: bool = False,
     ) -> tuple[IntegrationChange, ...]:
         """Install hooks of git, or of coding agents, that capture; return every file that was or would be changed."""
-        from git_envhist.integrations.install import chosen, install  # loaded late: hardly ever used
+        from git_envhist.integrations.install import (  # loaded late: hardly ever used
+            install,
+            named_integrations,
+        )
 
-        return install(self._install_target(everywhere, force), chosen(as_sequence(agents)), dry_run=dry_run)
+        return install(
+            self._install_target(everywhere, force), named_integrations(as_sequence(agents)), dry_run=dry_run
+        )
 
     def uninstall(
         self, agents: Sequence[str] = (), *, everywhere: bool = False, dry_run: bool = False
     ) -> tuple[IntegrationChange, ...]:
         """Remove what `install` added; a file that was not changed since is as it was before."""
-        from git_envhist.integrations.install import chosen, every, uninstall  # loaded late: hardly ever used
+        from git_envhist.integrations.install import (  # loaded late: hardly ever used
+            all_integrations,
+            named_integrations,
+            uninstall,
+        )
 
-        integrations = chosen(as_sequence(agents)) if agents else every()
+        integrations = named_integrations(as_sequence(agents)) if agents else all_integrations()
         return uninstall(self._install_target(everywhere), integrations, dry_run=dry_run)
 
     def status(self) -> IntegrationStatus:

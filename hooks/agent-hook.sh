@@ -1,19 +1,20 @@
 #!/bin/sh
-# Called by a coding agent at a moment of its work: before it changes something, after a turn. Nothing is printed and
-# nothing fails, whatever comes in: to an agent, a word here could mean "refused".
+# Called by a coding agent for an event: before a tool changes something, after a turn. It prints nothing and never
+# fails, whatever its input: an agent could read any output as "refused".
 #
 #   agent-<name> before|prompt|after|end
 #
-# `before` waits for the snapshot, unless its tool only looks. The others write the event into the spool and end; a
-# process of its own does the rest, and `end` waits up to 2.5 s for it. The first line of a spooled event is the project directory that the agent names.
+# `before` waits for the snapshot, unless its tool only reads. The other events are written to the spool, and a
+# background process handles them; `end` waits up to 2.5 s for it. The first line of a spooled event is the project
+# directory that the agent names.
 {
     program=@PROGRAM@
     [ -x "$program" ] || program=$(command -v git-envhist) || { cat; exit 0; }
     agent=${0##*/agent-}
     if [ "$1" = before ]; then
-        # What stands before the words of the tool is the agent's own: nothing that a tool is told is taken for its name.
-        told=$(dd bs=4096 count=1)
-        tool=${told%%\"tool_input\"*}
+        # Only text before the tool's arguments is searched, so that no argument is taken for the name of the tool.
+        event=$(dd bs=4096 count=1)
+        tool=${event%%\"tool_input\"*}
         tool=${tool%%\"toolArgs\"*}
         case $tool in
             *\"tool_name\":*) tool=${tool##*\"tool_name\":} ;;
@@ -25,25 +26,25 @@
         case $tool in *\"*) tool=${tool%%\"*} ;; *) tool= ;; esac
         case $tool in
             '' | *[!0-9A-Za-z_]*) ;;
-            *) case ' @LOOKING@ ' in *" $tool "*) cat; exit 0 ;; esac ;;
+            *) case ' @READ_ONLY_TOOLS@ ' in *" $tool "*) cat; exit 0 ;; esac ;;
         esac
-        { printf '%s' "$told"; cat; } | "$program" agent-hook "$0" "$agent" before
+        { printf '%s' "$event"; cat; } | "$program" agent-hook "$0" "$agent" before
         cat
         exit 0
     fi
     spool=${0%/*}/spool
     umask 077
     [ -d "$spool" ] || mkdir -p "$spool" || { cat; exit 0; }
-    told=$spool/$agent.$1.$$
-    while [ -e "$told.told" ] || [ -e "$told" ]; do told=${told}x; done
-    # What is longer than any such message is cut, and read to its end all the same: nobody is left writing.
+    file=$spool/$agent.$1.$$
+    while [ -e "$file.told" ] || [ -e "$file" ]; do file=${file}x; done
+    # Longer input is cut, but read to its end, so that the writer does not block.
     project=@PROJECT@
     case $project in *'
 '*) project= ;; esac
-    { { printf '%s\n' "$project"; head -c 8388608; } >"$told"; cat; }
-    mv "$told" "$told.told"
+    { { printf '%s\n' "$project"; head -c 8388608; } >"$file"; cat; }
+    mv "$file" "$file.told"
     case $1 in
-        # The last hook of a session waits for the snapshot, but not long.
+        # The last hook of a session waits for the snapshot, for a limited time.
         end) "$program" agent-hook "$0" "$agent" ended </dev/null ;;
         *) "$program" agent-hook "$0" "$agent" spooled </dev/null & ;;
     esac

@@ -1,15 +1,15 @@
-# >>> git-envhist: captures the environment in the background (git envlog uninstall takes these lines away)
+# >>> git-envhist: captures the environment in the background (git envlog uninstall removes these lines)
 @UNLESS@(
-	# The terminal may close as soon as git has ended: what it did is captured all the same.
+	# Capture even if the terminal closes as soon as git ends.
 	trap '' HUP
-	# Left before git goes on: a push right after it sees that a capture is to come.
+	# Write this before git continues: a push right after it sees that a capture is pending.
 	l=${GIT_DIR:-.git}/envhist/hooks/last-@EVENT@
 	{ [ -d "${l%/*}" ] || [ ! -d "${GIT_DIR:-.git}" ] || mkdir -p -m 700 "${l%/*}"; echo $$ >"$l"; } 2>/dev/null || :
 	(
-		# The command of git that called has the processors to itself, for two seconds at most.
+		# Wait until the calling git command ends, for at most two seconds, so as not to slow it down.
 		n=0
 		while [ $n -lt 40 ] && kill -0 "$PPID" && sleep 0.05; do n=$((n + 1)); done
-		# Of hooks that were called in a row the last one starts the program; every push is to go along.
+		# Of several hooks in a row only the last one starts the program; every push starts it.
 		[ @EVENT@ != pre-push ] && read -r k <"$l" && [ "$k" != $$ ] && exit 0
 		p=@PROGRAM@
 		[ -x "$p" ] || p=git-envhist

@@ -373,14 +373,14 @@ def report_running_capture(repository: Repository) -> None:
     """Print a note if the capture of the last `git commit` is still running."""
     if not os.path.exists(os.path.join(repository.state, "hooks", "pending")):
         return
-    from git_envhist.integrations.git_hooks import (
-        place_of,
-        read_mark,
+    from git_envhist.integrations.git_hooks import (  # loaded late: most lists have no running capture
+        hooks_state,
         read_outcomes,
-    )  # loaded late: most lists have no running capture
+        read_pending,
+    )
 
-    place = place_of(repository.state)
-    mark = read_mark(place)
+    place = hooks_state(repository.state)
+    mark = read_pending(place)
     if mark is None or time.time() - mark.at > FRESH:
         return
     last = read_outcomes(place)[-1:]

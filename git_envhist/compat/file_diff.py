@@ -1,4 +1,4 @@
-"""How two moments of a kept history differ, file by file, with counts of lines and the contents."""
+"""Compare two snapshots of a library history file by file, with line counts and contents."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ADDED, MODIFIED, DELETED = "added", "modified", "deleted"
 STATUS = {ChangeKind.ADDED: ADDED, ChangeKind.REMOVED: DELETED}
 WITH_LINES = (EntryKind.FILE, EntryKind.LINK)
 MAX_TEXT, MAX_TEXTS = 1 << 20, 200
-"""A larger content, or one of more files, is not read into a value; its lines are counted all the same."""
+"""Larger contents, and contents of more files, are left out of the result; their lines are still counted."""
 Read = Callable[[Change, bool], bytes | None]
 
 
@@ -40,16 +40,16 @@ class FileChange:
 
 
 def changed_files(git: Git, before: str, after: str) -> tuple[FileChange, ...]:
-    """What differs between two trees, without the contents."""
+    """Return the files that differ between two trees, without contents."""
     changes = _files(git, before, after)
     counts = read_line_counts(git, before, after, list(filter(_is_plain, changes)), renames=None)
-    return tuple(_told(change, counts.get(change.path) or (0, 0)) for change in changes)
+    return tuple(_file_change(change, counts.get(change.path) or (0, 0)) for change in changes)
 
 
 def compare_contents(
     history: EnvHistory, before: Snapshot, after: Snapshot | str
 ) -> tuple[tuple[FileChange, ...], str]:
-    """What differs, with the contents where they are text; and all of it as one patch. `now` is the live workspace."""
+    """Return the changed files with text contents, and all changes as one patch; `now` is the live workspace."""
     with history.sides(before, after) as (git, old, new):
         earlier, later = old or empty_tree(git, new), new
         changes = _files(git, earlier, later)
@@ -60,8 +60,8 @@ def compare_contents(
             closing(FileReader(git, later, history.open_sealed, objects)) as right,
         ):
             read = _reader(left, right, few=len(changes) <= MAX_TEXTS)
-            told = tuple(_with_contents(change, counts.get(change.path), read) for change in changes)
-            return told, "".join(_patch(git, earlier, later, changes, read))
+            changed = tuple(_with_contents(change, counts.get(change.path), read) for change in changes)
+            return changed, "".join(_patch(git, earlier, later, changes, read))
 
 
 def _files(git: Git, before: str, after: str) -> list[Change]:
@@ -77,7 +77,7 @@ def _is_plain(change: Change) -> bool:
     return has_other_bytes(change) and not other
 
 
-def _told(change: Change, lines: tuple[int, int]) -> FileChange:
+def _file_change(change: Change, lines: tuple[int, int]) -> FileChange:
     status = STATUS.get(change.kind, MODIFIED)
     return FileChange(os.fsdecode(change.path), status, *lines)
 
@@ -93,16 +93,16 @@ def _reader(left: FileReader, right: FileReader, *, few: bool) -> Read:
 
 
 def _read(reader: FileReader, path: EnvPath) -> bytes | None:
-    held = bytearray()
+    content = bytearray()
     try:
         for block in reader.read(path):
-            held += block
-            if len(held) > MAX_TEXT:
+            content += block
+            if len(content) > MAX_TEXT:
                 return None
     except EnvhistError:
-        # Sealed without its key, or kept by its fingerprint alone: that it differs is all there is to say.
+        # A sealed file without its key, or one stored as a fingerprint, has no readable content.
         return None
-    return bytes(held)
+    return bytes(content)
 
 
 def _with_contents(change: Change, lines: tuple[int, int] | None, read: Read) -> FileChange:
@@ -133,10 +133,10 @@ def _patch(git: Git, before: str, after: str, changes: list[Change], read: Read)
             yield patch.text.decode("utf-8", "replace")
     for change in changes:
         if change.path not in plain and has_other_bytes(change):
-            yield from _in_words(change, read)
+            yield from _patch_text(change, read)
 
 
-def _in_words(change: Change, read: Read) -> Iterator[str]:
+def _patch_text(change: Change, read: Read) -> Iterator[str]:
     name = os.fsdecode(change.path)
     yield f"diff --git a/{name} b/{name}\n"
     if is_stored(change, StoredAs.SEALED):

@@ -1,13 +1,13 @@
-"""A history that is kept for a directory without a word in it: in a repository of its own, found after a rename.
+"""Store the history of a directory for a library, in a repository of its own that survives a rename of the directory.
 
-Where the directory is in a git repository, nothing of that is touched: no branch, no index, no ref. A place below the
-base belongs to one directory:
+If the directory is inside a git repository, that is not changed: no branch, no index, no ref. Each directory has a
+place below the base:
 
-    <base>/<12 hex of the hash of its path>/home      which directory it is: its path, and what makes it itself
-    <base>/<12 hex of the hash of its path>/<inner>   a repository of ours
+    <base>/<12 hex of the hash of its path>/home      the directory: its path, and its identity
+    <base>/<12 hex of the hash of its path>/<inner>   our repository
 
-A directory that was renamed is known by what makes it itself (`store/sameness`), and its place goes along. Another
-one that stands at the old path now goes on with a copy: either of the two has the whole history that far.
+A renamed directory is recognised by its identity (`discovery.identify`), and its place is renamed, too. If another
+directory now exists at the old path, it continues with a copy, so that both have the earlier history.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
     from git_envhist.api import EnvHistory
 
 
-# Locks of those who go one by one: threads of a host that may be copied at any time, and its other processes.
+# Locks between the threads of a host program, which may fork at any time, and between its processes.
 
 
 class ThreadLock:
-    """A lock between threads; whoever holds it may take it again, and a copy of the process begins without it."""
+    """A reentrant lock between threads; after a fork, the child process does not hold it."""
 
     def __init__(self) -> None:
         self._begin()
@@ -46,18 +46,18 @@ class ThreadLock:
 
     def __enter__(self) -> None:
         if self._process != os.getpid():
-            # Whoever held it there has no thread here, and would hold it for ever.
+            # The thread that held the lock does not exist in this process and would never release it.
             self._begin()
         self._lock.acquire()
 
     def __exit__(self, *_: object) -> None:
-        # Of one that was taken before the copy was made nothing is left here.
+        # A lock that was acquired before the fork is not held in this process.
         if self._process == os.getpid():
             self._lock.release()
 
 
 class ProcessLock(ThreadLock):
-    """A lock for one thread of one process; whoever holds it may take it again."""
+    """A reentrant lock between processes, for one thread at a time."""
 
     def __init__(self, directory: str, name: str) -> None:
         self._directory = directory
@@ -66,16 +66,16 @@ class ProcessLock(ThreadLock):
 
     def _begin(self) -> None:
         super()._begin()
-        self._held: list[AbstractContextManager[None]] = []
+        self._locks: list[AbstractContextManager[None]] = []
 
     def __enter__(self) -> None:
         super().__enter__()
         try:
-            if not self._held:
+            if not self._locks:
                 state_directory(self._directory)
-            lock = nullcontext() if self._held else locked(os.path.join(self._directory, self._name))
+            lock = nullcontext() if self._locks else locked(os.path.join(self._directory, self._name))
             lock.__enter__()
-            self._held.append(lock)
+            self._locks.append(lock)
         except BaseException:
             super().__exit__()
             raise
@@ -84,7 +84,7 @@ class ProcessLock(ThreadLock):
         if self._process != os.getpid():
             return
         try:
-            self._held.pop().__exit__(None, None, None)
+            self._locks.pop().__exit__(None, None, None)
         finally:
             super().__exit__()
 
@@ -93,18 +93,18 @@ T = TypeVar("T")
 SURROGATES = "surrogateescape"
 HOME, LOCK = "home", ".lock"
 HEX = 12
-GOING = re.compile(rf"[0-9a-f]{{{HEX}}}\.going-[0-9a-f]{{1,10}}")
+REMOVED = re.compile(rf"[0-9a-f]{{{HEX}}}\.going-[0-9a-f]{{1,10}}")
 
 
 @dataclass(frozen=True, slots=True)
 class LibraryRules:
-    """What belongs to the captures of a library, and in whose name they are taken."""
+    """Settings of a library's captures: excluded paths, and the author."""
 
     exclude: tuple[str, ...] = ()
     user_name: str | None = None
     user_email: str | None = None
     named_only: bool = False
-    """The captures hold only the named paths, also those that `.envhistignore` excludes."""
+    """Captures contain only the named paths, including those that `.envhistignore` excludes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,30 +117,30 @@ class StoredDirectory:
 
 @dataclass(frozen=True, slots=True)
 class LibraryStorage:
-    """Where a library keeps the histories of directories."""
+    """The location of the histories of one library."""
 
     base: str
     inner: str = ".git"
 
     def place_of(self, root: str) -> str:
-        """Where the history of a directory is, by its path."""
+        """Return the place of a directory by its path."""
         return os.path.join(self.base, place_name(os.path.realpath(root)))
 
     def repository(self, root: str) -> Repository:
-        """The repository of a directory's history, made where there is none; its place comes along after a rename."""
+        """Return the repository of a directory, created if needed; after a rename its place is renamed, too."""
         real = os.path.realpath(root)
         place = self.place_of(real)
         state_directory(self.base)
         with locked(os.path.join(self.base, LOCK)):
-            _sweep(self.base)
-            _settle(self.base, place, real)
+            _remove_leftovers(self.base)
+            _assign_place(self.base, place, real)
             inner = os.path.join(place, self.inner)
             if not os.path.isdir(os.path.join(inner, "objects")):
                 make_repository(inner)
         return Repository(real, inner, inner, OBJECT_FORMAT, Git(inner, real), plain=True, library=True)
 
     def open(self, root: str, rules: LibraryRules, looking_at: str | None = None) -> EnvHistory:
-        """The verbs of a directory's history, under rules of its own; `looking_at`: captures are of that one."""
+        """Open the history of a directory with the library's rules; `looking_at` is another directory to capture."""
         repository = self.repository(root)
         if looking_at is not None:
             looked_at = os.path.realpath(looking_at)
@@ -151,41 +151,41 @@ class LibraryStorage:
         return _open_kept(repository, rules)
 
     def lock(self, root: str) -> ProcessLock:
-        """Held by whoever does several things with a directory's history that belong together."""
+        """Return a lock for several operations on a directory's history that belong together."""
         return ProcessLock(self.base, f".{place_name(os.path.realpath(root))}.lock")
 
     def forget(self, root: str) -> None:
-        """Remove the history of a directory, and its place."""
+        """Remove the history of a directory."""
         if not os.path.isdir(self.base):
             return
         real = os.path.realpath(root)
         place = self.place_of(real)
         with locked(os.path.join(self.base, LOCK)):
-            # That of a directory which was renamed is its own, too.
-            _settle(self.base, place, real)
+            # The place of a renamed directory belongs to it, too.
+            _assign_place(self.base, place, real)
             if os.path.lexists(place):
-                # Out of the way at once, so that nobody finds a part of it.
-                going = f"{place}.going-{os.urandom(3).hex()}"
-                os.rename(place, going)
-                shutil.rmtree(going)
+                # Rename it first, so that no process finds a half-removed place.
+                removed = f"{place}.going-{os.urandom(3).hex()}"
+                os.rename(place, removed)
+                shutil.rmtree(removed)
 
 
 def literal_pattern(path: str) -> str:
-    """A pattern in gitignore's syntax that means this path and nothing else."""
+    """Return a gitignore pattern that matches exactly this path."""
     return "".join(f"\\{letter}" if letter in "\\*?[]!# " else letter for letter in path)
 
 
 def place_name(real: str) -> str:
-    """The name of the place that a path has."""
+    """Return the name of the place of a path."""
     return hashlib.sha256(os.fsencode(real)).hexdigest()[:HEX]
 
 
 def _open_kept(repository: Repository, rules: LibraryRules) -> EnvHistory:
-    """The verbs of a kept history, under rules of its own; what the user configured for theirs plays no part."""
-    from git_envhist.api import EnvHistory  # loaded late: whoever imports the types alone needs none of it
+    """Open a library history with its own rules; the user's configuration does not apply."""
+    from git_envhist.api import EnvHistory  # loaded late: importing the types alone needs none of it
     from git_envhist.discovery import OpenedRepository  # loaded late: likewise
 
-    # A hook's caller, or git's own variables for a name, have no say in whose name this is.
+    # A hook or git's own variables must not change the author.
     environ = {name: value for name, value in os.environ.items() if not name.startswith("GIT_COMMITTER_")}
     history = EnvHistory(OpenedRepository(repository), environ, directory=repository.root, one_command=True)
     history.settings = replace(
@@ -200,59 +200,59 @@ def _open_kept(repository: Repository, rules: LibraryRules) -> EnvHistory:
         user_email=rules.user_email or history.settings.user_email,
     )
     if history.restorer.is_interrupted:
-        # A process that was killed on its way back meant to arrive.
+        # A killed process left an interrupted restore; finish it.
         history.restorer.continue_restore()
     return history
 
 
-def _sweep(base: str) -> None:
-    """Remove what is forgotten, also where whoever began to was killed."""
+def _remove_leftovers(base: str) -> None:
+    """Remove places whose removal was interrupted."""
     for name in os.listdir(base):
-        if GOING.fullmatch(name):
+        if REMOVED.fullmatch(name):
             shutil.rmtree(os.path.join(base, name), ignore_errors=True)
 
 
-def _settle(base: str, place: str, real: str) -> None:
-    """See to it that the place of a path belongs to the directory that stands there now."""
+def _assign_place(base: str, place: str, real: str) -> None:
+    """Assign the place of a path to the directory that exists there now."""
     here = identify(real)
     if here is None:
         return
     known = _read_home(place)
-    if known is not None and _is_meant(known, real, here):
+    if known is not None and _belongs_to(known, real, here):
         if known != StoredDirectory(real, here):
             _write_home(place, StoredDirectory(real, here))
         return
     before = _place_elsewhere(base, place, here)
     if os.path.isdir(place):
-        _set_aside(place, copied=before is None)
+        _rename_place(place, copied=before is None)
     if before is not None:
         os.rename(before, place)
     os.makedirs(place, mode=0o700, exist_ok=True)
     _write_home(place, StoredDirectory(real, here))
 
 
-def _is_meant(known: StoredDirectory, real: str, here: DirectoryId) -> bool:
+def _belongs_to(known: StoredDirectory, real: str, here: DirectoryId) -> bool:
     return is_same(known.identity, here) or (known.path == real and not is_successor(known.identity, here))
 
 
 def _place_elsewhere(base: str, place: str, here: DirectoryId) -> str | None:
-    """The place of this very directory under a path that it had before."""
+    """Return the place that this directory had under an earlier path."""
     for name in sorted(os.listdir(base)):
         other = os.path.join(base, name)
         known = _read_home(other) if other != place else None
-        if known is not None and is_same(known.identity, here) and not _is_still_there(known):
+        if known is not None and is_same(known.identity, here) and not _exists_unchanged(known):
             return other
     return None
 
 
-def _is_still_there(known: StoredDirectory) -> bool:
-    # One directory by two paths, as with a bind mount: each path has a history then.
-    seen = identify(known.path)
-    return seen is not None and is_same(seen, known.identity)
+def _exists_unchanged(known: StoredDirectory) -> bool:
+    # One directory may have two paths, e.g. with a bind mount; each path then has its own history.
+    current = identify(known.path)
+    return current is not None and is_same(current, known.identity)
 
 
-def _set_aside(place: str, *, copied: bool) -> None:
-    """Another directory stood here: its history waits under another name until that comes back."""
+def _rename_place(place: str, *, copied: bool) -> None:
+    """Rename the place of another directory that was at this path before, until that directory is found again."""
     aside = f"{place}.{os.urandom(3).hex()}"
     os.rename(place, aside)
     if copied:
@@ -260,7 +260,7 @@ def _set_aside(place: str, *, copied: bool) -> None:
 
 
 def _link_or_copy(source: str, target: str) -> None:
-    # A pack never changes; everything else may.
+    # Packs never change and can be linked; everything else is copied.
     if f"{os.sep}pack{os.sep}" in source:
         with suppress(OSError):
             os.link(source, target)
@@ -271,9 +271,9 @@ def _link_or_copy(source: str, target: str) -> None:
 def _read_home(place: str) -> StoredDirectory | None:
     try:
         with open(os.path.join(place, HOME), encoding="utf-8", errors=SURROGATES) as file:
-            said = json.load(file)
+            values = json.load(file)
         return StoredDirectory(
-            str(said["path"]), DirectoryId(int(said["inode"]), int(said["device"]), str(said["mark"]))
+            str(values["path"]), DirectoryId(int(values["inode"]), int(values["device"]), str(values["mark"]))
         )
     except (OSError, ValueError, KeyError, TypeError):
         return None
@@ -284,10 +284,10 @@ def _write_home(place: str, home: StoredDirectory) -> None:
 
 
 def read_json(path: str, read: Callable[[Any], T], nothing: T) -> T:
-    """What a small file says; `nothing` where there is none.
+    """Read a small JSON file; return `nothing` if there is none.
 
-    What cannot be understood is put beside, and never written over; what cannot be read at all is an error: to whoever
-    took it for empty, all that it says would be lost with the next word that is written.
+    An invalid file is renamed and never overwritten. A file that cannot be read is an error: treating it as empty
+    would lose its content with the next write.
     """
     if not os.path.lexists(path):
         return nothing
@@ -301,6 +301,6 @@ def read_json(path: str, read: Callable[[Any], T], nothing: T) -> T:
 
 
 def write_json(path: str, value: object) -> None:
-    """Put a small file in its place, whole and durable."""
+    """Replace a small JSON file atomically and sync it."""
     data = json.dumps(value, ensure_ascii=False).encode("utf-8", SURROGATES)
     replace_file(path, data, durability=Durability.FULL, unique=True)

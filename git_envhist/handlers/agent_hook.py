@@ -29,9 +29,9 @@ from git_envhist.git.config import current_actor
 from git_envhist.integrations.agents.events import (
     AgentEvent,
     Job,
-    held,
     project_of,
     read_event,
+    spool_lock,
     take_spooled,
     turn_after,
     version_in,
@@ -220,7 +220,7 @@ class AgentHistories:
     ) -> list[tuple[Job, str | None]]:
         """Return the captures that are due, those of spooled events first, each with its file in the spool."""
         due: list[tuple[Job, str | None]] = []
-        with held(spool):
+        with spool_lock(spool):
             events: list[tuple[AgentEvent, str | None]] = list(take_spooled(spool, self.environ))
             for each, file in [*events, *([(event, None)] if event else [])]:
                 job = self._advance(each, failed)

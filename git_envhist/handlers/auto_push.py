@@ -16,15 +16,15 @@ from contextlib import suppress
 
 from git_envhist.disk import locked_now
 from git_envhist.integrations.git_hooks import (
-    RIDING,
+    PUSH_HOOK,
     UNREADABLE,
-    leave_mark,
-    place_of,
-    place_of_pushes,
-    read_mark,
+    hooks_state,
+    pushes_state,
     read_outcomes,
-    take_mark,
+    read_pending,
+    remove_pending,
     write_outcome,
+    write_pending,
 )
 from git_envhist.model.work import HookRun, PendingHook
 
@@ -42,17 +42,17 @@ def auto_push(
     git_dir: str, event: str, caller: int | None, remote: str, environ: MutableMapping[str, str]
 ) -> None:
     """Push, unless another process pushes: that one finds the mark of this call and pushes again."""
-    place = place_of_pushes(os.path.join(git_dir, "envhist"))
-    leave_mark(place, remote)
+    place = pushes_state(os.path.join(git_dir, "envhist"))
+    write_pending(place, remote)
     environ.update(NO_QUESTIONS)
-    while (mark := read_mark(place)) is not None:
+    while (mark := read_pending(place)) is not None:
         with locked_now(os.path.join(place, "lock")) as alone:
             if not alone:
                 return
             _wait_for(caller)
-            _wait_for_capture(place_of(os.path.join(git_dir, "envhist")))
+            _wait_for_capture(hooks_state(os.path.join(git_dir, "envhist")))
             _answer(place, event, mark, environ)
-            take_mark(place, mark)
+            remove_pending(place, mark)
 
 
 def _answer(place: str, event: str, mark: PendingHook, environ: MutableMapping[str, str]) -> None:
@@ -115,7 +115,7 @@ def _wait_for_capture(captures: str) -> None:
 def _is_expected(captures: str) -> bool:
     """Return whether a hook was called for a capture without a result yet."""
     outcomes = read_outcomes(captures)
-    mark = read_mark(captures)
+    mark = read_pending(captures)
     if mark is not None:
         # A capture that waits for the end of a rebase may wait for hours.
         return not (outcomes and outcomes[-1].result == "waiting" and outcomes[-1].at >= mark.at)
@@ -127,7 +127,9 @@ def _is_expected(captures: str) -> bool:
 
 def _called(captures: str) -> list[str]:
     """Return the files that hooks touch when they are called, except those of pushes."""
-    return [path for path in glob.glob(os.path.join(glob.escape(captures), "last-*")) if RIDING not in path]
+    return [
+        path for path in glob.glob(os.path.join(glob.escape(captures), "last-*")) if PUSH_HOOK not in path
+    ]
 
 
 def _end_children() -> None:

@@ -22,12 +22,12 @@ from git_envhist.disk import locked, locked_now
 from git_envhist.git.process import LOCAL_VARIABLES, SAFE_GIT, clean_environment, spawn
 from git_envhist.integrations.git_hooks import (
     EVENTS,
-    RIDING,
-    leave_mark,
-    place_of,
-    read_mark,
-    take_mark,
+    PUSH_HOOK,
+    hooks_state,
+    read_pending,
+    remove_pending,
     write_outcome,
+    write_pending,
 )
 from git_envhist.model import CaptureResult, Trigger
 from git_envhist.model.work import HookRun, PendingHook
@@ -62,13 +62,13 @@ def handle_git_hook(words: Sequence[str], environ: MutableMapping[str, str]) -> 
         only_named = words[0] == NAMED
         words = words[1:] if only_named else words
         event, caller = words[0], _number(words[1:2])
-        if event in EVENTS or event == RIDING:
+        if event in EVENTS or event == PUSH_HOOK:
             detach()
             clear_git_environment(environ)
             git_dir = _git_dir(environ)
             if git_dir is not None and only_named and not _is_named(environ):
                 return 0
-            if git_dir is not None and event == RIDING:
+            if git_dir is not None and event == PUSH_HOOK:
                 from git_envhist.handlers.auto_push import auto_push  # loaded late: a capture does not push
 
                 auto_push(git_dir, event, caller, words[2], environ)
@@ -115,8 +115,8 @@ def wait_for_end(git_dir: str, caller: int | None, quiet: float = QUIET) -> bool
 
 
 def _answer(git_dir: str, event: str, caller: int | None, environ: Mapping[str, str]) -> None:
-    place = place_of(os.path.join(git_dir, "envhist"))
-    leave_mark(place, event)
+    place = hooks_state(os.path.join(git_dir, "envhist"))
+    write_pending(place, event)
     with ExitStack() as held:
         if _wait_for_lock(place, held):
             _serve(place, git_dir, caller, environ, held.close)
@@ -134,7 +134,7 @@ def _serve(
     place: str, git_dir: str, caller: int | None, environ: Mapping[str, str], release: Callable[[], None]
 ) -> None:
     """Capture for the marks, unless an operation has stopped: a later hook captures then."""
-    mark = read_mark(place)
+    mark = read_pending(place)
     if mark is None:
         return
     if not wait_for_end(git_dir, caller):
@@ -142,7 +142,7 @@ def _serve(
         write_outcome(place, HookRun(mark.event, time.time(), "waiting", message=message))
         return
     # The same capture answers marks left in the meantime.
-    mark = read_mark(place) or mark
+    mark = read_pending(place) or mark
     _Capture(place, mark, _real_event(git_dir, mark.event), release).run(environ)
 
 
@@ -182,7 +182,7 @@ class _Capture:
         write_outcome(
             self._place, HookRun(self._event, time.time(), result, seconds, snapshot, message, hint)
         )
-        take_mark(self._place, self._mark)
+        remove_pending(self._place, self._mark)
         self._release()
 
 

@@ -1,4 +1,7 @@
-"""What a kind of integration is: it plans edits for a place, plans how they are taken away, tells what is active."""
+"""The interface of an integration: plan an installation, plan its removal, list the installed parts.
+
+An integration is git itself or one coding agent. Plans contain edits as values; `integrations.install` applies them.
+"""
 
 from __future__ import annotations
 
@@ -19,17 +22,17 @@ from git_envhist.model.work import FileEdit, InstalledPart
 
 @dataclass(frozen=True, slots=True)
 class InstallTarget:
-    """Where something is installed: in one working tree's repository, or for everything of this user."""
+    """The target of an installation: the repository of one working tree, or everything of this user."""
 
     repository: Repository | None
-    """None where nothing but the user's own configuration is meant."""
+    """None if only the user's own configuration is the target."""
     environ: Mapping[str, str]
     program: str
-    """`git-envhist` by its absolute path, as the one that installs is installed."""
+    """The absolute path of `git-envhist`, as the calling installation has it."""
     everywhere: bool = False
-    """For every repository of this user."""
+    """Install for every repository of this user."""
     force: bool = False
-    """Also where a guard would refuse; each tells which."""
+    """Install even where a guard would refuse; each guard describes its reason."""
 
     @property
     def home(self) -> str:
@@ -41,14 +44,14 @@ class InstallTarget:
 
     @property
     def state(self) -> str:
-        """The directory of ours where what is installed here is remembered."""
+        """The directory in which git-envhist records what is installed for this target."""
         if self.repository is None or self.everywhere:
             return os.path.join(data_home(self.environ), "git-envhist")
         return self.repository.common_state
 
     @property
     def own_data(self) -> str:
-        """The directory of ours in the user's data: what agents call is there, outside of every repository."""
+        """Our directory in the user's data: agents call files there, outside of every repository."""
         return own_data(self.environ)
 
     @property
@@ -57,7 +60,7 @@ class InstallTarget:
 
     @property
     def named(self) -> str | None:
-        """The repository as the user's private list has it; None: every repository."""
+        """The repository as the user's private list names it; None for every repository."""
         return (
             None
             if self.repository is None or self.everywhere
@@ -77,32 +80,35 @@ def installed_program(environ: Mapping[str, str]) -> str:
     return os.path.abspath(found)
 
 
-NOT_NAMED = "no person named this repository to its hooks: git envlog install, or git envlog capture"
+NOT_NAMED = "no person enabled hooks for this repository: git envlog install, or git envlog capture"
 
 
 @dataclass(frozen=True, slots=True)
 class InstallPlan:
-    """What installing or taking away comes to."""
+    """The edits of one installation or removal."""
 
     edits: tuple[FileEdit, ...] = ()
     remarks: tuple[str, ...] = ()
-    """What the user has to know or do beside."""
+    """What the user must know or do in addition."""
     own: tuple[FileEdit, ...] = ()
-    """Changes of our own files, which several repositories may share: what was there before does not come back."""
+    """Changes of our own files.
+
+    Several repositories may share them, so removal does not restore their earlier content.
+    """
 
 
 class Integration(Protocol):
-    """A leaf: git itself, or one coding agent."""
+    """An integration: git itself, or one coding agent."""
 
     @property
     def name(self) -> str:
-        """What `--agent` calls it; `git` for git itself."""
+        """The name of the agent in `--agent`, or `git` for git itself."""
 
-    def plan_install(self, place: InstallTarget) -> InstallPlan:
-        """What has to change so that it calls us; nothing where all is in place."""
+    def plan_install(self, target: InstallTarget) -> InstallPlan:
+        """Return the edits that install it; none if everything is installed."""
 
-    def plan_uninstall(self, place: InstallTarget) -> InstallPlan:
-        """What has to change so that nothing of ours is left."""
+    def plan_uninstall(self, target: InstallTarget) -> InstallPlan:
+        """Return the edits that remove everything of ours."""
 
-    def parts(self, place: InstallTarget) -> tuple[InstalledPart, ...]:
-        """What of ours is there; empty where nothing is and nothing was."""
+    def parts(self, target: InstallTarget) -> tuple[InstalledPart, ...]:
+        """Return the installed parts; empty if nothing is or was installed."""

@@ -1,8 +1,11 @@
-"""What stood in others' files before we changed them: a file that nobody has touched since comes back byte for byte.
+"""Plan, apply and record changes of files that belong to other programs, so that they can be undone byte for byte.
 
-One record for each repository, in its git directory (for what is installed for every repository: in the user's data
-directory). It says what is about to be changed before anything is, so that whatever breaks off an installation, the
-files themselves tell how far that came. Losing it costs nothing but the bytes: what is ours is found by its marks, too.
+Integrations return `FileEdit` values: the expected state of a file and the new one. `apply_edits` alone writes: it
+refuses before the first write if a file is not in the expected state, and writes all edits or none.
+
+One record (`installed`) per repository, or in the user's data directory, stores the earlier content of each changed
+file. It is written before the files, so that an interrupted installation is found and finished or removed. If the
+record is lost, only the earlier bytes are lost: our own lines are also found by their marks.
 """
 
 from __future__ import annotations
@@ -31,27 +34,22 @@ from git_envhist.lazy import dataclass, field, replace
 from git_envhist.model.work import FileEdit, FileState
 from git_envhist.platform import open_file_only
 
-# Changes of files that belong to others, as values: what stands there, what is to stand there.
-#
-# Whoever decides reads and returns edits; `carry_out` alone writes. An edit that finds something else than it was made
-# for is refused before anything is written.
-
 FILE_MODE = 0o644
 PROGRAM_MODE = 0o755
 NEW = ".envhist-new"
-"""The ending of what is to stand at a path, until it is whole."""
+"""The suffix of a new file until it is complete."""
 
 
-def look(path: str) -> FileState | None:
-    """What stands at a path; a link is not followed."""
+def read_state(path: str) -> FileState | None:
+    """Return the state of the file or link at a path, or None; a link is not followed."""
     try:
-        seen = os.lstat(path)
-        if stat.S_ISLNK(seen.st_mode):
+        status = os.lstat(path)
+        if stat.S_ISLNK(status.st_mode):
             return FileState(os.readlink(os.fsencode(path)), None)
-        if not stat.S_ISREG(seen.st_mode):
+        if not stat.S_ISREG(status.st_mode):
             raise EnvhistError(f"neither a file nor a link: '{path}'")
         with open(path, "rb", opener=open_file_only) as file:
-            return FileState(file.read(), stat.S_IMODE(seen.st_mode))
+            return FileState(file.read(), stat.S_IMODE(status.st_mode))
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
@@ -59,52 +57,52 @@ def look(path: str) -> FileState | None:
         raise EnvhistError(f"cannot read '{path}': {reason}") from error
 
 
-def rewrite(path: str, data: bytes | None, mode: int | None = None) -> FileEdit:
-    """The edit that leaves these bytes in a file, where it is or where its links lead; None: no file.
+def plan_content(path: str, data: bytes | None, mode: int | None = None) -> FileEdit:
+    """Return the edit that leaves these bytes in a file, following links; None removes the file.
 
-    `mode` is for a file that is made; one that is there keeps its own.
+    `mode` is for a new file; an existing file keeps its own.
     """
     place = os.path.realpath(path)
-    before = look(place)
+    before = read_state(place)
     if data is None:
         return FileEdit(place, before, None)
-    kept = before.mode if before is not None and before.mode is not None else None
-    return FileEdit(place, before, FileState(data, kept if kept is not None else mode or FILE_MODE))
+    saved = before.mode if before is not None and before.mode is not None else None
+    return FileEdit(place, before, FileState(data, saved if saved is not None else mode or FILE_MODE))
 
 
 def changed_edits(edits: Iterable[FileEdit]) -> tuple[FileEdit, ...]:
-    """The edits that change something."""
+    """Return the edits that change something."""
     return tuple(edit for edit in edits if edit.before != edit.after)
 
 
 def missing_directories(edits: Iterable[FileEdit]) -> tuple[str, ...]:
-    """The directories that have to be made for edits, outermost first."""
+    """Return the directories to create for the edits, outermost first."""
     places = (os.path.dirname(edit.path) for edit in edits if edit.after is not None)
     return tuple(dict.fromkeys(each for place in places for each in _missing(place)))
 
 
-def carry_out(edits: Sequence[FileEdit]) -> None:
-    """Make every edit, or none of them; they are on the medium then."""
+def apply_edits(edits: Sequence[FileEdit]) -> None:
+    """Apply every edit, or none of them, and sync them to disk."""
     for edit in edits:
-        _refuse_another(edit)
+        _refuse_changed(edit)
     made: list[str] = []
     done: list[FileEdit] = []
     try:
         for edit in edits:
             made += _make_directories(os.path.dirname(edit.path))
-            _put(edit.path, edit.after)
+            _write_state(edit.path, edit.after)
             done.append(edit)
         for directory in dict.fromkeys(os.path.dirname(edit.path) for edit in edits):
             sync_directory(directory)
     except OSError as error:
         for earlier in reversed(done):
-            _put(earlier.path, earlier.before)
+            _write_state(earlier.path, earlier.before)
         remove_empty(made)
         raise cannot_write(error, os.path.dirname(edit.path)) from error
 
 
 def remove_empty(directories: Iterable[str]) -> None:
-    """Remove directories that hold nothing, the innermost first."""
+    """Remove empty directories, the innermost first."""
     for directory in sorted(directories, key=len, reverse=True):
         try:
             os.rmdir(directory)
@@ -112,13 +110,13 @@ def remove_empty(directories: Iterable[str]) -> None:
             continue
 
 
-def describe(edits: Iterable[FileEdit]) -> Iterator[str]:
-    """Every byte that would be written, as a patch."""
+def patch_lines(edits: Iterable[FileEdit]) -> Iterator[str]:
+    """Yield every change of the edits as a patch."""
     for edit in edits:
-        yield from _describe(edit)
+        yield from _patch_lines(edit)
 
 
-def _describe(edit: FileEdit) -> Iterator[str]:
+def _patch_lines(edit: FileEdit) -> Iterator[str]:
     yield _headline(edit)
     if edit.after is None:
         return
@@ -138,12 +136,12 @@ def _lines(content: FileState | None) -> list[str]:
         return []
     text = content.data.decode("utf-8", "surrogateescape")
     lines = text.split("\n")
-    # As git and diff tell it: the last line lacks the newline that ends all others.
+    # git and diff mark a last line without a newline this way.
     return lines[:-1] if not lines[-1] else [*lines[:-1], lines[-1], "\\ No newline at end of file"]
 
 
-def _refuse_another(edit: FileEdit) -> None:
-    if look(edit.path) != edit.before:
+def _refuse_changed(edit: FileEdit) -> None:
+    if read_state(edit.path) != edit.before:
         raise Refused(
             f"'{edit.path}' was changed meanwhile", hint="nothing was written: run the command again"
         )
@@ -164,8 +162,8 @@ def _make_directories(directory: str) -> list[str]:
     return missing
 
 
-def _put(path: str, content: FileState | None) -> None:
-    """Let exactly this stand at a path; whoever reads meanwhile sees the old or the new."""
+def _write_state(path: str, content: FileState | None) -> None:
+    """Replace a file atomically."""
     if content is None:
         remove_if_present(path)
         return
@@ -187,10 +185,10 @@ FILE = "installed"
 
 @dataclass(frozen=True, slots=True)
 class SavedFile:
-    """A file we changed: what it was, and what we left."""
+    """A file that we changed: its earlier content, and the content that we wrote."""
 
     owner: str
-    """The integration that changed it."""
+    """The name of the integration that changed it."""
     before: FileState | None
     after: FileState | None
     at: float
@@ -198,134 +196,141 @@ class SavedFile:
 
 @dataclass(frozen=True, slots=True)
 class InstallRecord:
-    """All of them by path, and the directories that were made for them."""
+    """The recorded files by path, and the directories that were created for them."""
 
     files: dict[str, SavedFile] = field(default_factory=dict)
     made: tuple[str, ...] = ()
-    begun: dict[str, SavedFile] = field(default_factory=dict)
-    """What is about to be changed, or was when something broke off."""
+    pending: dict[str, SavedFile] = field(default_factory=dict)
+    """Files that an installation is changing, or was changing when it was interrupted."""
 
     def of(self, owner: str) -> dict[str, SavedFile]:
-        return {path: kept for path, kept in self.files.items() if kept.owner == owner}
+        return {path: saved for path, saved in self.files.items() if saved.owner == owner}
 
 
 def read_record(state: str) -> InstallRecord:
-    """What is remembered; nothing where there is no record, or none that can be read."""
+    """Return the record; an empty one if there is none, or none that can be read."""
     try:
         with open(os.path.join(state, FILE), "rb", opener=open_file_only) as file:
             value = json.load(file)
-        files = {path: _kept(row) for path, row in value["files"].items()}
-        begun = {path: _kept(row) for path, row in value.get("begun", {}).items()}
-        done = {path: kept for path, kept in begun.items() if _stands(path, kept.after)}
-        return InstallRecord({**files, **done}, tuple(map(str, value["made"])), begun)
+        files = {path: _parse_saved(row) for path, row in value["files"].items()}
+        pending = {path: _parse_saved(row) for path, row in value.get("begun", {}).items()}
+        done = {path: saved for path, saved in pending.items() if _is_at(path, saved.after)}
+        return InstallRecord({**files, **done}, tuple(map(str, value["made"])), pending)
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return InstallRecord()
 
 
 def install_edits(state: str, owner: str, edits: Sequence[FileEdit]) -> tuple[FileEdit, ...]:
-    """Carry edits out and remember what stood there; returns those that changed something."""
+    """Apply the edits and record the earlier content; return the edits that changed something."""
     wanted = changed_edits(edits)
     if not wanted:
         return ()
     record = read_record(state)
-    _sweep(record)
+    _remove_temporary(record)
     now = time.time()
-    begun = {edit.path: _remembered(record, owner, edit, now) for edit in wanted}
+    pending = {edit.path: _saved_file(record, owner, edit, now) for edit in wanted}
     made = tuple(dict.fromkeys((*record.made, *missing_directories(wanted))))
-    # First of all: what a file was stands nowhere else once it is changed.
-    _write(state, InstallRecord(record.files, made, begun))
+    # Write the record first: once a file is changed, its earlier content exists nowhere else.
+    _write_record(state, InstallRecord(record.files, made, pending))
     try:
-        carry_out(wanted)
+        apply_edits(wanted)
     except BaseException:
         with suppress(EnvhistError):
-            _write(state, replace(record, begun={}))
+            _write_record(state, replace(record, pending={}))
         raise
-    _write(state, InstallRecord({**record.files, **begun}, made))
+    _write_record(state, InstallRecord({**record.files, **pending}, made))
     return wanted
 
 
 def uninstall_plan(record: InstallRecord, owner: str, edits: Iterable[FileEdit]) -> tuple[FileEdit, ...]:
-    """The edits that take ours away; a file that is as we left it becomes what it was."""
-    planned = {edit.path: _as_before(record.files.get(edit.path), edit) for edit in edits}
-    # What an installation that was broken off has left beside is in no plan.
-    rest = [(path, kept) for path, kept in record.of(owner).items() if path not in planned]
-    left = [FileEdit(path, kept.after, kept.before) for path, kept in rest if _stands(path, kept.after)]
+    """Return the edits that remove ours; a file unchanged since the installation gets its earlier content back."""
+    planned = {edit.path: _edit_to_earlier(record.files.get(edit.path), edit) for edit in edits}
+    # Files that only an interrupted installation changed are not in the plan of the integration.
+    rest = [(path, saved) for path, saved in record.of(owner).items() if path not in planned]
+    left = [FileEdit(path, saved.after, saved.before) for path, saved in rest if _is_at(path, saved.after)]
     return (*planned.values(), *left)
 
 
 def uninstall_edits(state: str, owner: str, edits: Sequence[FileEdit]) -> tuple[FileEdit, ...]:
-    """Carry out the edits that take ours away, and forget them; returns those that changed something."""
+    """Apply the edits that remove ours and delete them from the record; return the edits that changed something."""
     record = read_record(state)
-    _sweep(record)
+    _remove_temporary(record)
     wanted = changed_edits(uninstall_plan(record, owner, edits))
-    carry_out(wanted)
-    files = {path: kept for path, kept in record.files.items() if kept.owner != owner}
-    _write(state, InstallRecord(files, record.made if files else ()))
-    # Our own record may have stood in one of them.
+    apply_edits(wanted)
+    files = {path: saved for path, saved in record.files.items() if saved.owner != owner}
+    _write_record(state, InstallRecord(files, record.made if files else ()))
+    # Our own record may have been in one of these directories.
     remove_empty(record.made)
     return wanted
 
 
-def _as_before(kept: SavedFile | None, edit: FileEdit) -> FileEdit:
-    untouched = kept is not None and edit.before == kept.after and edit.before != edit.after
-    return replace(edit, after=kept.before) if untouched and kept is not None else edit
+def _edit_to_earlier(saved: SavedFile | None, edit: FileEdit) -> FileEdit:
+    untouched = saved is not None and edit.before == saved.after and edit.before != edit.after
+    return replace(edit, after=saved.before) if untouched and saved is not None else edit
 
 
-def _remembered(record: InstallRecord, owner: str, edit: FileEdit, now: float) -> SavedFile:
+def _saved_file(record: InstallRecord, owner: str, edit: FileEdit, now: float) -> SavedFile:
     older = record.files.get(edit.path)
-    # Installed twice: what was there first is what comes back.
+    # After a second installation, the content before the first one is still the one to restore.
     before = older.before if older is not None and older.after == edit.before else edit.before
     return SavedFile(owner, before, edit.after, now)
 
 
-def _sweep(record: InstallRecord) -> None:
-    """Remove what was half written beside files when something broke off."""
-    for path in {**record.files, **record.begun}:
+def _remove_temporary(record: InstallRecord) -> None:
+    """Remove temporary files that an interrupted installation left."""
+    for path in {**record.files, **record.pending}:
         with suppress(OSError):
             remove_if_present(path + NEW)
 
 
-def _stands(path: str, content: FileState | None) -> bool:
+def _is_at(path: str, content: FileState | None) -> bool:
     try:
-        return look(path) == content
+        return read_state(path) == content
     except EnvhistError:
         return False
 
 
-def _write(state: str, record: InstallRecord) -> None:
+def _write_record(state: str, record: InstallRecord) -> None:
     path = os.path.join(state, FILE)
-    if not record.files and not record.begun:
+    if not record.files and not record.pending:
         if os.path.lexists(path):
             os.unlink(path)
             remove_empty([state])
         return
     state_directory(state)
     try:
-        _replace(path, record)
+        _replace_record(path, record)
     except OSError as error:
         raise cannot_write(error, state) from error
 
 
-def _replace(path: str, record: InstallRecord) -> None:
-    files, begun = (
-        {each: _row(kept) for each, kept in rows.items()} for rows in (record.files, record.begun)
+def _replace_record(path: str, record: InstallRecord) -> None:
+    files, pending = (
+        {each: _saved_row(saved) for each, saved in rows.items()} for rows in (record.files, record.pending)
     )
-    value = {"files": files, "made": record.made, **({"begun": begun} if begun else {})}
-    # The earlier contents that the record remembers are stored nowhere else.
+    value = {"files": files, "made": record.made, **({"begun": pending} if pending else {})}
+    # The earlier contents in the record are stored nowhere else.
     replace_file(path, json.dumps(value).encode("utf-8"), durability=Durability.FULL)
 
 
-def _row(kept: SavedFile) -> dict[str, Any]:
-    return {"owner": kept.owner, "at": kept.at, "before": _text(kept.before), "after": _text(kept.after)}
+def _saved_row(saved: SavedFile) -> dict[str, Any]:
+    return {
+        "owner": saved.owner,
+        "at": saved.at,
+        "before": _state_row(saved.before),
+        "after": _state_row(saved.after),
+    }
 
 
-def _kept(row: dict[str, Any]) -> SavedFile:
-    return SavedFile(str(row["owner"]), _content(row["before"]), _content(row["after"]), float(row["at"]))
+def _parse_saved(row: dict[str, Any]) -> SavedFile:
+    return SavedFile(
+        str(row["owner"]), _parse_state(row["before"]), _parse_state(row["after"]), float(row["at"])
+    )
 
 
-def _text(content: FileState | None) -> list[Any] | None:
+def _state_row(content: FileState | None) -> list[Any] | None:
     return None if content is None else [b64encode(content.data).decode("ascii"), content.mode]
 
 
-def _content(row: list[Any] | None) -> FileState | None:
+def _parse_state(row: list[Any] | None) -> FileState | None:
     return None if row is None else FileState(b64decode(row[0]), row[1])

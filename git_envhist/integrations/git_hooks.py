@@ -1,4 +1,15 @@
-"""git itself as an integration: hooks of the configuration where git runs those, else the directory it really uses."""
+"""Install hooks for git, and exchange marks and results with them.
+
+From git 2.54 on the configuration names our hooks: a few sections between two marks, which no other tool overwrites.
+For an older git the hooks are scripts in the directory that git uses. A shell script gets our lines before its own
+and keeps its name, place, input and exit status (husky runs scripts by name, pre-commit recognises its own by
+content). Anything else (another language, a binary, a link, a disabled script) is renamed to `.pre-envhist` and
+called by our hook.
+
+A hook starts `git-envhist` in the background and never fails. It writes a `pending` mark before anything else; the
+capture that covers the mark removes it, so the next hook repeats the work of a killed process. A log with a bounded
+number of results is written under the capture lock.
+"""
 
 from __future__ import annotations
 
@@ -17,13 +28,13 @@ from git_envhist.errors import EnvhistError, GitFailed, Refused
 from git_envhist.git.process import SAFE_GIT, clean_environment, spawn
 from git_envhist.git.repository import Repository
 from git_envhist.integrations.base import NOT_NAMED, InstallPlan, InstallTarget
-from git_envhist.integrations.edits import PROGRAM_MODE, look, rewrite
+from git_envhist.integrations.edits import PROGRAM_MODE, plan_content, read_state
 from git_envhist.lazy import replace
 from git_envhist.model import Trigger
 from git_envhist.model.work import FileEdit, FileState, HookRun, InstalledPart, PendingHook
 from git_envhist.platform import open_file_only
 
-# The hooks of git that we answer, and what each causes: a kind of capture, or a push that rides along.
+# The hooks of git that call us and the trigger of the capture that each one starts.
 
 EVENTS = {
     "post-commit": Trigger.COMMIT,
@@ -31,60 +42,57 @@ EVENTS = {
     "post-checkout": Trigger.CHECKOUT,
     "post-rewrite": Trigger.REWRITE,
 }
-RIDING = "pre-push"
-"""Here nothing is captured: the history is pushed too, where `envhist.autoPush` says so."""
-HOOKS = (*EVENTS, RIDING)
+PUSH_HOOK = "pre-push"
+"""This hook captures nothing: it pushes the history if `envhist.autoPush` is set."""
+HOOKS = (*EVENTS, PUSH_HOOK)
 
 
-# What hooks left to do, and what came of it: a mark and a short log in the git directory of the working tree.
-#
-# The mark is written before anything else and goes when a capture holds what it stands for: whatever kills a worker,
-# the next hook makes up for it. The log is bounded; it is written by the worker that holds the lock, and may be lost.
+# Marks and results of hooks, in the state directory of the working tree.
 
-MAX_COUNT = 50
-"""So many outcomes are kept."""
-MAX_LENGTH = 500
-"""So much is kept of what went wrong."""
+MAX_RESULTS = 50
+"""Number of results in the log."""
+MAX_MESSAGE = 500
+"""Length of an error message in the log."""
 
 
 UNREADABLE = (0, 0)
 
 
-def place_of(state: str) -> str:
-    """The directory of hooks in a working tree's state."""
+def hooks_state(state: str) -> str:
+    """Return the directory for hook state of a working tree."""
     return os.path.join(state, "hooks")
 
 
-def leave_mark(place: str, event: str) -> None:
-    """Say that a capture is wanted."""
+def write_pending(place: str, event: str) -> None:
+    """Record that a capture is wanted."""
     state_directory(place)
     data = json.dumps([event, time.time()]).encode("ascii")
     replace_file(os.path.join(place, "pending"), data, durability=Durability.NONE, unique=True)
 
 
-def read_mark(place: str) -> PendingHook | None:
-    """The latest mark that nobody has answered."""
+def read_pending(place: str) -> PendingHook | None:
+    """Return the pending mark, or None if there is none."""
     path = os.path.join(place, "pending")
     try:
         with open(path, encoding="ascii", opener=open_file_only) as file:
-            seen = os.fstat(file.fileno())
+            status = os.fstat(file.fileno())
             event, at = json.load(file)
-        return PendingHook(str(event), float(at), (seen.st_ino, seen.st_mtime_ns))
+        return PendingHook(str(event), float(at), (status.st_ino, status.st_mtime_ns))
     except FileNotFoundError:
         return None
     except (OSError, ValueError, TypeError):
-        # A mark that cannot be read wants a capture all the same.
+        # Capture for a mark that cannot be read, too.
         return PendingHook("post-commit", time.time(), UNREADABLE) if os.path.exists(path) else None
 
 
-def take_mark(place: str, mark: PendingHook) -> bool:
-    """Remove a mark that was answered; False where a newer one has come."""
+def remove_pending(place: str, mark: PendingHook) -> bool:
+    """Remove a mark after its capture; return False and keep it if a newer one replaced it."""
     path, taken = os.path.join(place, "pending"), os.path.join(place, "taken")
     with suppress(FileNotFoundError):
-        # Out of the way first, then looked at: what comes between the two is not removed for the one before.
+        # Rename it before comparing it, so that a mark written between the two steps is not removed.
         os.rename(path, taken)
-        seen = os.stat(taken)
-        newer = mark.seen not in (UNREADABLE, (seen.st_ino, seen.st_mtime_ns))
+        status = os.stat(taken)
+        newer = mark.seen not in (UNREADABLE, (status.st_ino, status.st_mtime_ns))
         if newer:
             with suppress(FileExistsError):
                 os.link(taken, path)
@@ -94,15 +102,15 @@ def take_mark(place: str, mark: PendingHook) -> bool:
 
 
 def write_outcome(place: str, outcome: HookRun) -> None:
-    """Add to the log; the oldest go."""
-    rows = [_row(one) for one in read_outcomes(place)[-(MAX_COUNT - 1) :]]
+    """Append to the log; drop the oldest results."""
+    rows = [_row(one) for one in read_outcomes(place)[-(MAX_RESULTS - 1) :]]
     text = "".join(json.dumps(row) + "\n" for row in [*rows, _row(outcome)])
     path = os.path.join(place, "log")
     replace_file(path, text.encode("utf-8"), durability=Durability.NONE)
 
 
 def read_outcomes(place: str) -> tuple[HookRun, ...]:
-    """The log, oldest first; a line that cannot be read is passed over."""
+    """Return the results in the log, oldest first; lines that cannot be read are skipped."""
     try:
         with open(
             os.path.join(place, "log"), encoding="utf-8", errors="replace", opener=open_file_only
@@ -115,7 +123,7 @@ def read_outcomes(place: str) -> tuple[HookRun, ...]:
 
 def _row(outcome: HookRun) -> dict[str, Any]:
     row = {name: getattr(outcome, name) for name in ("event", "at", "result", "seconds", "snapshot")}
-    return {**row, "message": outcome.message[:MAX_LENGTH], "hint": outcome.hint[:MAX_LENGTH]}
+    return {**row, "message": outcome.message[:MAX_MESSAGE], "hint": outcome.hint[:MAX_MESSAGE]}
 
 
 def _read(line: str) -> HookRun | None:
@@ -133,25 +141,24 @@ def _read(line: str) -> HookRun | None:
         return None
 
 
-# Where git looks for hooks: its version decides whether the configuration may name them, and it says itself where the
-# directory is.
+# Where git looks for hooks.
 
 CONFIGURED_SINCE = (2, 54)
 """From this version on git runs hooks that the configuration names."""
 
 
 def git_version() -> tuple[int, ...]:
-    """The version of the git on the PATH."""
+    """Return the version of the git on the PATH."""
     done = spawn(["git", "version"], clean_environment())
     found = re.search(rb"(\d+)\.(\d+)(?:\.(\d+))?", done.out)
     if found is None:
-        raise GitFailed(f"git does not say its version: {done.complaint}")
+        raise GitFailed(f"'git version' prints no version: {done.complaint}")
     return tuple(int(part) for part in found.groups(b"0"))
 
 
 def hooks_directory(repository: Repository) -> str:
-    """The directory that git really uses for this working tree, whoever configured it."""
-    # Without our own overrides: they would hide it.
+    """Return the hooks directory that git uses for this working tree, by any configuration."""
+    # Call git without our own overrides: they would hide the configured directory.
     words = [*SAFE_GIT, "-C", repository.root, "rev-parse", "--git-path", "hooks"]
     done = spawn(words, repository.git.environment)
     if done.status != 0:
@@ -159,59 +166,58 @@ def hooks_directory(repository: Repository) -> str:
     return os.path.join(repository.root, os.fsdecode(done.out).removesuffix("\n"))
 
 
-def user_config(place: InstallTarget) -> str:
-    """The file that `git config --global` writes."""
-    named = place.environ.get("GIT_CONFIG_GLOBAL")
+def user_config(target: InstallTarget) -> str:
+    """Return the file that `git config --global` writes."""
+    named = target.environ.get("GIT_CONFIG_GLOBAL")
     if named:
         return named
-    usual = os.path.join(place.home, ".gitconfig")
-    xdg = os.path.join(place.config_home, "git", "config")
-    # As git has it: the second is written only where it is there and the first is not.
+    usual = os.path.join(target.home, ".gitconfig")
+    xdg = os.path.join(target.config_home, "git", "config")
+    # Like git: the second file is used only if it exists and the first one does not.
     return xdg if os.path.exists(xdg) and not os.path.exists(usual) else usual
 
 
-def user_value(place: InstallTarget, key: str) -> str | None:
-    """A path in the user's own configuration, `~` resolved; None where there is none."""
+def user_value(target: InstallTarget, key: str) -> str | None:
+    """Return a path from the user's own configuration with `~` resolved, or None."""
     environment = clean_environment()
-    words = ["git", "config", "--file", user_config(place), "--includes", "--type=path", "--get", key]
+    words = ["git", "config", "--file", user_config(target), "--includes", "--type=path", "--get", key]
     done = spawn(words, environment)
     return os.fsdecode(done.out).removesuffix("\n") if done.status == 0 else None
 
 
 def is_below(path: str, directory: str) -> bool:
-    """Whether a path is the directory or stands in it."""
+    """Return whether a path is the directory or is inside it."""
     inner, outer = os.path.realpath(path), os.path.realpath(directory)
     return inner == outer or inner.startswith(outer.rstrip("/") + "/")
 
 
 def is_ignored(repository: Repository, path: str) -> bool:
-    """Whether the code takes no notice of a path in the working tree."""
+    """Return whether git ignores a path in the working tree."""
     return repository.git.try_run("check-ignore", "-q", "--no-index", "--", path).status == 0
 
 
-def place_of_pushes(state: str) -> str:
-    """Where marks and outcomes of these pushes are kept, in a working tree's state."""
-    return os.path.join(place_of(state), "push")
+def pushes_state(state: str) -> str:
+    """Return the directory for marks and results of automatic pushes of a working tree."""
+    return os.path.join(hooks_state(state), "push")
 
 
-# The texts that git runs: made from the shims in `hooks/`, found again in others' files, cut out of them. Pure but for
-# reading the shims.
-#
-# A shim starts the program in the background of a subshell of its own: whoever's script it stands in has no child to
-# wait for and no `$!` that it did not set, its input is untouched, and nothing of it can fail.
+# The hook scripts: made from the templates in `hooks/`, found in and removed from scripts of others. A template
+# starts the program in the background of its own subshell, so that the surrounding script has no child to wait for
+# and no changed `$!`, its input is not read, and no command of ours can fail.
 
 START = b"# >>> git-envhist"
 END = b"# <<< git-envhist"
 NAMED = "--named"
-"""A hook that was installed for every repository calls the program with this: it captures named ones alone."""
-KEPT = ".pre-envhist"
-"""What stood in a hook's place before, and cannot be added to, bears this ending."""
+"""A hook for every repository passes this option: the program then captures only repositories that a person named."""
+EARLIER = ".pre-envhist"
+"""The suffix of a hook that existed before and to which lines cannot be added."""
 UNLESS = {
     "post-commit": '[ -d "${GIT_DIR:-.git}/rebase-merge" ] || ',
     "pre-push": '[ "$(git config --type=bool envhist.autoPush 2>/dev/null)" != true ] || ',
 }
-"""Of the hundred commits of a rebase none needs a process: its beginning and its end are told by other hooks. A push
-takes one where the history is to go along."""
+"""Conditions that save a process: the commits during a rebase are covered by other hooks at its start and end, and a
+push needs one only if the history is pushed along.
+"""
 HEAD = b"#!/bin/sh\n"
 BLOCK = re.compile(rb"(?ms)^# >>> git-envhist[^\n]*\n.*?^# <<< git-envhist[^\n]*\n?")
 SHELL = re.compile(rb"#!\s*(/usr/bin/env\s+)?(/\S*/)?(sh|bash|dash|ash|ksh|mksh|zsh)(\s+-[a-z]+)*\s*\n")
@@ -219,7 +225,7 @@ SHELL = re.compile(rb"#!\s*(/usr/bin/env\s+)?(/\S*/)?(sh|bash|dash|ash|ksh|mksh|
 
 @cache
 def template(name: str) -> str:
-    """A shim as it stands in `hooks/`; an installation carries them inside the package."""
+    """Return a template from `hooks/`; an installation contains them inside the package."""
     package = os.path.realpath(__file__).rsplit("/", 2)[0]
     carried = os.path.join(package, "_hooks", name)
     beside = os.path.join(os.path.dirname(package), "hooks", name)
@@ -227,24 +233,24 @@ def template(name: str) -> str:
         return file.read()
 
 
-def block(event: str, program: str, *, everywhere: bool = False) -> bytes:
-    """The lines for a hook that is a script of the shell."""
+def hook_lines(event: str, program: str, *, everywhere: bool = False) -> bytes:
+    """Return the lines for a hook that is a shell script."""
     return _fill("git-hook.sh", event, program, everywhere)
 
 
-def whole(event: str, program: str, *, everywhere: bool = False) -> bytes:
-    """A hook of our own."""
-    return HEAD + block(event, program, everywhere=everywhere)
+def hook_script(event: str, program: str, *, everywhere: bool = False) -> bytes:
+    """Return a complete hook of our own."""
+    return HEAD + hook_lines(event, program, everywhere=everywhere)
 
 
-def before_another(event: str, program: str, *, everywhere: bool = False) -> bytes:
-    """A hook of our own that goes on with what stood there before."""
-    ours = whole(event, program, everywhere=everywhere)
+def script_before_another(event: str, program: str, *, everywhere: bool = False) -> bytes:
+    """Return a hook of our own that then runs the hook that was there before."""
+    ours = hook_script(event, program, everywhere=everywhere)
     return ours + _fill("git-hook-before-another.sh", event, program, everywhere)
 
 
-def command(event: str, program: str, *, everywhere: bool = False) -> str:
-    """The command of a hook that is configured."""
+def hook_command(event: str, program: str, *, everywhere: bool = False) -> str:
+    """Return the command of a configured hook."""
     return (
         _fill("git-config-hook.sh", event, program, everywhere)
         .decode("utf-8", "surrogateescape")
@@ -252,38 +258,38 @@ def command(event: str, program: str, *, everywhere: bool = False) -> str:
     )
 
 
-def with_block(script: bytes, lines: bytes) -> bytes:
-    """A script of the shell with our lines in it: in place of older ones, else before all that it does."""
+def add_lines(script: bytes, lines: bytes) -> bytes:
+    """Return a shell script with our lines: in place of older ones, or before all of its commands."""
     if BLOCK.search(script):
         return BLOCK.sub(lambda _: lines, script, count=1)
     first, newline, rest = script.partition(b"\n")
     return first + newline + lines + rest
 
 
-def without_block(script: bytes) -> bytes | None:
-    """What is left of a script when ours is cut out; None where that is nothing anybody wrote."""
+def remove_lines(script: bytes) -> bytes | None:
+    """Return a script without our lines; None if only our own hook would be left."""
     left = BLOCK.sub(b"", script)
     alone = left == HEAD or left.startswith(HEAD + _another_line())
     return None if alone else left
 
 
 def is_ours(script: bytes) -> bool:
-    """Whether our lines stand in it."""
+    """Return whether a script contains our lines."""
     return BLOCK.search(script) is not None
 
 
 def is_for_named(script: bytes) -> bool:
-    """Return whether our lines in it capture named repositories alone."""
+    """Return whether our lines in a script capture only named repositories."""
     return any(f" hook {NAMED} ".encode() in found for found in BLOCK.findall(script))
 
 
 def calls_another(script: bytes) -> bool:
-    """Whether it is our own hook that goes on with what stood there before."""
+    """Return whether a script is our own hook that runs the earlier one."""
     return is_ours(script) and _another_line() in script
 
 
 def is_shell(script: bytes) -> bool:
-    """Whether lines can be added to it that the shell reads."""
+    """Return whether shell lines can be added to a script."""
     return SHELL.match(script) is not None
 
 
@@ -298,44 +304,44 @@ def _fill(name: str, event: str, program: str, everywhere: bool) -> bytes:
     return os.fsencode(text)
 
 
-# Hooks that git's configuration names (git 2.54 and newer): a few sections at the end of a file, between two marks.
-#
-# They stand beside whatever is in the hooks directory, so nothing has to be chained, and no other tool's installation
-# can lose them.
+# Hooks that git's configuration names (git 2.54 and newer): sections at the end of a file, between two marks. git
+# runs them in addition to those of the hooks directory, so nothing has to be chained.
 
 
 def plan_configured_hooks(path: str, program: str, *, everywhere: bool = False) -> FileEdit:
-    """The sections in a file of git's configuration, in place of older ones."""
-    return rewrite(path, _with(_read_hook_configuration(path), sections(program, everywhere=everywhere)))
+    """Return the edit that puts the sections into a git configuration file, in place of older ones."""
+    return plan_content(
+        path, _with_sections(_read_hook_configuration(path), config_sections(program, everywhere=everywhere))
+    )
 
 
 def plan_configured_removal(path: str) -> FileEdit | None:
-    """The file without them; None where they are not in it."""
+    """Return the edit that removes the sections; None if there are none."""
     text = _read_hook_configuration(path)
     left = BLOCK.sub(b"", text)
     if left == text:
         return None
-    return rewrite(path, left or None)
+    return plan_content(path, left or None)
 
 
-def sections(program: str, *, everywhere: bool = False) -> bytes:
-    """What is written."""
+def config_sections(program: str, *, everywhere: bool = False) -> bytes:
+    """Return the sections for all hooks."""
     lines = []
     for event in HOOKS:
-        told = _quoted(command(event, program, everywhere=everywhere))
-        lines += [f'[hook "envhist-{event}"]', f"\tevent = {event}", f"\tcommand = {told}"]
-    return marked("\n".join([*lines, ""]).encode("utf-8", "surrogateescape"))
+        hook = _quoted(hook_command(event, program, everywhere=everywhere))
+        lines += [f'[hook "envhist-{event}"]', f"\tevent = {event}", f"\tcommand = {hook}"]
+    return with_marks("\n".join([*lines, ""]).encode("utf-8", "surrogateescape"))
 
 
-def marked(ours: bytes) -> bytes:
-    """Lines of a configuration between our marks."""
-    return START + b": git envlog uninstall takes these lines away\n" + ours + END + b"\n"
+def with_marks(ours: bytes) -> bytes:
+    """Return lines of a configuration file between our marks."""
+    return START + b": git envlog uninstall removes these lines\n" + ours + END + b"\n"
 
 
 def configured_parts(
     path: str, version: tuple[int, ...], since: tuple[int, ...]
 ) -> tuple[InstalledPart, ...]:
-    """The events that the sections name; nothing where there are none."""
+    """Return a part for each hook; none if the file has no sections of ours."""
     found = BLOCK.search(_read_hook_configuration(path))
     if found is None:
         return ()
@@ -343,24 +349,27 @@ def configured_parts(
     remark = (
         f"git {_dotted(version)} does not run hooks of the configuration: git envlog install" if old else ""
     )
-    there = set(re.findall(r"event = (\S+)", found.group().decode("utf-8", "replace")))
+    configured = set(re.findall(r"event = (\S+)", found.group().decode("utf-8", "replace")))
     return tuple(
         InstalledPart(
-            event, event in there and not old, path, remark if event in there else "not named there"
+            event,
+            event in configured and not old,
+            path,
+            remark if event in configured else "not in the configuration",
         )
         for event in HOOKS
     )
 
 
-def _with(text: bytes, ours: bytes) -> bytes:
+def _with_sections(text: bytes, ours: bytes) -> bytes:
     if BLOCK.search(text):
         return BLOCK.sub(lambda _: ours, text, count=1)
     return text + (b"" if not text or text.endswith(b"\n") else b"\n") + ours
 
 
 def _read_hook_configuration(path: str) -> bytes:
-    edit = rewrite(path, b"")
-    content = look(edit.path)
+    edit = plan_content(path, b"")
+    content = read_state(edit.path)
     return content.data if content is not None else b""
 
 
@@ -373,145 +382,149 @@ def _dotted(version: tuple[int, ...]) -> str:
     return ".".join(map(str, version))
 
 
-# Hooks in the directory that git uses: what stands there keeps running, and comes back byte for byte.
-#
-# A script of the shell gets our lines before all that it does: it keeps its name, its place, its input and its status,
-# whatever it goes by (husky's scripts go by their own name, pre-commit's are known to it by their content). Anything
-# else (another language, a program, a link, a script that is switched off) gets the ending `.pre-envhist` and is called
-# by ours.
+# Hooks in the directory that git uses.
 
 EXECUTABLE = 0o111
-MOVED_AWAY = (".legacy", ".old")
-"""What pre-commit and lefthook call the hook that stood in their place; the first still calls it."""
+RENAMED = (".legacy", ".old")
+"""Suffixes that pre-commit and lefthook give to the hook that they replaced; pre-commit still calls it."""
 
 
-def plan(directory: str, program: str, *, everywhere: bool = False) -> tuple[FileEdit, ...]:
-    """Every event's hook calls us first, and then what was there."""
-    return tuple(edit for event in HOOKS for edit in _plan(directory, event, program, everywhere))
+def plan_directory(directory: str, program: str, *, everywhere: bool = False) -> tuple[FileEdit, ...]:
+    """Return the edits after which every hook calls us first, and then the hook that was there."""
+    return tuple(edit for event in HOOKS for edit in _plan_event(directory, event, program, everywhere))
 
 
-def plan_away(directory: str) -> tuple[FileEdit, ...]:
-    """Nothing of ours is left in the directory, also where another tool has moved it aside."""
-    return tuple(edit for event in HOOKS for edit in _plan_away(directory, event))
+def plan_directory_removal(directory: str) -> tuple[FileEdit, ...]:
+    """Return the edits that remove ours from the directory, also from hooks that another tool renamed."""
+    return tuple(edit for event in HOOKS for edit in _plan_removal(directory, event))
 
 
-def parts(directory: str) -> tuple[InstalledPart, ...]:
-    """What of ours is there, event by event; nothing where there is none at all."""
+def directory_parts(directory: str) -> tuple[InstalledPart, ...]:
+    """Return a part for each hook; none if the directory has no hook of ours."""
     found = [_part(directory, event) for event in HOOKS]
     return tuple(found) if any(part.active or part.remark for part in found) else ()
 
 
-def _plan(directory: str, event: str, program: str, everywhere: bool) -> Iterator[FileEdit]:
+def _plan_event(directory: str, event: str, program: str, everywhere: bool) -> Iterator[FileEdit]:
     path = os.path.join(directory, event)
-    there = look(path)
-    if there is None:
-        yield FileEdit(path, None, FileState(whole(event, program, everywhere=everywhere), PROGRAM_MODE))
-    elif calls_another(there.data):
+    existing = read_state(path)
+    if existing is None:
         yield FileEdit(
-            path, there, FileState(before_another(event, program, everywhere=everywhere), PROGRAM_MODE)
+            path, None, FileState(hook_script(event, program, everywhere=everywhere), PROGRAM_MODE)
         )
-    elif is_ours(there.data) or _takes_lines(there):
+    elif calls_another(existing.data):
         yield FileEdit(
             path,
-            there,
-            FileState(with_block(there.data, block(event, program, everywhere=everywhere)), there.mode),
+            existing,
+            FileState(script_before_another(event, program, everywhere=everywhere), PROGRAM_MODE),
+        )
+    elif is_ours(existing.data) or _is_editable(existing):
+        yield FileEdit(
+            path,
+            existing,
+            FileState(
+                add_lines(existing.data, hook_lines(event, program, everywhere=everywhere)), existing.mode
+            ),
         )
     else:
-        yield _put_aside(path + KEPT, there)
+        yield _keep_earlier(path + EARLIER, existing)
         yield FileEdit(
-            path, there, FileState(before_another(event, program, everywhere=everywhere), PROGRAM_MODE)
+            path,
+            existing,
+            FileState(script_before_another(event, program, everywhere=everywhere), PROGRAM_MODE),
         )
 
 
-def _put_aside(kept: str, there: FileState) -> FileEdit:
-    already = look(kept)
-    # An installation that was broken off may have come as far as this.
-    if already not in (None, there):
+def _keep_earlier(kept: str, existing: FileState) -> FileEdit:
+    already = read_state(kept)
+    # An interrupted installation may have written this file already.
+    if already not in (None, existing):
         raise Refused(
-            f"what stood there at an earlier time is still there: '{kept}'",
-            hint="move it away, or 'git envlog uninstall' first; then install again",
+            f"an earlier hook is still stored there: '{kept}'",
+            hint="move it away or run 'git envlog uninstall', then install again",
         )
-    return FileEdit(kept, already, there)
+    return FileEdit(kept, already, existing)
 
 
-def _takes_lines(there: FileState) -> bool:
-    return there.mode is not None and bool(there.mode & EXECUTABLE) and is_shell(there.data)
+def _is_editable(existing: FileState) -> bool:
+    return existing.mode is not None and bool(existing.mode & EXECUTABLE) and is_shell(existing.data)
 
 
-def _plan_away(directory: str, event: str) -> Iterator[FileEdit]:
+def _plan_removal(directory: str, event: str) -> Iterator[FileEdit]:
     path = os.path.join(directory, event)
-    for place in (path, *(path + ending for ending in MOVED_AWAY)):
-        there = look(place)
-        if there is None or there.mode is None or not is_ours(there.data):
+    for place in (path, *(path + ending for ending in RENAMED)):
+        existing = read_state(place)
+        if existing is None or existing.mode is None or not is_ours(existing.data):
             continue
-        kept = look(path + KEPT) if calls_another(there.data) else None
-        left = without_block(there.data)
+        kept = read_state(path + EARLIER) if calls_another(existing.data) else None
+        left = remove_lines(existing.data)
         if kept is not None:
-            yield FileEdit(place, there, kept)
-            yield FileEdit(path + KEPT, kept, None)
+            yield FileEdit(place, existing, kept)
+            yield FileEdit(path + EARLIER, kept, None)
         else:
-            yield FileEdit(place, there, FileState(left, there.mode) if left is not None else None)
+            yield FileEdit(place, existing, FileState(left, existing.mode) if left is not None else None)
 
 
 def _part(directory: str, event: str) -> InstalledPart:
     path = os.path.join(directory, event)
-    there = look(path)
-    if there is not None and is_ours(there.data):
-        switched_off = there.mode is None or not there.mode & EXECUTABLE
+    existing = read_state(path)
+    if existing is not None and is_ours(existing.data):
+        switched_off = existing.mode is None or not existing.mode & EXECUTABLE
         return InstalledPart(event, not switched_off, path, "it is not executable" if switched_off else "")
-    for ending in MOVED_AWAY:
-        aside = look(path + ending)
-        if aside is not None and is_ours(aside.data):
-            return _moved(event, path, ending, there)
+    for ending in RENAMED:
+        renamed = read_state(path + ending)
+        if renamed is not None and is_ours(renamed.data):
+            return _renamed_part(event, path, ending, existing)
     return InstalledPart(event, False, path)
 
 
-def _moved(event: str, path: str, ending: str, there: FileState | None) -> InstalledPart:
-    called = there is not None and ending == ".legacy" and b"pre-commit" in there.data
+def _renamed_part(event: str, path: str, ending: str, existing: FileState | None) -> InstalledPart:
+    called = existing is not None and ending == ".legacy" and b"pre-commit" in existing.data
     if called:
         return InstalledPart(event, True, path + ending, "called by pre-commit")
-    return InstalledPart(
-        event, False, path + ending, "another tool has put its own hook in place of ours: git envlog install"
-    )
+    return InstalledPart(event, False, path + ending, "another tool replaced our hook: git envlog install")
 
 
 ONLY_NAMED = (
-    "hooks of every repository capture where a person captured once (git envlog capture), or installed"
+    "these hooks capture only in repositories in which a person ran git envlog capture or git envlog install"
 )
 
 
 class GitHooks:
-    """The hooks of git."""
+    """The integration of git's own hooks."""
 
     @property
     def name(self) -> str:
         return "git"
 
-    def plan_install(self, place: InstallTarget) -> InstallPlan:
+    def plan_install(self, target: InstallTarget) -> InstallPlan:
         if git_version() >= CONFIGURED_SINCE:
-            return _configured(place)
-        return _everywhere(place) if place.everywhere else _in_directory(place)
+            return _plan_in_configuration(target)
+        return _plan_for_user(target) if target.everywhere else _plan_in_directory(target)
 
-    def plan_uninstall(self, place: InstallTarget) -> InstallPlan:
-        found = [plan_configured_removal(_config_file(place))]
+    def plan_uninstall(self, target: InstallTarget) -> InstallPlan:
+        found = [plan_configured_removal(_config_file(target))]
         return InstallPlan(
-            (*filter(None, found), *(e for each in _directories(place) for e in plan_away(each)))
+            (
+                *filter(None, found),
+                *(e for each in _directories(target) for e in plan_directory_removal(each)),
+            )
         )
 
-    def parts(self, place: InstallTarget) -> tuple[InstalledPart, ...]:
+    def parts(self, target: InstallTarget) -> tuple[InstalledPart, ...]:
         version = git_version()
-        found = configured_parts(_config_file(place), version, CONFIGURED_SINCE)
-        if place.everywhere:
-            found = (*found, *(part for each in _directories(place) for part in parts(each)))
+        found = configured_parts(_config_file(target), version, CONFIGURED_SINCE)
+        if target.everywhere:
+            found = (*found, *(part for each in _directories(target) for part in directory_parts(each)))
         else:
-            found = (*found, *_parts_of_directory(place, bool(found)))
-        return _as_named(place, found)
+            found = (*found, *_parts_of_directory(target, bool(found)))
+        return _mark_unnamed(target, found)
 
 
-def _as_named(place: InstallTarget, found: tuple[InstalledPart, ...]) -> tuple[InstalledPart, ...]:
+def _mark_unnamed(target: InstallTarget, found: tuple[InstalledPart, ...]) -> tuple[InstalledPart, ...]:
     """Return the parts; hooks of every repository are not active in one that no person named."""
-    repository = place.repository
-    if repository is None or place.trusted.has_repository(repository.common_dir):
+    repository = target.repository
+    if repository is None or target.trusted.has_repository(repository.common_dir):
         return found
     return tuple(
         replace(part, active=False, remark=NOT_NAMED) if part.active and _is_for_named(part.place) else part
@@ -520,102 +533,109 @@ def _as_named(place: InstallTarget, found: tuple[InstalledPart, ...]) -> tuple[I
 
 
 def _is_for_named(path: str) -> bool:
-    content = look(path)
+    content = read_state(path)
     return content is not None and is_for_named(content.data)
 
 
-def _configured(place: InstallTarget) -> InstallPlan:
-    """The configuration alone: what stood in the directory for an older git would be called, too."""
-    away = [edit for each in _directories(place) for edit in plan_away(each)]
-    remarks = (ONLY_NAMED,) if place.everywhere else ()
+def _plan_in_configuration(target: InstallTarget) -> InstallPlan:
+    """Use the configuration alone: git would also call hooks that were installed in the directory for an older git."""
+    removals = [edit for each in _directories(target) for edit in plan_directory_removal(each)]
+    remarks = (ONLY_NAMED,) if target.everywhere else ()
     return InstallPlan(
-        (plan_configured_hooks(_config_file(place), place.program, everywhere=place.everywhere), *away),
+        (
+            plan_configured_hooks(_config_file(target), target.program, everywhere=target.everywhere),
+            *removals,
+        ),
         remarks,
     )
 
 
-def _in_directory(place: InstallTarget) -> InstallPlan:
-    repository = _repository(place)
+def _plan_in_directory(target: InstallTarget) -> InstallPlan:
+    repository = _repository(target)
     where = hooks_directory(repository)
-    if not place.force:
-        _refuse_anothers(repository, where)
-    return InstallPlan(plan(where, place.program))
+    if not target.force:
+        _refuse_shared(repository, where)
+    return InstallPlan(plan_directory(where, target.program))
 
 
-def _everywhere(place: InstallTarget) -> InstallPlan:
-    """An older git: the user's own hooks directory, else the template of repositories to come."""
-    chosen = user_value(place, "core.hooksPath")
+def _plan_for_user(target: InstallTarget) -> InstallPlan:
+    """Plan for an older git: the user's own hooks directory, or the template of new repositories."""
+    chosen = user_value(target, "core.hooksPath")
     if chosen is not None:
-        return InstallPlan(plan(chosen, place.program, everywhere=True), (ONLY_NAMED,))
-    template = user_value(place, "init.templateDir")
-    remark = f"repositories made from now on have the hooks; in one that is there: git envlog install; {ONLY_NAMED}"
+        return InstallPlan(plan_directory(chosen, target.program, everywhere=True), (ONLY_NAMED,))
+    template = user_value(target, "init.templateDir")
+    remark = f"new repositories get the hooks; in an existing one run: git envlog install; {ONLY_NAMED}"
     if template is not None:
-        return InstallPlan(plan(os.path.join(template, "hooks"), place.program, everywhere=True), (remark,))
-    template = _own_template(place)
-    edits = plan(os.path.join(template, "hooks"), place.program, everywhere=True)
-    return InstallPlan((*edits, _template_configured(place, template)), (remark,))
+        return InstallPlan(
+            plan_directory(os.path.join(template, "hooks"), target.program, everywhere=True), (remark,)
+        )
+    template = _own_template(target)
+    edits = plan_directory(os.path.join(template, "hooks"), target.program, everywhere=True)
+    return InstallPlan((*edits, _template_configured(target, template)), (remark,))
 
 
-def _own_template(place: InstallTarget) -> str:
-    return os.path.join(place.state, "template")
+def _own_template(target: InstallTarget) -> str:
+    return os.path.join(target.state, "template")
 
 
-def _template_configured(place: InstallTarget, template: str) -> FileEdit:
-    edit = rewrite(user_config(place), b"")
+def _template_configured(target: InstallTarget, template: str) -> FileEdit:
+    edit = plan_content(user_config(target), b"")
     text = edit.before.data if edit.before is not None else b""
     newline = b"" if not text or text.endswith(b"\n") else b"\n"
     quoted = os.fsencode(template.replace("\\", "\\\\").replace('"', '\\"'))
-    ours = marked(b'[init]\n\ttemplateDir = "' + quoted + b'"\n')
-    return rewrite(edit.path, text + newline + ours)
+    ours = with_marks(b'[init]\n\ttemplateDir = "' + quoted + b'"\n')
+    return plan_content(edit.path, text + newline + ours)
 
 
-def _refuse_anothers(repository: Repository, where: str) -> None:
+def _refuse_shared(repository: Repository, where: str) -> None:
     if is_below(where, repository.common_dir):
         return
     if not is_below(where, repository.root):
         raise Refused(
             f"the hooks of this repository are shared with others: '{where}'",
-            hint="for all that use them: --force; or give this one its own: git config core.hooksPath <directory>",
+            hint="for all of them: --force; to give this repository its own: git config core.hooksPath <directory>",
         )
     if not is_ignored(repository, os.path.join(where, "post-commit")):
         raise Refused(
             f"the hooks of this repository are part of its code: '{where}'",
-            hint="to change them all the same: --force; with git 2.54 and newer they need no change",
+            hint="to change them anyway: --force; git 2.54 and newer needs no change",
         )
 
 
-def _config_file(place: InstallTarget) -> str:
-    if place.everywhere or place.repository is None:
-        return user_config(place)
-    return os.path.join(place.repository.common_dir, "config")
+def _config_file(target: InstallTarget) -> str:
+    if target.everywhere or target.repository is None:
+        return user_config(target)
+    return os.path.join(target.repository.common_dir, "config")
 
 
-def _directories(place: InstallTarget) -> tuple[str, ...]:
-    """Every directory where ours may stand: the one that git uses, and the one that it would use by itself."""
-    if not place.everywhere and place.repository is not None:
-        usual = os.path.join(place.repository.common_dir, "hooks")
-        return tuple(dict.fromkeys((os.path.normpath(hooks_directory(place.repository)), usual)))
-    template = user_value(place, "init.templateDir") or _own_template(place)
-    chosen = user_value(place, "core.hooksPath")
+def _directories(target: InstallTarget) -> tuple[str, ...]:
+    """Return every directory that may contain our hooks: the one that git uses, and its default one."""
+    if not target.everywhere and target.repository is not None:
+        usual = os.path.join(target.repository.common_dir, "hooks")
+        return tuple(dict.fromkeys((os.path.normpath(hooks_directory(target.repository)), usual)))
+    template = user_value(target, "init.templateDir") or _own_template(target)
+    chosen = user_value(target, "core.hooksPath")
     return tuple(filter(None, (chosen, os.path.join(template, "hooks"))))
 
 
-def _parts_of_directory(place: InstallTarget, is_configured: bool) -> tuple[InstalledPart, ...]:
-    repository = _repository(place)
+def _parts_of_directory(target: InstallTarget, is_configured: bool) -> tuple[InstalledPart, ...]:
+    repository = _repository(target)
     used = hooks_directory(repository)
-    found = parts(used)
+    found = directory_parts(used)
     if found or is_configured:
         return found
     usual = os.path.join(repository.common_dir, "hooks")
     remark = f"git looks for hooks in '{used}' now: git envlog install"
     return tuple(
         InstalledPart(part.event, False, part.place, remark)
-        for part in parts(usual)
+        for part in directory_parts(usual)
         if not is_below(usual, used)
     )
 
 
-def _repository(place: InstallTarget) -> Repository:
-    if place.repository is None:
-        raise EnvhistError("no repository is meant", hint="go to one, or install for all of them: --global")
-    return place.repository
+def _repository(target: InstallTarget) -> Repository:
+    if target.repository is None:
+        raise EnvhistError(
+            "no repository given", hint="run it in a repository, or install for all of them: --global"
+        )
+    return target.repository

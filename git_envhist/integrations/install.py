@@ -1,7 +1,9 @@
-"""The manual and the completions, where man and the shells of a user look: what `uv tool install` leaves out.
+"""Install, remove and list integrations, and link the manual pages and shell completions.
 
-They stay where the installation has them; a link leads there from the user's own directories, so that the next version
-is found, too. What somebody else put there is left alone.
+`install` and `uninstall` apply the plans of git and of the agents. The second half of the module creates links to the
+manual pages and completions in the user's own directories, because tools such as `uv tool install` do not put them
+where man and the shells look. The files stay in the installation, so that the links also find the next version. Files
+of others are never replaced.
 """
 
 from __future__ import annotations
@@ -14,11 +16,11 @@ from typing import NamedTuple
 
 from git_envhist.consent import name_repository
 from git_envhist.errors import EnvhistError, UsageError
-from git_envhist.integrations.agents.install import leftovers, remove
+from git_envhist.integrations.agents.install import leftovers, remove_directories
 from git_envhist.integrations.agents.registry import AGENTS
 from git_envhist.integrations.base import InstallTarget, Integration
 from git_envhist.integrations.edits import (
-    carry_out,
+    apply_edits,
     changed_edits,
     install_edits,
     read_record,
@@ -28,73 +30,71 @@ from git_envhist.integrations.edits import (
 from git_envhist.integrations.git_hooks import GitHooks
 from git_envhist.model.work import InstalledPart, IntegrationChange
 
-# Installed, taken away, looked at: the verbs over all kinds of integrations.
-
 GIT = GitHooks()
 SHORT = {"claude": "claude-code"}
-"""How people call them."""
-LEFT = "agents"
-"""What all agents together have left."""
+"""Short names that users may type."""
+ALL_AGENTS = "agents"
+"""The name under which files of all agents together are reported as removed."""
 
 
-def chosen(agents: Sequence[str]) -> tuple[Integration, ...]:
-    """The agents that are named; git where none is."""
+def named_integrations(agents: Sequence[str]) -> tuple[Integration, ...]:
+    """Return the named agents, or git if none is named."""
     agents = [SHORT.get(name, name) for name in agents]
     unknown = [name for name in agents if name not in AGENTS]
     if unknown:
         known = ", ".join(sorted(AGENTS)) or "none in this version"
-        raise UsageError(f"no agent is known by this name: '{unknown[0]}'", hint=f"known are: {known}")
+        raise UsageError(f"unknown agent: '{unknown[0]}'", hint=f"known agents: {known}")
     return tuple(AGENTS[name] for name in agents) or (GIT,)
 
 
-def every() -> tuple[Integration, ...]:
-    """git, and every agent."""
+def all_integrations() -> tuple[Integration, ...]:
+    """Return git and every agent."""
     return (GIT, *AGENTS.values())
 
 
 def install(
-    place: InstallTarget, integrations: Sequence[Integration], *, dry_run: bool = False
+    target: InstallTarget, integrations: Sequence[Integration], *, dry_run: bool = False
 ) -> tuple[IntegrationChange, ...]:
-    """Put them in place; nothing changes where all of it is."""
-    plans = [(one, one.plan_install(place)) for one in integrations]
+    """Install the integrations; return what changed, nothing if all are installed."""
+    plans = [(one, one.plan_install(target)) for one in integrations]
     done = []
     for one, plan in plans:
         own = changed_edits(plan.own)
         if not dry_run:
-            carry_out(own)
-        edits = changed_edits(plan.edits) if dry_run else install_edits(place.state, one.name, plan.edits)
+            apply_edits(own)
+        edits = changed_edits(plan.edits) if dry_run else install_edits(target.state, one.name, plan.edits)
         if not dry_run and one.name in AGENTS:
-            place.trusted.add_agent(one.name, place.named)
+            target.trusted.add_agent(one.name, target.named)
         done.append(IntegrationChange(one.name, (*own, *edits), plan.remarks))
-    if place.repository is not None and not dry_run:
-        name_repository(place.environ, place.repository.common_dir)
+    if target.repository is not None and not dry_run:
+        name_repository(target.environ, target.repository.common_dir)
     return tuple(done)
 
 
 def uninstall(
-    place: InstallTarget, integrations: Sequence[Integration], *, dry_run: bool = False
+    target: InstallTarget, integrations: Sequence[Integration], *, dry_run: bool = False
 ) -> tuple[IntegrationChange, ...]:
-    """Take them away; what nobody has changed since is what it was before."""
-    left = leftovers(place, [one.name for one in integrations if one.name in AGENTS])
-    plans = [(one, one.plan_uninstall(place)) for one in integrations]
+    """Remove the integrations; a file unchanged since the installation gets its earlier content back."""
+    left = leftovers(target, [one.name for one in integrations if one.name in AGENTS])
+    plans = [(one, one.plan_uninstall(target)) for one in integrations]
     done = []
     for one, plan in plans:
         own = changed_edits(plan.own)
         if dry_run:
-            edits = changed_edits(uninstall_plan(read_record(place.state), one.name, plan.edits))
+            edits = changed_edits(uninstall_plan(read_record(target.state), one.name, plan.edits))
         else:
-            edits = uninstall_edits(place.state, one.name, plan.edits)
-            carry_out(own)
-            place.trusted.remove_agent(one.name, place.named)
+            edits = uninstall_edits(target.state, one.name, plan.edits)
+            apply_edits(own)
+            target.trusted.remove_agent(one.name, target.named)
         done.append(IntegrationChange(one.name, (*edits, *own), plan.remarks))
     if not dry_run:
-        remove(left)
-    return (*done, IntegrationChange(LEFT, (), (), left)) if left else tuple(done)
+        remove_directories(left)
+    return (*done, IntegrationChange(ALL_AGENTS, (), (), left)) if left else tuple(done)
 
 
-def parts(place: InstallTarget) -> dict[str, tuple[InstalledPart, ...]]:
-    """What of each is there, in this repository and for the user; nothing of those that are nowhere."""
-    return {one.name: found for one in every() if (found := one.parts(place))}
+def parts(target: InstallTarget) -> dict[str, tuple[InstalledPart, ...]]:
+    """Return the installed parts of each integration, in this repository and for the user; none of the others."""
+    return {one.name: found for one in all_integrations() if (found := one.parts(target))}
 
 
 PROGRAMS = ("git-envlog", "git-envdiff", "git-envrestore")
@@ -102,7 +102,7 @@ FISH_START = "git-envhist.fish"
 
 
 class ShellFilesMissing(EnvhistError):
-    """The installation came without the files."""
+    """The installation does not contain the manual pages and completions."""
 
     code = "no-shell-files"
 
@@ -114,18 +114,18 @@ class ShellFilesMissing(EnvhistError):
 
 
 class ShellLink(NamedTuple):
-    """One file, and the place where it is to be found."""
+    """A link to create: its path, and the file of ours that it leads to."""
 
     place: str
     target: str
 
     @property
-    def is_there(self) -> bool:
+    def is_linked(self) -> bool:
         return os.path.realpath(self.place) == os.path.realpath(self.target)
 
     @property
-    def is_anothers(self) -> bool:
-        """Whether something stands there that is none of ours: no link, or one to another name."""
+    def is_foreign(self) -> bool:
+        """Whether the path exists and is not ours: no link, or a link to another name."""
         if not os.path.lexists(self.place):
             return False
         try:
@@ -134,15 +134,15 @@ class ShellLink(NamedTuple):
             return True
 
 
-def links(environ: Mapping[str, str]) -> tuple[ShellLink, ...]:
-    """Every file of ours, and where this user's programs look for its like."""
-    found = tuple(link for link in _links(environ) if os.path.isfile(link.target))
+def shell_links(environ: Mapping[str, str]) -> tuple[ShellLink, ...]:
+    """Return the links for all manual pages and completions; raise `ShellFilesMissing` if there are none."""
+    found = tuple(link for link in _shell_links(environ) if os.path.isfile(link.target))
     if not found:
         raise ShellFilesMissing
     return found
 
 
-def _links(environ: Mapping[str, str]) -> Iterator[ShellLink]:
+def _shell_links(environ: Mapping[str, str]) -> Iterator[ShellLink]:
     home = environ.get("HOME") or os.path.expanduser("~")
     data = _base(environ, "XDG_DATA_HOME", home, ".local/share")
     config = _base(environ, "XDG_CONFIG_HOME", home, ".config")
@@ -172,18 +172,18 @@ def _base(environ: Mapping[str, str], name: str, home: str, usual: str) -> str:
 
 
 def _file(shared: str, checkout: str, name: str) -> str:
-    """The file of the installation, or that of the checkout that it runs from."""
+    """Return the file of the installation or, if there is none, that of the source checkout."""
     installed = os.path.join(sys.prefix, "share", shared, name)
     here = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     return installed if os.path.isfile(installed) else os.path.join(here, checkout, name)
 
 
-def missing(wanted: Sequence[ShellLink]) -> tuple[ShellLink, ...]:
-    """Those that have to be made."""
-    return tuple(link for link in wanted if not link.is_there and not link.is_anothers)
+def missing_links(wanted: Sequence[ShellLink]) -> tuple[ShellLink, ...]:
+    """Return the links that have to be created."""
+    return tuple(link for link in wanted if not link.is_linked and not link.is_foreign)
 
 
-def make(wanted: Sequence[ShellLink]) -> None:
+def create_links(wanted: Sequence[ShellLink]) -> None:
     for link in wanted:
         os.makedirs(os.path.dirname(link.place), exist_ok=True)
         with suppress(FileNotFoundError):
@@ -191,9 +191,9 @@ def make(wanted: Sequence[ShellLink]) -> None:
         os.symlink(link.target, link.place)
 
 
-def take_away(wanted: Sequence[ShellLink]) -> tuple[ShellLink, ...]:
-    """Remove the links that lead to us; returns them."""
-    ours = tuple(link for link in wanted if os.path.islink(link.place) and link.is_there)
+def remove_links(wanted: Sequence[ShellLink]) -> tuple[ShellLink, ...]:
+    """Remove the links that lead to our files; return them."""
+    ours = tuple(link for link in wanted if os.path.islink(link.place) and link.is_linked)
     for link in ours:
         os.unlink(link.place)
     return ours

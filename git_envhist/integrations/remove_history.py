@@ -1,7 +1,11 @@
-"""A whole history, taken out of a repository: refs first, so that nothing is left that names what has gone.
+"""Remove the whole history from a repository: refs first, then packs, then our state directories and keys.
 
-The copies of its keys in the user's configuration go too, unless something sealed with them has left this repository,
-or came from another: then they may be all that opens it.
+Our packs may contain objects that git needs: `git add` stores nothing if the content is already in a pack. Every
+object that a branch, an index, a reflog or an unfinished git operation reaches is therefore written into a pack of
+git's own before our packs are removed; if an object is missing afterwards, our packs are put back.
+
+The copies of the keys in the user's configuration are removed too, unless data sealed with them was sent to a remote
+or came from one: then the copy may be the only key for it.
 """
 
 from __future__ import annotations
@@ -44,28 +48,22 @@ from git_envhist.objects.own_packs import (
     spares,
 )
 from git_envhist.objects.pack_index import PackIndex
-from git_envhist.remote.upload import directory_of
+from git_envhist.remote.upload import remotes_directory
 from git_envhist.secrets.keys import REPOSITORY, KeyDirectory, KeyRing
 from git_envhist.snapshots.fetched import FetchedStore
 from git_envhist.snapshots.staging import Staging, open_published, share
 
-# Takes our packs out of a repository, less what is the user's: that is handed back to git.
-#
-# A `git add` that finds its content in a pack of ours stores nothing. Whatever a branch, an index, a reflog or
-# something half done leads to is written into a pack of git's own before ours go; they come back where anything is
-# missing then.
-
 
 class PackContents(NamedTuple):
-    """What our packs hold."""
+    """The objects in our packs."""
 
     ids: frozenset[bytes]
     theirs: Mapping[bytes, bytes]
-    """What git needs of it, each with a path."""
+    """Those of them that git needs, each with a path."""
 
 
-def refuse_beside_writers(repository: Repository) -> None:
-    """Raise `Refused` while another git may add a reference to an object that is about to be removed."""
+def refuse_during_writes(repository: Repository) -> None:
+    """Raise `Refused` while another git process may add a reference to an object that is about to be removed."""
     writers = may_write(repository.gits_at_work() or ())
     if writers:
         raise Refused(
@@ -74,39 +72,45 @@ def refuse_beside_writers(repository: Repository) -> None:
         )
 
 
-def held_for_git(repository: Repository) -> PackContents:
-    """What our packs hold, and what of it is git's; `GitFailed` where that cannot be told, before anything goes."""
+def pack_contents(repository: Repository) -> PackContents:
+    """Return the objects in our packs, and those that git needs; raises `GitFailed` if git cannot list them."""
     own = open_published(repository.common_state, repository.pack_dir, repository.object_format)
     try:
-        held = frozenset(oid for pack in own.packs for oid in pack.index.names())
+        contents = frozenset(oid for pack in own.packs for oid in pack.index.names())
     finally:
         own.close()
-    return PackContents(held, _needed(repository, held))
+    return PackContents(contents, _needed(repository, contents))
 
 
-def take_packs(repository: Repository, packs: Sequence[str], held: PackContents) -> None:
-    """Have packs of ours go; to be called where no ref of ours is left, and nobody captures."""
+def remove_our_packs(repository: Repository, packs: Sequence[str], contents: PackContents) -> None:
+    """Remove packs of ours. No ref of ours may be left, and no capture may run."""
     bases = names_of(path for path in packs if path.endswith(".pack"))
     if not bases:
         return
     with Staging.create(repository.common_state, repository.pack_dir, repository.shared) as staging:
-        _give(repository, staging, _nowhere_else(repository, bases, held.theirs))
-        gone = set(held.ids - held.theirs.keys())
-        anew = remove_packs(repository, staging, bases, gone, lambda _tips: _needed(repository, held.ids))
+        _write_git_pack(repository, staging, _only_in_ours(repository, bases, contents.theirs))
+        gone = set(contents.ids - contents.theirs.keys())
+        rebuild = remove_packs(
+            repository, staging, bases, gone, lambda _tips: _needed(repository, contents.ids)
+        )
     drop_broken_index(repository.pack_dir)
-    if anew:
-        repository.git.try_run(*anew)
+    if rebuild:
+        repository.git.try_run(*rebuild)
 
 
-def _needed(repository: Repository, held: Collection[bytes]) -> dict[bytes, bytes]:
-    more = unreferenced_tips(git_dirs_of(repository.common_dir), ours=False) if held else ()
-    return reachable_objects(repository.git, held.__contains__, roots=NOT_OURS, more=more) if held else {}
+def _needed(repository: Repository, contents: Collection[bytes]) -> dict[bytes, bytes]:
+    more = unreferenced_tips(git_dirs_of(repository.common_dir), ours=False) if contents else ()
+    return (
+        reachable_objects(repository.git, contents.__contains__, roots=NOT_OURS, more=more)
+        if contents
+        else {}
+    )
 
 
-def _nowhere_else(
+def _only_in_ours(
     repository: Repository, bases: Collection[str], objects: Mapping[bytes, bytes]
 ) -> dict[bytes, bytes]:
-    """The objects that git has in no pack or file of its own."""
+    """Return the objects that are in no pack or file of git's own."""
     names = {name[:-4] for name in os.listdir(repository.pack_dir) if name.endswith(".idx")}
     left = {oid: path for oid, path in objects.items() if not _is_loose(repository, oid)}
     for name in names.difference(bases):
@@ -122,8 +126,8 @@ def _is_loose(repository: Repository, oid: bytes) -> bool:
     return os.path.exists(os.path.join(repository.objects_dir, name[:2], name[2:]))
 
 
-def _give(repository: Repository, staging: Staging, objects: Mapping[bytes, bytes]) -> None:
-    """Write objects into a pack without a mark: one that git repacks and cleans as its own."""
+def _write_git_pack(repository: Repository, staging: Staging, objects: Mapping[bytes, bytes]) -> None:
+    """Write objects into a pack without our mark, which git repacks and cleans as its own."""
     where = (repository.objects_dir, staging.path, repository.object_format)
     target = os.stat(repository.pack_dir)
     for pack in write_pack(repository.git, *where, objects, COPY):
@@ -141,47 +145,47 @@ KEYS = "keys"
 
 @dataclass(frozen=True, slots=True)
 class HistoryInventory:
-    """All that a history is made of."""
+    """Everything that a history consists of."""
 
     refs: dict[str, str]
-    """Each ref and the hash it names."""
+    """The refs, each with its hash."""
     packs: tuple[str, ...]
-    """Every file of every pack of ours, the marks last."""
+    """The files of all packs of ours, the marks last."""
     states: tuple[str, ...]
-    """Our directories in the git directories of all working trees, the common one last."""
+    """Our state directories in the git directories of all working trees, the common one last."""
     keys: tuple[str, ...]
-    """Where the keys' copies outside of the repository stand, or would."""
+    """The paths of the copies of the keys outside of the repository; the files may not exist."""
     snapshots: int
     stored: int
-    """Bytes of the packs."""
-    has_left: bool
-    """Whether something was sent elsewhere."""
-    has_come: bool = False
-    """Whether something came from there: its key is another repository's, too."""
+    """The size of the packs in bytes."""
+    was_sent: bool
+    """Whether something was pushed or exported."""
+    was_received: bool = False
+    """Whether something was fetched or imported: its key belongs to another repository, too."""
 
     @property
     def keys_stay(self) -> bool:
-        return self.has_left or self.has_come
+        return self.was_sent or self.was_received
 
 
-def look_at_history(repository: Repository, environ: Mapping[str, str]) -> HistoryInventory:
-    """What there is to forget."""
+def read_inventory(repository: Repository, environ: Mapping[str, str]) -> HistoryInventory:
+    """Return an inventory of the history to remove."""
     refs = _refs(repository)
     packs = tuple(_packs(repository.pack_dir))
     return HistoryInventory(
         refs,
         packs,
         tuple(states_of(repository)),
-        tuple(_copies_of_keys(repository, environ)),
+        tuple(_key_copies(repository, environ)),
         _count(repository, [ref for ref in refs if ref.startswith(SNAPSHOTS)]),
         sum(os.path.getsize(path) for path in packs),
-        os.path.isdir(directory_of(repository.common_state)),
+        os.path.isdir(remotes_directory(repository.common_state)),
         os.path.isdir(FetchedStore.of(repository).path),
     )
 
 
-def forget_history(repository: Repository, found: HistoryInventory) -> list[str]:
-    """Take it all away; returns what the user has to know."""
+def remove_history(repository: Repository, found: HistoryInventory) -> list[str]:
+    """Remove the history; return messages for the user."""
     state_directory(repository.common_state)
     own = os.path.join(state_directory(repository.state), "lock")
     with (
@@ -190,17 +194,17 @@ def forget_history(repository: Repository, found: HistoryInventory) -> list[str]
         locked_now(os.path.join(repository.common_state, COMMON_LOCK)) as alone,
     ):
         if not (alone and idle):
-            what = "a cleaning is under way" if alone else "a capture is under way in another working tree"
-            raise Refused(what, hint="run the command again in a moment")
+            what = "a cleanup is running" if alone else "a capture is running in another working tree"
+            raise Refused(what, hint="run the command again later")
         _refuse_changed(repository, found)
-        _refuse_left(found)
-        refuse_beside_writers(repository)
-        held = held_for_git(repository)
-        _keep_keys(found)
+        _refuse_unfinished_restore(found)
+        refuse_during_writes(repository)
+        contents = pack_contents(repository)
+        _save_key_copies(found)
         repository.move_refs([RefUpdate(ref, None, oid) for ref, oid in found.refs.items()])
         for prefix in (*OURS, "refs/notes/"):
             _remove_empty(os.path.join(repository.common_dir, prefix))
-        _remove_packs(repository, found, held)
+        _remove_packs(repository, found, contents)
         return _remove_states(found)
 
 
@@ -209,29 +213,29 @@ def _refs(repository: Repository) -> dict[str, str]:
 
 
 def _refuse_changed(repository: Repository, found: HistoryInventory) -> None:
-    """What came while somebody was asked stands on packs that would go, and was not in the question."""
+    """Raise `Refused` if refs or packs changed while the user was asked: they were not part of the question."""
     if (_refs(repository), tuple(_packs(repository.pack_dir))) != (found.refs, found.packs):
-        raise Refused("the history has changed meanwhile", hint="run the command again: it asks anew")
+        raise Refused("the history was changed meanwhile", hint="run the command again")
 
 
-def _refuse_left(found: HistoryInventory) -> None:
+def _refuse_unfinished_restore(found: HistoryInventory) -> None:
     for state in found.states:
         if os.path.lexists(os.path.join(state, "restore", "journal")):
             raise UnfinishedRestore
 
 
 def _remove_empty(top: str) -> None:
-    """git leaves the directories of refs that have gone."""
+    """Remove the directories of deleted refs, which git leaves."""
     for directory, _, _ in os.walk(top, topdown=False):
         with suppress(OSError):
             os.rmdir(directory)
 
 
-def _remove_packs(repository: Repository, found: HistoryInventory, held: PackContents) -> None:
+def _remove_packs(repository: Repository, found: HistoryInventory, contents: PackContents) -> None:
     ids = [bytes.fromhex(oid) for oid in found.refs.values()]
-    # A cache that names what has gone would hide what has not.
+    # A commit graph or similar cache that names removed objects would hide other objects.
     drop_caches_naming(repository.objects_dir, ids)
-    take_packs(repository, found.packs, held)
+    remove_our_packs(repository, found.packs, contents)
     for spare in spares(repository.common_state, repository.pack_dir):
         shutil.rmtree(spare, ignore_errors=True)
     for path in found.packs:
@@ -241,23 +245,24 @@ def _remove_packs(repository: Repository, found: HistoryInventory, held: PackCon
 
 def _remove_states(found: HistoryInventory) -> list[str]:
     if found.keys_stay:
-        # First of all: killed after it, whoever begins again finds no key whose copy might go.
+        # Delete the keys first: if the process is killed after this, a second run finds no key whose copy it could
+        # delete.
         with suppress(FileNotFoundError):
             os.unlink(os.path.join(found.states[-1], REPOSITORY))
         shutil.rmtree(os.path.join(found.states[-1], KEYS), ignore_errors=True)
     for state in found.states:
         shutil.rmtree(state, ignore_errors=True)
     if found.keys_stay:
-        what = "was sent elsewhere is" if found.has_left else "came from elsewhere may be"
-        return [f"what {what} opened by this key, which stays: '{path}'" for path in found.keys]
+        what = "sent elsewhere is" if found.was_sent else "received from elsewhere may be"
+        return [f"data {what} sealed with this key, which is not deleted: '{path}'" for path in found.keys]
     for path in found.keys:
         with suppress(OSError):
             os.unlink(path)
     return []
 
 
-def _keep_keys(found: HistoryInventory) -> None:
-    """Before anything goes: another repository of this user may have taken the copy along when it was forgotten."""
+def _save_key_copies(found: HistoryInventory) -> None:
+    """Write missing copies of the keys first: another repository of this user may have deleted the shared copy."""
     for copy in found.keys if found.keys_stay else ():
         if os.path.lexists(copy):
             continue
@@ -275,14 +280,14 @@ def _packs(pack_dir: str) -> Iterator[str]:
     bases = [name[: -len(".keep")] for name in names if name.endswith(".keep")]
     ours = [base for base in bases if bears_mark(os.path.join(pack_dir, f"{base}.keep"))]
     for base in ours:
-        # The index goes first, as git itself has it: without one nobody looks for the pack.
+        # Delete the index first, as git does: git ignores a pack without one.
         for ending in (".idx", ".rev", ".bitmap", ".mtimes", ".pack", ".keep"):
             if f"{base}{ending}" in names:
                 yield os.path.join(pack_dir, f"{base}{ending}")
 
 
 def states_of(repository: Repository) -> Iterator[str]:
-    """Our directories in the git directories of all working trees, the common one last."""
+    """Return our state directories in the git directories of all working trees, the common one last."""
     linked = os.path.join(repository.common_dir, "worktrees")
     for name in sorted(os.listdir(linked)) if os.path.isdir(linked) else []:
         state = os.path.join(linked, name, "envhist")
@@ -292,7 +297,7 @@ def states_of(repository: Repository) -> Iterator[str]:
         yield repository.common_state
 
 
-def _copies_of_keys(repository: Repository, environ: Mapping[str, str]) -> Iterator[str]:
+def _key_copies(repository: Repository, environ: Mapping[str, str]) -> Iterator[str]:
     copies = os.path.join(config_home(environ), "git-envhist", KEYS)
     ring = KeyRing(repository.common_state, config_home(environ))
     yield from (os.path.join(copies, name) for name in sorted({*ring.ours.ids(), *ring.created_here()}))

@@ -1,7 +1,9 @@
-"""Runs a program as a shell would, and keeps what it writes while that passes through.
+"""Run a command between two snapshots, and record what it writes.
 
-Whoever sits at a terminal has one of their own inside: a pager, an editor, a prompt for a password work as they do
-without us. Elsewhere what comes on standard output goes on there, and what comes on standard error there.
+The command runs as a shell would run it. With a terminal on standard input and output it gets a terminal of its own,
+so that pagers, editors and password prompts work; otherwise its standard output and standard error are copied
+separately. Output is passed through and its beginning and end are kept. Nothing is run if the snapshot before the
+command fails.
 """
 
 from __future__ import annotations
@@ -30,58 +32,58 @@ if TYPE_CHECKING:
 
 
 OUT, ERR = 1, 2
-PORTION = 1 << 16
-MAX_IN_A_PIPE = 1 << 20
+READ_SIZE = 1 << 16
+MAX_PIPE_BYTES = 1 << 20
 PAUSE_MS = 20
 HEAD, TAIL = 1 << 20, 3 << 20
-"""So much of the beginning and of the end of what a program writes is kept."""
+"""Number of bytes kept from the beginning and from the end of the output."""
 NOT_FOUND, NOT_EXECUTABLE = 127, 126
 BY_SIGNAL = 128
-"""Above this a shell tells of a program that a signal ended."""
-OF_THE_TERMINAL = (signal.SIGINT, signal.SIGQUIT)
-"""The terminal sends these to the program as well."""
-HANDED_ON = (signal.SIGTERM, signal.SIGHUP)
+"""The exit status of a command that a signal killed is this plus the signal number."""
+FROM_TERMINAL = (signal.SIGINT, signal.SIGQUIT)
+"""The terminal sends these signals to the command as well."""
+FORWARDED = (signal.SIGTERM, signal.SIGHUP)
 
 Take = Callable[[bytes], None]
 Taken = Callable[[int, bytes], None]
-"""Given where it came from, too."""
+"""Receives the source descriptor and the data."""
 
 
 class HeadAndTail:
-    """The beginning and the end of a text; what is between them, where it is long, is counted."""
+    """The beginning and the end of a text; the bytes between them are only counted."""
 
     def __init__(self, head: int = HEAD, tail: int = TAIL) -> None:
-        self._room = head
-        self._most = tail
+        self._head_limit = head
+        self._tail_limit = tail
         self._head = bytearray()
         self._tail = bytearray()
-        self._left_out = 0
+        self._omitted = 0
 
     def take(self, data: bytes) -> None:
-        room = self._room - len(self._head)
+        room = self._head_limit - len(self._head)
         self._head += data[:room]
         self._tail += data[room:]
-        # Cut seldom, so that a byte is not moved for every byte that comes.
-        if len(self._tail) > 2 * self._most:
+        # Cut rarely, so that appending stays cheap.
+        if len(self._tail) > 2 * self._tail_limit:
             self._cut()
 
     @property
     def text(self) -> bytes:
-        if len(self._tail) > self._most:
+        if len(self._tail) > self._tail_limit:
             self._cut()
-        gap = b"\n[%d bytes left out]\n" % self._left_out if self._left_out else b""
+        gap = b"\n[%d bytes omitted]\n" % self._omitted if self._omitted else b""
         return bytes(self._head + gap + self._tail)
 
     def _cut(self) -> None:
-        over = len(self._tail) - self._most
-        self._left_out += over
+        over = len(self._tail) - self._tail_limit
+        self._omitted += over
         del self._tail[:over]
 
 
-def pass_through(words: Sequence[str], keep: Take, out: int = OUT) -> int:
-    """Run a program to its end, as one with our terminal, directory and environment; its status as a shell tells it.
+def run_passing_output(words: Sequence[str], keep: Take, out: int = OUT) -> int:
+    """Run a command with our terminal, directory and environment; return its exit status as a shell would.
 
-    `out`: where its standard output goes.
+    `out` is the descriptor that gets its standard output.
     """
     if out != OUT or not (os.isatty(0) and os.isatty(OUT)):
         return _by_pipes(words, keep, out)
@@ -94,7 +96,7 @@ def _by_pipes(words: Sequence[str], keep: Take, out: int) -> int:
     try:
         child = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     except OSError as error:
-        return tell_not_started(words, error)
+        return print_not_started(words, error)
     assert child.stdout is not None
     assert child.stderr is not None
     targets = {child.stdout.fileno(): out, child.stderr.fileno(): ERR}
@@ -103,7 +105,7 @@ def _by_pipes(words: Sequence[str], keep: Take, out: int) -> int:
         keep(data)
         write_all(targets[source], data)
 
-    with child, handing_on(child.pid):
+    with child, forwarding_signals(child.pid):
         copy_until_exit(child.pid, list(targets), take)
         return status_of(child.wait())
 
@@ -129,17 +131,17 @@ def run_quietly(words: Sequence[str], keep: Take, directory: str, environ: Mappi
         return status_of(child.wait())
 
 
-def tell_not_started(words: Sequence[str], error: OSError) -> int:
-    """Say it as a shell does; the status it has for that."""
+def print_not_started(words: Sequence[str], error: OSError) -> int:
+    """Print why a command could not be started, and return the exit status that a shell uses."""
     with suppress(OSError):
         write_all(ERR, os.fsencode(f"{words[0]}: {(error.strerror or str(error)).lower()}\n"))
     return NOT_FOUND if isinstance(error, FileNotFoundError) else NOT_EXECUTABLE
 
 
 def copy_until_exit(process: int, sources: Sequence[int], take: Taken, *, typed: int | None = None) -> None:
-    """Take what comes until a process is over; what it left in the background is not waited for.
+    """Copy output until a process exits; background processes that it started are not waited for.
 
-    `typed`: what is typed there is taken, too; what comes after the end is for whoever reads there next.
+    `typed` is a descriptor whose input is read too; input after the exit is left for the next reader.
     """
     poll = select.poll()
     for source in sources if typed is None else (*sources, typed):
@@ -149,46 +151,46 @@ def copy_until_exit(process: int, sources: Sequence[int], take: Taken, *, typed:
         end = os.pidfd_open(process)
         poll.register(end, select.POLLIN)
     try:
-        while not _is_over(process):
+        while not _has_exited(process):
             for source, _ in poll.poll(None if end >= 0 else PAUSE_MS):
-                if source != end and not _take_some(source, take):
+                if source != end and not _read_available(source, take):
                     poll.unregister(source)
     finally:
         if end >= 0:
             os.close(end)
     for source in sources:
-        _take_rest(source, take)
+        _read_rest(source, take)
 
 
-def _is_over(process: int) -> bool:
-    # Not taken notice of: whoever waits for it learns how it ended.
+def _has_exited(process: int) -> bool:
+    # WNOWAIT leaves the exit status for the caller.
     return os.waitid(os.P_PID, process, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
 
-def _take_some(source: int, take: Taken) -> int:
-    """Take what is there, or wait for it; how much it was."""
+def _read_available(source: int, take: Taken) -> int:
+    """Read what is available, or wait for it; return the number of bytes."""
     try:
-        data = os.read(source, PORTION)
+        data = os.read(source, READ_SIZE)
     except OSError:
-        return 0  # the other end of a terminal is gone
+        return 0  # the other end of a terminal was closed
     if data:
         take(source, data)
     return len(data)
 
 
-def _take_rest(source: int, take: Taken) -> None:
-    """What was written before the end; who goes on in the background may write for ever."""
+def _read_rest(source: int, take: Taken) -> None:
+    """Read what was written before the exit, up to a limit: a background process may write forever."""
     poll, taken = select.poll(), 0
     poll.register(source, select.POLLIN)
-    while taken < MAX_IN_A_PIPE and poll.poll(0):
-        some = _take_some(source, take)
+    while taken < MAX_PIPE_BYTES and poll.poll(0):
+        some = _read_available(source, take)
         if not some:
             return
         taken += some
 
 
 def write_all(target: int, data: bytes) -> None:
-    """Write it; where nobody listens any more, that is no reason to end what runs."""
+    """Write all data; ignore a closed pipe, because the command must keep running."""
     view = memoryview(data)
     with suppress(BrokenPipeError):
         while view:
@@ -199,15 +201,15 @@ def write_all(target: int, data: bytes) -> None:
 
 
 @contextmanager
-def handing_on(process: int) -> Iterator[None]:
-    """What asks us to end is handed on to the program, and what it does about it is what happens."""
+def forwarding_signals(process: int) -> Iterator[None]:
+    """Forward signals that ask us to terminate to the command, which decides how to react."""
 
-    def hand_on(number: int, _frame: object) -> None:
+    def forward(number: int, _frame: object) -> None:
         with suppress(ProcessLookupError):
             os.kill(process, number)
 
-    before = {number: signal.signal(number, _ignore) for number in OF_THE_TERMINAL}
-    before |= {number: signal.signal(number, hand_on) for number in HANDED_ON}
+    before = {number: signal.signal(number, _ignore) for number in FROM_TERMINAL}
+    before |= {number: signal.signal(number, forward) for number in FORWARDED}
     try:
         yield
     finally:
@@ -216,20 +218,20 @@ def handing_on(process: int) -> Iterator[None]:
 
 
 def _ignore(_number: int, _frame: object) -> None:
-    """A function, since the program would inherit it if it was ignored by the system."""
+    """Do nothing. A function, because a command would inherit `SIG_IGN`."""
 
 
 def status_of(code: int) -> int:
-    """As a shell tells it."""
+    """Return an exit status as a shell reports it."""
     return code if code >= 0 else BY_SIGNAL - code
 
 
-def end_here(words: Sequence[str]) -> NoReturn:
-    """In a copy of us: become the program."""
+def exec_command(words: Sequence[str]) -> NoReturn:
+    """Replace this forked process by the command."""
     try:
         os.execvp(words[0], list(words))
     except OSError as error:
-        os._exit(tell_not_started(words, error))
+        os._exit(print_not_started(words, error))
 
 
 def _flush() -> None:
@@ -238,26 +240,26 @@ def _flush() -> None:
             stream.flush()
 
 
-# A command between two moments: what was there before, what it wrote and how it ended, and what is there after it.
+# Snapshots before and after the command.
 
 Capture = Callable[[str, "CaptureKeywords"], CaptureResult]
 """Takes a snapshot with this intent."""
 Through = Callable[[Sequence[str], Take], int]
-"""Runs a command and gives what it writes to whoever keeps it; its status."""
+"""Runs a command, passes its output to a function and returns its exit status."""
 MAX_LENGTH = 1000
-"""So much of a command line stands with the moment."""
+"""Number of characters of the command line that are stored with the snapshot."""
 OUTPUT = "output"
-"""What the command wrote is kept under this name."""
-NOT_CAPTURED = "what came after the command is not captured"
+"""The name under which the output of the command is attached."""
+NOT_CAPTURED = "no snapshot was taken after the command"
 
 
 def run_with_snapshots(
     capture: Capture, words: Sequence[str], intent: str | None, verify: str | None, through: Through
 ) -> RunResult:
-    """Capture, run a command, capture again; `through` runs it and gives its status.
+    """Capture, run a command with `through`, capture again.
 
-    Nothing is run where the moment before it cannot be had: it is what the command may destroy. Whatever becomes of the
-    moment after it, the command's status is the answer.
+    If the first capture fails, the command is not run, because it may destroy what was not captured. If the second
+    capture fails, the result still has the exit status of the command, and a warning.
     """
     command = mask_text(shlex.join(words))[:MAX_LENGTH]
     intent = intent or command
@@ -266,35 +268,33 @@ def run_with_snapshots(
     status = through(words, kept.take)
     duration = round((time.monotonic() - started) * 1000)
     text = kept.text
-    asked: CaptureKeywords = {
+    keywords: CaptureKeywords = {
         "trigger": Trigger.RUN,
         "verify": verify,
         "meta": (("command", command), ("exit", str(status)), ("duration-ms", str(duration))),
         "attached": ((OUTPUT, text),) if text else (),
     }
     try:
-        return RunResult(status, before, capture(intent, asked), (), text)
+        return RunResult(status, before, capture(intent, keywords), (), text)
     except (EnvhistError, OSError) as error:
         return RunResult(status, before, None, (f"{NOT_CAPTURED}: {in_words(error)}",), text)
 
 
-# A terminal of its own for a program that is run in between: ours shows what comes there, and hands it what is typed.
-#
-# Ours hands over every key as it is (Ctrl-C, too: the inner one makes a signal of it), and the inner one has ours'
-# size.
+# A pseudo-terminal for the command. Our own terminal is in raw mode and passes every key (the inner terminal turns
+# Ctrl-C into a signal), and the inner one has the same size.
 
 IN = 0
 SIZE = 8
 
 
 def run_on_terminal(words: Sequence[str], keep: Take) -> int:
-    """Run a program to its end on a terminal of its own; its status as a shell tells it."""
-    manner = termios.tcgetattr(IN)
+    """Run a command on a terminal of its own; return its exit status as a shell would."""
+    attributes = termios.tcgetattr(IN)
     process, master = os.forkpty()
     if process == 0:
-        termios.tcsetattr(IN, termios.TCSANOW, manner)
-        _hand_size(IN, OUT)
-        end_here(words)
+        termios.tcsetattr(IN, termios.TCSANOW, attributes)
+        _copy_size(IN, OUT)
+        exec_command(words)
 
     def take(source: int, data: bytes) -> None:
         if source == IN:
@@ -304,7 +304,7 @@ def run_on_terminal(words: Sequence[str], keep: Take) -> int:
             write_all(OUT, data)
 
     try:
-        with handing_on(process), _same_size(master), _every_key(manner):
+        with forwarding_signals(process), _same_size(master), _raw_mode(attributes):
             copy_until_exit(process, (master,), take, typed=IN)
             return status_of(os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]))
     finally:
@@ -312,25 +312,25 @@ def run_on_terminal(words: Sequence[str], keep: Take) -> int:
 
 
 @contextmanager
-def _every_key(manner: list[Any]) -> Iterator[None]:
+def _raw_mode(attributes: list[Any]) -> Iterator[None]:
     tty.setraw(IN)
     try:
         yield
     finally:
         with suppress(termios.error):
-            termios.tcsetattr(IN, termios.TCSADRAIN, manner)
+            termios.tcsetattr(IN, termios.TCSADRAIN, attributes)
 
 
 @contextmanager
 def _same_size(master: int) -> Iterator[None]:
-    _hand_size(OUT, master)
-    before = signal.signal(signal.SIGWINCH, lambda *_: _hand_size(OUT, master))
+    _copy_size(OUT, master)
+    before = signal.signal(signal.SIGWINCH, lambda *_: _copy_size(OUT, master))
     try:
         yield
     finally:
         signal.signal(signal.SIGWINCH, before)
 
 
-def _hand_size(source: int, target: int) -> None:
+def _copy_size(source: int, target: int) -> None:
     with suppress(OSError):
         fcntl.ioctl(target, termios.TIOCSWINSZ, fcntl.ioctl(source, termios.TIOCGWINSZ, bytes(SIZE)))

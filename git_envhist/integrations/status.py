@@ -1,4 +1,4 @@
-"""What is active, when it last ran, and what went wrong."""
+"""Report the installed integrations: which hooks are active, when they last ran, and which problems exist."""
 
 from __future__ import annotations
 
@@ -12,77 +12,77 @@ from git_envhist.git.repository import Repository
 from git_envhist.integrations import install
 from git_envhist.integrations.agents.outcomes import last_outcomes
 from git_envhist.integrations.base import InstallTarget
-from git_envhist.integrations.edits import look, read_record
+from git_envhist.integrations.edits import read_record, read_state
 from git_envhist.integrations.git_hooks import (
-    RIDING,
+    PUSH_HOOK,
     git_version,
-    place_of,
-    place_of_pushes,
-    read_mark,
+    hooks_state,
+    pushes_state,
     read_outcomes,
+    read_pending,
 )
 from git_envhist.integrations.watch import is_watched
 from git_envhist.lazy import replace
 from git_envhist.model.work import HookRun, InstalledPart, IntegrationStatus, PendingHook
 
 GRACE = 120.0
-"""A hook that has not run so many seconds after a commit does not run at all."""
+"""A hook that has not run this many seconds after a commit is reported as not called."""
 STALE = 600.0
-"""A mark that nobody has answered for so long is told."""
+"""Seconds after which a pending mark that no capture answered is reported."""
 LOOKED_BACK = 50
 COMMANDS = re.compile(r"(commit|merge|pull|checkout: moving|cherry-pick|rebase.*finish)")
 CALLED = re.compile(rb"(?:^|[;{( \t])p=('[^']*(?:'\"'\"'[^']*)*'|[^;\s\\]+)", re.MULTILINE)
 
 
-def read_status(place: InstallTarget, settings: Settings, *, now: float | None = None) -> IntegrationStatus:
-    """Look everywhere; nothing is changed."""
-    repository = place.repository
+def read_status(target: InstallTarget, settings: Settings, *, now: float | None = None) -> IntegrationStatus:
+    """Return the status of all integrations; changes nothing."""
+    repository = target.repository
     assert repository is not None
-    hooks = place_of(repository.state)
-    here = {} if repository.plain else install.parts(place)
-    everywhere = install.parts(replace(place, everywhere=True))
+    hooks = hooks_state(repository.state)
+    here = {} if repository.plain else install.parts(target)
+    everywhere = install.parts(replace(target, everywhere=True))
     if repository.plain:
-        # Nothing of git's is called in a directory without it.
+        # git calls no hooks for a directory without a repository.
         everywhere.pop("git", None)
-    outcomes, waiting = read_outcomes(hooks), read_mark(hooks)
-    pushes = read_outcomes(place_of_pushes(repository.state))
+    outcomes, waiting = read_outcomes(hooks), read_pending(hooks)
+    pushes = read_outcomes(pushes_state(repository.state))
     warnings = [
-        *_warnings(place, settings, here, everywhere, outcomes, waiting, now or time.time()),
-        *_about_pushes(settings, [*here.get("git", ()), *everywhere.get("git", ())], pushes),
+        *_warnings(target, settings, here, everywhere, outcomes, waiting, now or time.time()),
+        *_push_warnings(settings, [*here.get("git", ()), *everywhere.get("git", ())], pushes),
     ]
-    told = tuple(sorted((*outcomes, *pushes, *_of_agents(repository)), key=lambda one: one.at))
+    runs = tuple(sorted((*outcomes, *pushes, *_agent_runs(repository)), key=lambda one: one.at))
     return IntegrationStatus(
         settings.enabled,
-        place.program,
+        target.program,
         git_version(),
         here,
         everywhere,
-        told,
+        runs,
         waiting,
         tuple(warnings),
         is_watched(repository.state),
     )
 
 
-def _of_agents(repository: Repository) -> Iterator[HookRun]:
-    for agent, kind, told, at in last_outcomes(repository.state):
-        result, _, message = told.partition(": ")
+def _agent_runs(repository: Repository) -> Iterator[HookRun]:
+    for agent, kind, runs, at in last_outcomes(repository.state):
+        result, _, message = runs.partition(": ")
         result = "unchanged" if result == "nothing changed" else result
         yield HookRun(f"{agent} {kind}", at, result, message=message)
 
 
-def _about_pushes(
+def _push_warnings(
     settings: Settings, found: list[InstalledPart], pushes: tuple[HookRun, ...]
 ) -> Iterator[str]:
-    if settings.auto_push and not any(part.active and part.event == RIDING for part in found):
+    if settings.auto_push and not any(part.active and part.event == PUSH_HOOK for part in found):
         yield "envhist.autoPush is set, and git's hooks are not installed here: git envlog install"
     if settings.auto_push and pushes and pushes[-1].result in ("failed", "refused"):
         hint = f" ({pushes[-1].hint})" if pushes[-1].hint else ""
-        yield f"the last push of the history along with git push came to nothing: {pushes[-1].message}{hint}"
+        yield f"the last automatic push of the history failed: {pushes[-1].message}{hint}"
 
 
 def _warnings(
-    place: InstallTarget,
+    target: InstallTarget,
     settings: Settings,
     here: dict[str, tuple[InstalledPart, ...]],
     everywhere: dict[str, tuple[InstalledPart, ...]],
@@ -91,66 +91,66 @@ def _warnings(
     now: float,
 ) -> Iterator[str]:
     found = [*here.get("git", ()), *everywhere.get("git", ())]
-    yield from _about_parts(found)
-    yield from _lost(place, here)
-    yield from _vanished(found)
+    yield from _part_warnings(found)
+    yield from _lost_hooks(target, here)
+    yield from _missing_programs(found)
     if not settings.enabled:
-        yield "captures by themselves are switched off: git config envhist.enabled true"
+        yield "automatic captures are disabled: git config envhist.enabled true"
     if outcomes and outcomes[-1].result == "failed":
         yield f"the last capture after {outcomes[-1].event} failed: {outcomes[-1].message}"
     if waiting is not None and now - waiting.at > STALE:
-        yield f"a capture after {waiting.event} was begun and not ended; the next hook makes up for it"
-    if any(part.active for part in found) and place.repository is not None:
-        yield from _never_called(place, outcomes)
+        yield f"a capture after {waiting.event} started and did not finish; the next hook captures again"
+    if any(part.active for part in found) and target.repository is not None:
+        yield from _never_called(target, outcomes)
 
 
-def _about_parts(found: list[InstalledPart]) -> Iterator[str]:
+def _part_warnings(found: list[InstalledPart]) -> Iterator[str]:
     remarks = dict.fromkeys(part.remark for part in found if part.remark and not part.active)
     yield from remarks
     if any(part.active for part in found):
         missing = {part.event for part in found} - {part.event for part in found if part.active}
         if missing and not remarks:
-            yield f"{', '.join(sorted(missing))}: another tool's hook is in place of ours: git envlog install"
+            yield f"{', '.join(sorted(missing))}: another tool replaced our hook: git envlog install"
 
 
-def _lost(place: InstallTarget, here: dict[str, tuple[InstalledPart, ...]]) -> Iterator[str]:
-    if "git" in here or not read_record(place.state).of("git"):
+def _lost_hooks(target: InstallTarget, here: dict[str, tuple[InstalledPart, ...]]) -> Iterator[str]:
+    if "git" in here or not read_record(target.state).of("git"):
         return
-    yield "the hooks that were installed here have gone, another tool may have replaced them: git envlog install"
+    yield "the installed hooks no longer exist, another tool may have replaced them: git envlog install"
 
 
-def _vanished(found: list[InstalledPart]) -> Iterator[str]:
-    """Programs that our lines call, and that are there no more."""
+def _missing_programs(found: list[InstalledPart]) -> Iterator[str]:
+    """Yield a warning for each program that our hook lines call and that does not exist."""
     files = dict.fromkeys(os.path.realpath(part.place) for part in found if part.active)
-    called = {program for path in files for program in _called(path)}
+    called = {program for path in files for program in _called_programs(path)}
     for program in sorted(program for program in called if not os.access(program, os.X_OK)):
-        yield f"the hooks call '{program}', which is not there any more: git envlog install"
+        yield f"the hooks call '{program}', which no longer exists: git envlog install"
 
 
-def _called(path: str) -> Iterator[str]:
-    import shlex  # loaded late: only status asks
+def _called_programs(path: str) -> Iterator[str]:
+    import shlex  # loaded late: only `git envlog status` needs it
 
-    content = look(path)
+    content = read_state(path)
     for found in CALLED.findall(content.data if content is not None else b""):
         words = shlex.split(os.fsdecode(found))
         if words and words[0].endswith("git-envhist") and words[0].startswith("/"):
             yield words[0]
 
 
-def _never_called(place: InstallTarget, outcomes: tuple[HookRun, ...]) -> Iterator[str]:
-    """A hook that never fires is told, not assumed: git's own log knows when it should have."""
-    assert place.repository is not None
-    kept = read_record(place.state).of("git")
+def _never_called(target: InstallTarget, outcomes: tuple[HookRun, ...]) -> Iterator[str]:
+    """Yield a warning if git's reflog shows commands after which a hook should have run, and none did."""
+    assert target.repository is not None
+    kept = read_record(target.state).of("git")
     installed = max((one.at for one in kept.values()), default=None)
-    moved = _moved_at(place.repository)
+    moved = _last_commit_time(target.repository)
     if installed is None or moved is None:
         return
     last = outcomes[-1].at if outcomes else installed
     if moved > max(installed, last) + GRACE:
-        yield "HEAD has moved since, and no hook was called: see 'git envlog install --dry-run'"
+        yield "HEAD has moved since, but no hook was called: see 'git envlog install --dry-run'"
 
 
-def _moved_at(repository: Repository) -> float | None:
+def _last_commit_time(repository: Repository) -> float | None:
     words = ("log", "-g", f"-{LOOKED_BACK}", "--date=unix", "--format=%gd %gs", "HEAD", "--")
     for line in repository.git.try_run(*words).out.decode("utf-8", "replace").splitlines():
         found = re.match(r"HEAD@\{(\d+)\} (.*)", line)

@@ -1,4 +1,8 @@
-"""The loop: wait for a change, let it settle, capture; one process for each environment."""
+"""Watch an environment and capture after changes: wait for a change, wait until it is quiet, capture.
+
+`Inotify` reports changes on Linux, `PollingWatcher` everywhere else. `Pace` decides when a capture is due. A lock per
+working tree ensures that only one process watches it.
+"""
 
 from __future__ import annotations
 
@@ -22,25 +26,25 @@ if TYPE_CHECKING:
     from git_envhist.context import HistoryContext
 
 
-# Linux's own word that something changed below a directory: a watch for each one, told through one descriptor.
+# Linux inotify: one watch per directory, all events through one descriptor.
 
 MODIFY, ATTRIB, MOVED_FROM, MOVED_TO, CREATE, DELETE = 0x2, 0x4, 0x40, 0x80, 0x100, 0x200
 DELETE_SELF, MOVE_SELF = 0x400, 0x800
 OVERFLOW, IGNORED, IS_DIRECTORY = 0x4000, 0x8000, 0x40000000
-ONLY_DIRECTORY, NO_FOLLOW, UNLINKED_NOT = 0x01000000, 0x02000000, 0x04000000
+ONLY_DIRECTORY, NO_FOLLOW, NO_UNLINKED = 0x01000000, 0x02000000, 0x04000000
 WANTED = MODIFY | ATTRIB | MOVED_FROM | MOVED_TO | CREATE | DELETE | DELETE_SELF | MOVE_SELF
 HEAD = struct.Struct("iIII")
-PORTION = 1 << 16
+READ_SIZE = 1 << 16
 CLOSE_ON_EXEC, NO_WAIT = os.O_CLOEXEC, os.O_NONBLOCK
-GONE = frozenset((errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.ELOOP))
+UNWATCHABLE = frozenset((errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.ELOOP))
 
 
 class WatchUnavailable(Exception):
-    """The system gives no watch, or not so many."""
+    """inotify does not exist, or has no free watches."""
 
 
 class Inotify:
-    """Tells that something changed below a directory; `WatchUnavailable` where it cannot."""
+    """Report changes below a directory; raises `WatchUnavailable` if inotify cannot."""
 
     def __init__(self, top: bytes, is_left_out: Callable[[bytes], bool]) -> None:
         self._is_left_out = is_left_out
@@ -57,13 +61,13 @@ class Inotify:
             raise
 
     def wait(self, seconds: float | None) -> bool:
-        """Whether something changed within so many seconds; all that is told by then is taken."""
+        """Return whether something changed within this many seconds; all events up to then are read."""
         poll = select.poll()
         poll.register(self._descriptor, select.POLLIN)
         if not poll.poll(None if seconds is None else max(1, round(seconds * 1000))):
             return False
-        heeded = [self._heed(*event) for event in self._events()]
-        return True in heeded
+        handled = [self._handle(*event) for event in self._events()]
+        return True in handled
 
     def close(self) -> None:
         descriptor, self._descriptor = self._descriptor, -1
@@ -73,7 +77,7 @@ class Inotify:
     def _events(self) -> Iterator[tuple[int, int, bytes]]:
         while True:
             try:
-                data = os.read(self._descriptor, PORTION)
+                data = os.read(self._descriptor, READ_SIZE)
             except BlockingIOError:
                 return
             at = 0
@@ -83,13 +87,13 @@ class Inotify:
                 yield watch, mask, data[at : at + length].rstrip(b"\0")
                 at += length
 
-    def _heed(self, watch: int, mask: int, name: bytes) -> bool:
-        """Watch what came; whether it is a change of the environment."""
+    def _handle(self, watch: int, mask: int, name: bytes) -> bool:
+        """Handle one event: watch new directories, and return whether the environment changed."""
         if mask & IGNORED:
             self._paths.pop(watch, None)
             return False
         if mask & OVERFLOW:
-            # What came meanwhile may have directories that nobody told of.
+            # The queue overflowed, so directories may exist that were not reported.
             for path in sorted(self._paths.values(), key=len)[:1]:
                 self._watch_below(path)
             return True
@@ -110,12 +114,12 @@ class Inotify:
                     todo += [one for one in below if not self._is_left_out(one)]
 
     def _watch(self, path: bytes) -> bool:
-        """Watch a directory; whether it is there and may be seen."""
+        """Watch a directory; return whether it exists and is readable."""
         watch = self._libc.inotify_add_watch(
-            self._descriptor, path, WANTED | ONLY_DIRECTORY | NO_FOLLOW | UNLINKED_NOT
+            self._descriptor, path, WANTED | ONLY_DIRECTORY | NO_FOLLOW | NO_UNLINKED
         )
         if watch < 0:
-            if ctypes.get_errno() in GONE:
+            if ctypes.get_errno() in UNWATCHABLE:
                 return False
             raise WatchUnavailable
         self._paths[watch] = path
@@ -123,18 +127,18 @@ class Inotify:
 
 
 class PollingWatcher:
-    """Where no change is told: it is looked for each time, as often as looking is cheap."""
+    """Report a possible change at fixed intervals, where the system reports none."""
 
     def __init__(self, every: float) -> None:
         self._every = every
 
     def wait(self, seconds: float | None) -> bool:
-        """Wait; where nobody waits for an end, something may have changed after it."""
+        """Wait; with no limit given, a change must be assumed after the interval."""
         select.select([], [], [], self._every if seconds is None else seconds)
         return seconds is None
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: no descriptor is open."""
 
 
 # The lock of a running `git envlog watch`: one per working tree.
@@ -153,88 +157,88 @@ def is_watched(state: str) -> bool:
     if not os.path.isfile(path):
         return False
     try:
-        with locked_now(path) as mine:
-            return not mine
+        with locked_now(path) as acquired:
+            return not acquired
     except (OSError, EnvhistError):
         return False
 
 
-# When a capture is due (pure): once it is quiet, not too often, and not too much.
+# When a capture is due: once changes have stopped, not too often, and within a limit of stored bytes.
 
 SETTLE = 2.0
 """Seconds without a change after which an environment has settled."""
-MAX_LENGTH = 60.0
-"""One that never settles is captured all the same, after so many seconds."""
-APART = 2.5
-"""Two captures are so many times that apart, at least."""
-SHARE = 5
-"""A capture is followed by a rest so many times as long as it took."""
-ROOM = 1 << 30
-SPAN = 3600.0
-"""In so many seconds no more than ROOM bytes are added."""
+MAX_UNSETTLED = 60.0
+"""Seconds after which an environment that never settles is captured."""
+MIN_APART = 2.5
+"""Minimum time between two captures, as a multiple of the settle time."""
+MIN_PAUSE = 5
+"""Minimum pause after a capture, as a multiple of its duration."""
+MAX_ADDED = 1 << 30
+LIMIT_SECONDS = 3600.0
+"""Seconds in which at most MAX_ADDED bytes are stored."""
 
 
 class Pace:
-    """Told of changes and captures, it says how long there is to wait; times are seconds of any one clock."""
+    """Return how long to wait for the next capture; times are seconds of any one clock."""
 
-    def __init__(self, settle: float = SETTLE, room: int = ROOM) -> None:
+    def __init__(self, settle: float = SETTLE, max_added: int = MAX_ADDED) -> None:
         self._settle = settle
-        self._room = room
+        self._max_added = max_added
         self._first: float | None = None
         self._last = 0.0
         self._rest_until = 0.0
         self._added: deque[tuple[float, int]] = deque()
 
     def changed(self, now: float) -> None:
-        """Something has changed."""
+        """Record that something changed."""
         self._first = now if self._first is None else self._first
         self._last = now
 
     def captured(self, now: float, took: float, added: int) -> None:
-        """A capture has ended, or failed."""
+        """Record that a capture ended or failed."""
         self._first = None
-        self._rest_until = now + max(APART * self._settle, SHARE * took)
+        self._rest_until = now + max(MIN_APART * self._settle, MIN_PAUSE * took)
         self._added.append((now, added))
 
     def wait(self, now: float) -> float | None:
-        """Seconds until a capture is due; 0 is at once, None where nothing has changed."""
+        """Return the seconds until a capture is due: 0 if it is due now, None if nothing changed."""
         if self._first is None:
             return None
-        settled = min(self._last + self._settle, self._first + MAX_LENGTH)
+        settled = min(self._last + self._settle, self._first + MAX_UNSETTLED)
         return max(0.0, settled - now, self._rest_until - now, self._full_until(now) - now)
 
     def is_full(self, now: float) -> bool:
-        """Whether too much was added of late."""
+        """Return whether too many bytes were added recently."""
         return self._full_until(now) > now
 
     def _full_until(self, now: float) -> float:
-        while self._added and self._added[0][0] <= now - SPAN:
+        while self._added and self._added[0][0] <= now - LIMIT_SECONDS:
             self._added.popleft()
-        over, until = sum(added for _, added in self._added) - self._room, now
+        over, until = sum(added for _, added in self._added) - self._max_added, now
         for at, added in self._added:
             if over < 0:
                 break
             over -= added
-            until = at + SPAN
+            until = at + LIMIT_SECONDS
         return until
 
 
-LOOK_EVERY = 5
-"""Where no change is told, one is looked for after so many times what it takes to settle."""
+POLL_FACTOR = 5
+"""Polling interval without inotify, as a multiple of the settle time."""
 PRIVATE = b".envhist-restore"
-NO_WATCHES = "the system tells of no change here (fs.inotify.max_user_watches): it is looked for now and then"
-TOO_MUCH = "more than 1 GiB was added within an hour: the next capture waits"
+NO_WATCHES = "the system reports no changes here (fs.inotify.max_user_watches): polling instead"
+TOO_MUCH = "more than 1 GiB was stored within an hour: the next capture is delayed"
 
 
 class Watcher(Protocol):
-    """Whoever sees that something changed."""
+    """Report file system changes (inotify or polling)."""
 
     def wait(self, seconds: float | None) -> bool: ...
     def close(self) -> None: ...
 
 
 class WatchCallbacks(NamedTuple):
-    """What whoever runs it is told."""
+    """Callbacks for the results of a watching process."""
 
     captured: Callable[[CaptureResult], None]
     warn: Callable[[str], None]
@@ -244,22 +248,24 @@ Capture = Callable[[], CaptureResult]
 """Open the history again, because its settings may have changed, and capture if something changed."""
 
 
-def watch(history: HistoryContext, capture: Capture, told: WatchCallbacks, settle: float = SETTLE) -> None:
+def watch(
+    history: HistoryContext, capture: Capture, callbacks: WatchCallbacks, settle: float = SETTLE
+) -> None:
     """Capture whenever the environment has settled, until a signal."""
-    for _ in _steps(history, capture, told, settle):
+    for _ in _steps(history, capture, callbacks, settle):
         pass
 
 
-def captures(
+def watch_captures(
     history: HistoryContext,
     capture: Capture,
     warn: Callable[[str], None],
     settle: float = SETTLE,
     longest: float | None = None,
 ) -> Generator[CaptureResult | None]:
-    """The same, each capture that made a snapshot as it comes, until nobody wants more.
+    """Yield each capture that made a snapshot, until the caller closes the generator.
 
-    `longest`: None comes at least every so many seconds, so that whoever waits can be stopped.
+    With `longest`, also yield None at least this often in seconds, so that a waiting caller can be stopped.
     """
     taken: list[CaptureResult] = []
     for _ in _steps(history, capture, WatchCallbacks(taken.append, warn), settle, longest):
@@ -272,24 +278,24 @@ def captures(
 def _steps(
     history: HistoryContext,
     capture: Capture,
-    told: WatchCallbacks,
+    callbacks: WatchCallbacks,
     settle: float,
     longest: float | None = None,
 ) -> Iterator[None]:
     if not history.settings.enabled:
         raise Refused(
-            "captures by themselves are switched off",
-            hint="git config envhist.enabled true, or capture by hand",
+            "automatic captures are disabled",
+            hint="git config envhist.enabled true, or capture manually",
         )
     lock = watch_lock(state_directory(history.repository.state))
-    with locked_now(lock) as mine:
-        if not mine:
-            raise Refused("another process watches this environment already", hint="git envlog status")
-        yield from _Loop(capture, told, settle, longest).run(history)
+    with locked_now(lock) as acquired:
+        if not acquired:
+            raise Refused("another process already watches this environment", hint="git envlog status")
+        yield from _Loop(capture, callbacks, settle, longest).run(history)
 
 
-def _open_eyes(history: HistoryContext) -> Watcher:
-    """`WatchUnavailable` where the system tells of no change."""
+def _open_inotify(history: HistoryContext) -> Watcher:
+    """Return an inotify watcher; raises `WatchUnavailable` if there is none."""
     if sys.platform != "linux":
         raise WatchUnavailable
     top = os.fsencode(history.repository.root)
@@ -302,50 +308,50 @@ class _Loop:
     def __init__(
         self,
         capture: Capture,
-        told: WatchCallbacks,
+        callbacks: WatchCallbacks,
         settle: float,
         longest: float | None,
     ) -> None:
         self._longest = longest
         self._take = capture
-        self._told = told
-        self._clock = PollingWatcher(LOOK_EVERY * settle)
-        self._eyes: Watcher = self._clock
+        self._callbacks = callbacks
+        self._poller = PollingWatcher(POLL_FACTOR * settle)
+        self._watcher: Watcher = self._poller
         self._pace = Pace(settle)
-        self._is_told = False
+        self._full_reported = False
         self._failed = ""
-        """Why the last capture failed: that is told once."""
+        """The last error, which is reported once."""
 
     def run(self, history: HistoryContext) -> Iterator[None]:
         try:
-            self._eyes = _open_eyes(history)
+            self._watcher = _open_inotify(history)
         except WatchUnavailable:
-            self._told.warn(NO_WATCHES)
+            self._callbacks.warn(NO_WATCHES)
         try:
-            # What changed while nobody watched.
+            # Capture what changed while no process watched.
             self._capture()
             while True:
                 yield
                 self._step()
         finally:
-            self._eyes.close()
+            self._watcher.close()
 
     def _step(self) -> None:
         now = time.monotonic()
-        left = self._pace.wait(now)
-        if left == 0.0:
+        due = self._pace.wait(now)
+        if due == 0.0:
             self._capture()
             return
-        if left is not None and self._pace.is_full(now) and not self._is_told:
-            self._told.warn(TOO_MUCH)
-            self._is_told = True
+        if due is not None and self._pace.is_full(now) and not self._full_reported:
+            self._callbacks.warn(TOO_MUCH)
+            self._full_reported = True
         try:
-            if self._eyes.wait(_least(left, self._longest)):
+            if self._watcher.wait(_shortest(due, self._longest)):
                 self._pace.changed(time.monotonic())
         except WatchUnavailable:
-            self._told.warn(NO_WATCHES)
-            self._eyes.close()
-            self._eyes = self._clock
+            self._callbacks.warn(NO_WATCHES)
+            self._watcher.close()
+            self._watcher = self._poller
 
     def _capture(self) -> None:
         started, added, failed = time.monotonic(), 0, ""
@@ -356,18 +362,18 @@ class _Loop:
         except (EnvhistError, OSError) as error:
             failed = str(error)
             if failed != self._failed:
-                self._told.warn(f"not captured, it is tried again: {failed}")
+                self._callbacks.warn(f"capture failed, trying again: {failed}")
         else:
             added = captured.stored_bytes
-            self._told.captured(captured)
+            self._callbacks.captured(captured)
         now = time.monotonic()
-        self._is_told, self._failed = False, failed
+        self._full_reported, self._failed = False, failed
         self._pace.captured(now, now - started, added)
         if failed:
-            # What changed is not in any snapshot yet, whether more changes or not.
+            # The change is in no snapshot yet, so a capture is due even if nothing else changes.
             self._pace.changed(now)
 
 
-def _least(*seconds: float | None) -> float | None:
-    """The shortest of some waits; None is for ever."""
+def _shortest(*seconds: float | None) -> float | None:
+    """Return the shortest of some waits; None is unlimited."""
     return min((one for one in seconds if one is not None), default=None)

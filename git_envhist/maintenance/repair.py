@@ -27,8 +27,8 @@ from git_envhist.objects.pack_reader import PackFile
 from git_envhist.objects.pack_writer import PackWriter
 from git_envhist.objects.trees import object_id
 from git_envhist.remote.fetch import transport_for
-from git_envhist.remote.remotes import Transport, find_remote, key_of
-from git_envhist.remote.upload import RemoteState, read_memory
+from git_envhist.remote.remotes import Transport, find_remote, remote_key
+from git_envhist.remote.upload import RemoteState, read_remote_state
 from git_envhist.rewrite.commits import ChainCommit
 from git_envhist.rewrite.salvage import (
     gathered_notes,
@@ -98,7 +98,7 @@ def _sources(
     for name in os.fsdecode(repository.git.ask("remote").out).split():
         with suppress(EnvhistError):
             remote = find_remote(repository, name, directory)
-            if read_memory(repository.common_state, key_of(remote)) == RemoteState():
+            if read_remote_state(repository.common_state, remote_key(remote)) == RemoteState():
                 continue  # nothing was ever pushed there
             fetched = FetchedStore.of(repository)
             fetched.ensure()

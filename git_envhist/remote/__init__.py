@@ -1,11 +1,11 @@
 """Share a history through any git remote, or through a file.
 
-Push: plan from both sides' refs, inspect everything that would leave for tokens and classes that must not, seal a
-signed head per timeline (`sign`), send objects in parts, move the refs last (`push`, `upload`).
+Push: plan from the refs of both sides, scan everything that would be sent for tokens and sensitive classes, sign one
+head per timeline (`sign`), send objects in parts, move the refs last (`push`, `upload`).
 
-Fetch: refs come into a repository of their own (`snapshots/fetched`), metadata first, contents when they are needed;
-signed heads are checked before a known one is replaced (`fetch`, `verify_fetched`). Nothing fetched overwrites what
-is here.
+Fetch: refs are stored in a repository of their own (`snapshots/fetched`), metadata first and contents on demand;
+signed heads are verified before a known head is replaced (`fetch`, `verify_fetched`). A fetch never overwrites our
+own timelines.
 
 Export and import do the same with a bundle (`export`, `bundle`).
 """

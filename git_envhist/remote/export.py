@@ -1,7 +1,8 @@
-"""An import: what a file of an export holds comes in beside ours, checked whole before anything of it is used.
+"""Export chosen snapshots to one file, and import such a file.
 
-It is treated as a fetch from somebody nobody knows: into the repository of what came from elsewhere, under a name of
-its own, and what no key of ours signed is a claim. What stands there already is never written over.
+An export scans everything before it writes the file, as a push does. An import is treated like a fetch from an
+unknown server: the file is checked completely, its timelines are stored in the repository of fetched timelines under
+a name of their own, and snapshots that none of our keys signed are unsigned. It never overwrites a stored timeline.
 """
 
 from __future__ import annotations
@@ -25,52 +26,54 @@ from git_envhist.objects.pack_writer import PackWriter
 from git_envhist.remote.bundle import (
     CheckedBundle,
     FileExists,
-    make_repository,
-    publish,
+    check_bundle,
+    create_temporary_repository,
+    move_checked_packs,
     read_archive,
     refs_of,
-    take_bundle,
-    workplace,
+    working_directory,
     write_archive,
     write_bundle,
 )
 from git_envhist.remote.push import TokensFound
-from git_envhist.remote.remotes import NAME, NOTES, REMOTEREFS_HEADS, last
+from git_envhist.remote.remotes import HEADS_PREFIX, NAME, NOTES, last_value
 from git_envhist.remote.selection import SelectedSnapshots, build_selected_chain
-from git_envhist.remote.upload import NOBODY, OutgoingObject, is_allowed, objects_to_send, scan_outgoing
+from git_envhist.remote.upload import ANONYMOUS, OutgoingObject, is_allowed, objects_to_send, scan_outgoing
 from git_envhist.remote.wrapped_keys import recipients_of, wrapped_for
 from git_envhist.secrets.keys import KeyRing
 from git_envhist.snapshots.fetched import FETCHED_NOTES, REMOTES, FetchedStore, is_fetched, split_name
 from git_envhist.snapshots.log import Warn, read_chain
 
-# An export: chosen moments, whole, in one file; looked through before it is written, as what a push sends is.
-
 EXPORT_DIRECTORY = "export"
 MAX_SIZE = 1 << 30
-"""Nothing larger is looked into: captures cut what is."""
+"""Larger objects are not scanned; a capture splits them into chunks."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExportOptions:
-    """How an export is to be made."""
+    """The options of an export."""
 
     force: bool = False
-    """Write over a file that is there."""
+    """Replace an existing file."""
     allow: tuple[bytes, ...] = ()
-    """Paths that may leave though a token stands there."""
+    """Paths that may be exported although they contain a token."""
 
 
 def choose(words: Sequence[str], world: Catalog, now: datetime) -> list[Snapshot]:
-    """The moments that revisions and ranges mean, each once; nothing said: all of this working tree's timeline."""
+    """Return the snapshots that revisions and ranges name, each once; without any, all of this working tree's
+    timeline.
+    """
     found = {} if words else {snapshot.id: snapshot for snapshot in world.own.snapshots}
     for word in words:
         span = resolve_range(word, world, now)
         if isinstance(span.end, WorkingTree):
-            raise UsageError("what is here now is no moment yet", hint="git envlog capture, and then @")
+            raise UsageError(
+                "the current state is not a snapshot yet", hint="run git envlog capture, then use @"
+            )
         here = (span.end.snapshot,) if span.start is None else snapshots_in_range(span, world.own)
         found.update({snapshot.id: snapshot for snapshot in here})
     if not found:
-        raise SnapshotNotFound(" ".join(words) or "@", hint="'git envlog --all' lists what there is")
+        raise SnapshotNotFound(" ".join(words) or "@", hint="'git envlog --all' lists the snapshots")
     return list(found.values())
 
 
@@ -81,32 +84,36 @@ def export(
     world: Catalog,
     ring: KeyRing,
     identity: bytes,
-    wish: ExportOptions,
+    options: ExportOptions,
     waiting: Callable[[], None] | None = None,
 ) -> ExportResult:
-    """Write chosen moments, all of whose contents are here, with their notes and names into a file."""
-    if not wish.force and os.path.lexists(path):
+    """Write chosen snapshots with their notes and names to a file; all their contents must be stored here."""
+    if not options.force and os.path.lexists(path):
         raise FileExists(path)
-    lines = _lines(chosen, world)
+    timelines = _chosen_timelines(chosen, world)
     fetched = FetchedStore.of(repository)
     alternates = [repository.objects_dir, *([fetched.objects_dir] if fetched.exists else [])]
-    with workplace(repository.common_state, EXPORT_DIRECTORY, waiting) as work:
-        git = make_repository(os.path.join(work, "export.git"), repository.object_format, alternates)
-        taken = _chains(git, repository, lines, ring, identity)
-        leaving = _leaving(git, taken)
-        look = scan_outgoing(git, leaving, MAX_SIZE)
-        tokens = [token for token in look.tokens if not is_allowed(token.path, wish.allow)]
+    with working_directory(repository.common_state, EXPORT_DIRECTORY, waiting) as work:
+        git = create_temporary_repository(
+            os.path.join(work, "export.git"), repository.object_format, alternates
+        )
+        bundle_content = _chains(git, repository, timelines, ring, identity)
+        objects = _objects_to_export(git, bundle_content)
+        scan = scan_outgoing(git, objects, MAX_SIZE)
+        tokens = [token for token in scan.tokens if not is_allowed(token.path, options.allow)]
         if tokens:
             raise TokensFound(tokens, "written")
         bundle = os.path.join(work, "history.bundle")
-        write_bundle(git, bundle, taken)
-        size = write_archive(path, bundle, force=wish.force)
-    told = tuple((one.timeline, one.snapshots) for one in taken)
-    return ExportResult(path, size, len(leaving), told, look)
+        write_bundle(git, bundle, bundle_content)
+        size = write_archive(path, bundle, force=options.force)
+    outcomes = tuple((one.timeline, one.snapshots) for one in bundle_content)
+    return ExportResult(path, size, len(objects), outcomes, scan)
 
 
-def _lines(chosen: Iterable[Snapshot], world: Catalog) -> dict[str, tuple[Snapshot, ...]]:
-    """The chosen moments of each timeline, oldest first, by the name that it has where it was written."""
+def _chosen_timelines(chosen: Iterable[Snapshot], world: Catalog) -> dict[str, tuple[Snapshot, ...]]:
+    """Return the chosen snapshots of each timeline, oldest first, by the name that the timeline has where it was
+    written.
+    """
     wanted: dict[str, set[str]] = {}
     for snapshot in chosen:
         wanted.setdefault(snapshot.timeline, set()).add(snapshot.commit)
@@ -117,7 +124,7 @@ def _lines(chosen: Iterable[Snapshot], world: Catalog) -> dict[str, tuple[Snapsh
         short = split_name(name)[1] if is_fetched(name) else name
         if short in found:
             raise UsageError(
-                f"two timelines would be called '{short}'", hint="export the one, and then the other"
+                f"two timelines would be called '{short}'", hint="export them one after the other"
             )
         found[short] = tuple(one for one in reversed(line.snapshots) if one.commit in commits)
     return found
@@ -126,7 +133,7 @@ def _lines(chosen: Iterable[Snapshot], world: Catalog) -> dict[str, tuple[Snapsh
 def _chains(
     git: Git,
     repository: Repository,
-    lines: dict[str, tuple[Snapshot, ...]],
+    timelines: dict[str, tuple[Snapshot, ...]],
     ring: KeyRing,
     identity: bytes,
 ) -> list[SelectedSnapshots]:
@@ -144,28 +151,28 @@ def _chains(
                 ring.get,
                 identity=identity,
                 object_format=form,
-                beside={} if is_fetched(line[0].timeline) else own,
+                extra_files={} if is_fetched(line[0].timeline) else own,
             )
-            for name, line in lines.items()
+            for name, line in timelines.items()
         ]
         writer.finish()
     return chains
 
 
-def _leaving(git: Git, chosen: Sequence[SelectedSnapshots]) -> list[OutgoingObject]:
+def _objects_to_export(git: Git, chosen: Sequence[SelectedSnapshots]) -> list[OutgoingObject]:
     refs = refs_of(chosen)
-    heads = [oid for ref, oid in refs.items() if ref.startswith(REMOTEREFS_HEADS)]
+    heads = [oid for ref, oid in refs.items() if ref.startswith(HEADS_PREFIX)]
     notes = [oid for ref, oid in refs.items() if ref.startswith(NOTES)]
     return objects_to_send(git, heads, notes, (), {})
 
 
-PLACE = "import"
-ENDINGS = re.compile(r"(\.envhist)?(\.tar)?(\.zst)?\Z")
+IMPORT_DIRECTORY = "import"
+SUFFIX = re.compile(r"(\.envhist)?(\.tar)?(\.zst)?\Z")
 MAX_NAMES = 1000
 
 
 class NameTaken(Refused):
-    """Something else goes by the name under which an import was to stand."""
+    """The name of an import is already in use."""
 
     code = "name-taken"
 
@@ -176,92 +183,103 @@ class NameTaken(Refused):
 def import_archive(
     repository: Repository, path: str, name: str | None, tell: Warn, waiting: Callable[[], None] | None = None
 ) -> ImportResult:
-    """Bring the timelines of a file in beside ours, as `<name>/<timeline>`; the usual name is the file's."""
+    """Store the timelines of a file as `<name>/<timeline>`; the default name is that of the file."""
     fetched = FetchedStore.of(repository)
     if name is not None:
         _refuse_remote(repository, fetched, name)
-    with read_archive(path) as bundle, workplace(repository.common_state, PLACE, waiting) as work:
+    with (
+        read_archive(path) as bundle,
+        working_directory(repository.common_state, IMPORT_DIRECTORY, waiting) as work,
+    ):
         objects = os.path.join(work, "objects")
         fetched.ensure()
-        taken = take_bundle(bundle, fetched.path, objects, repository.object_format)
-        counts = {timeline: _count(taken, timeline, tell) for timeline in taken.heads}
+        bundle_content = check_bundle(bundle, fetched.path, objects, repository.object_format)
+        counts = {timeline: _count(bundle_content, timeline, tell) for timeline in bundle_content.heads}
         with fetched.lock_for_receiving(waiting):
-            chosen = name or _free_name(repository, fetched, path, taken)
-            moves = _moves(fetched, chosen, taken)
+            chosen = name or _free_name(repository, fetched, path, bundle_content)
+            moves = _moves(fetched, chosen, bundle_content)
             before = fetched.packs()
-            publish(objects, fetched.objects_dir)
+            move_checked_packs(objects, fetched.objects_dir)
             fetched.add_checked_packs(fetched.packs() - before)
-            _put(fetched, chosen, taken)
-    told = tuple((f"{chosen}/{timeline}", moves[timeline], counts[timeline]) for timeline in sorted(counts))
-    return ImportResult(path, chosen, told)
+            _store_refs(fetched, chosen, bundle_content)
+    outcomes = tuple(
+        (f"{chosen}/{timeline}", moves[timeline], counts[timeline]) for timeline in sorted(counts)
+    )
+    return ImportResult(path, chosen, outcomes)
 
 
-def _count(taken: CheckedBundle, timeline: str, tell: Warn) -> int:
-    """How many moments there are; each is read, and what cannot be is told."""
-    count = sum(1 for _ in read_chain(taken.git, taken.heads[timeline], notes=False, warn=tell))
+def _count(bundle_content: CheckedBundle, timeline: str, tell: Warn) -> int:
+    """Return the number of snapshots; reads each one, and reports those that cannot be read."""
+    count = sum(
+        1 for _ in read_chain(bundle_content.git, bundle_content.heads[timeline], notes=False, warn=tell)
+    )
     if not count:
-        raise Damaged(f"'{timeline}' holds no moment that can be read: nothing was taken in")
+        raise Damaged(f"'{timeline}' contains no readable snapshot: nothing was imported")
     return count
 
 
-def _free_name(repository: Repository, fetched: FetchedStore, path: str, taken: CheckedBundle) -> str:
-    """The file's name, or with a number behind: under it stands nothing, or what this only adds to."""
-    stem = ENDINGS.sub("", os.path.basename(path))
+def _free_name(
+    repository: Repository, fetched: FetchedStore, path: str, bundle_content: CheckedBundle
+) -> str:
+    """Return the file's name, with a number if needed: a name that is free, or whose timelines this file extends."""
+    stem = SUFFIX.sub("", os.path.basename(path))
     plain = re.sub(r"[^A-Za-z0-9._-]+", "-", stem).strip("-.").replace("..", "-")[:60] or "import"
     plain = plain if NAME.fullmatch(plain) and not plain.endswith(".lock") else "import"
     for number in range(1, MAX_NAMES):
         name = plain if number == 1 else f"{plain}-{number}"
-        if not _is_remote(repository, fetched, name) and _adds_only(fetched, name, taken):
+        if not _is_remote(repository, fetched, name) and _only_extends(fetched, name, bundle_content):
             return name
-    raise NameTaken(plain, "and all names like it are taken")
+    raise NameTaken(plain, "and similar names are in use")
 
 
-def _adds_only(fetched: FetchedStore, name: str, taken: CheckedBundle) -> bool:
-    there = _there(fetched, name)
+def _only_extends(fetched: FetchedStore, name: str, bundle_content: CheckedBundle) -> bool:
+    stored = _stored_heads(fetched, name)
     return all(
-        there.get(line) in (None, oid) or _leads_on(fetched, taken, there[line], oid)
-        for line, oid in taken.heads.items()
+        stored.get(line) in (None, oid) or _is_ancestor(fetched, bundle_content, stored[line], oid)
+        for line, oid in bundle_content.heads.items()
     )
 
 
-def _moves(fetched: FetchedStore, name: str, taken: CheckedBundle) -> Mapping[str, FetchOutcome]:
-    if not _adds_only(fetched, name, taken):
-        raise NameTaken(name, "holds other moments of the same timeline")
-    there = _there(fetched, name)
-    return {line: _arrival(there.get(line), oid) for line, oid in taken.heads.items()}
+def _moves(fetched: FetchedStore, name: str, bundle_content: CheckedBundle) -> Mapping[str, FetchOutcome]:
+    if not _only_extends(fetched, name, bundle_content):
+        raise NameTaken(name, "has other snapshots of the same timeline")
+    stored = _stored_heads(fetched, name)
+    return {line: _outcome(stored.get(line), oid) for line, oid in bundle_content.heads.items()}
 
 
-def _arrival(before: str | None, after: str) -> FetchOutcome:
+def _outcome(before: str | None, after: str) -> FetchOutcome:
     if before is None:
         return FetchOutcome.NEW
     return FetchOutcome.SAME if before == after else FetchOutcome.UPDATED
 
 
-def _there(fetched: FetchedStore, name: str) -> dict[str, str]:
+def _stored_heads(fetched: FetchedStore, name: str) -> dict[str, str]:
     place = f"{REMOTES}{name}/"
     return {ref.removeprefix(place): oid for ref, oid in fetched.refs(place).items()}
 
 
-def _leads_on(fetched: FetchedStore, taken: CheckedBundle, old: str, new: str) -> bool:
-    both = Git(fetched.path, None, alternates=(os.fsdecode(taken.git.environment[b"GIT_OBJECT_DIRECTORY"]),))
+def _is_ancestor(fetched: FetchedStore, bundle_content: CheckedBundle, old: str, new: str) -> bool:
+    both = Git(
+        fetched.path, None, alternates=(os.fsdecode(bundle_content.git.environment[b"GIT_OBJECT_DIRECTORY"]),)
+    )
     return both.ask("merge-base", "--is-ancestor", old, new).status == 0
 
 
-def _put(fetched: FetchedStore, name: str, taken: CheckedBundle) -> None:
+def _store_refs(fetched: FetchedStore, name: str, bundle_content: CheckedBundle) -> None:
     fetched.mark_imported(name)
-    lines = [f"update {REMOTES}{name}/{line} {oid}\n" for line, oid in taken.heads.items()]
-    fetched.git.run(*SYNCED, "update-ref", "--no-deref", "--stdin", stdin="".join(lines).encode("ascii"))
-    for line, oid in taken.notes.items():
+    timelines = [f"update {REMOTES}{name}/{line} {oid}\n" for line, oid in bundle_content.heads.items()]
+    fetched.git.run(*SYNCED, "update-ref", "--no-deref", "--stdin", stdin="".join(timelines).encode("ascii"))
+    for line, oid in bundle_content.notes.items():
         _join_notes(fetched, f"{FETCHED_NOTES}{name}/{line}", oid)
-    # The file may be gone tomorrow.
+    # The file may be deleted later, so keep nothing that refers to it.
     fetched.sync(
-        [f"{REMOTES}{name}/{line}" for line in taken.heads]
-        + [f"{FETCHED_NOTES}{name}/{line}" for line in taken.notes]
+        [f"{REMOTES}{name}/{line}" for line in bundle_content.heads]
+        + [f"{FETCHED_NOTES}{name}/{line}" for line in bundle_content.notes]
     )
 
 
 def _join_notes(fetched: FetchedStore, ref: str, new: str) -> None:
-    """What is said now, and what was said in an earlier file: records are lines, each of them stays once."""
+    """Merge the notes with those of an earlier file: records are lines, and each is kept once."""
     if ref not in fetched.refs(ref):
         fetched.git.run(*SYNCED, "update-ref", "--no-deref", ref, new)
         return
@@ -269,17 +287,17 @@ def _join_notes(fetched: FetchedStore, ref: str, new: str) -> None:
     fetched.git.run("update-ref", "--no-deref", came, new)
     words = (*SYNCED, "notes", f"--ref={ref}", "merge", "--quiet", "--strategy=cat_sort_uniq", came)
     try:
-        fetched.git.run(*words, environment=NOBODY)
+        fetched.git.run(*words, environment=ANONYMOUS)
     finally:
         fetched.git.run("update-ref", "-d", came)
 
 
 def _refuse_remote(repository: Repository, fetched: FetchedStore, name: str) -> None:
     if not NAME.fullmatch(name) or ".." in name or name.endswith((".lock", ".")):
-        raise UsageError(f"not a name: '{name}'", hint="letters, digits, dots and dashes serve")
+        raise UsageError(f"not a valid name: '{name}'", hint="use letters, digits, dots and dashes")
     if _is_remote(repository, fetched, name):
         raise NameTaken(name, "is a remote")
 
 
 def _is_remote(repository: Repository, fetched: FetchedStore, name: str) -> bool:
-    return last(repository.read_config(), f"remote.{name}.url") is not None or fetched.has_remote(name)
+    return last_value(repository.read_config(), f"remote.{name}.url") is not None or fetched.has_remote(name)

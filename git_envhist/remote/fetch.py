@@ -1,9 +1,9 @@
-"""A fetch: what others share comes in beside ours, never over it, and its contents only when they are wanted.
+"""Fetch the timelines of a remote into a repository of their own, and their contents on demand.
 
-The names of the other side's refs are read first, and only those that are spelled as ours are asked for, one by one.
-They arrive where nobody reads them, are looked at, and move together to places that say where they came from. If git
-refuses what came, or it is too much, halves are fetched until the bad timelines are known; all others come. A fetch
-that was broken off leaves all timelines as they were; the next goes on.
+The names of the remote's refs are read first, and only refs that are spelled like ours are fetched, one by one. They
+arrive under refs that no command reads, are checked (sizes, tree sizes, signed heads), and move in one transaction to
+refs that name the remote. If git refuses the data or it is too large, halves are fetched until the bad timelines are
+found; all others are fetched. An interrupted fetch leaves all timelines unchanged, and the next one continues.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from git_envhist.model import TOP, EnvPath, Snapshot
 from git_envhist.model.storage import FetchOutcome, FetchResult, Remote
 from git_envhist.objects.pack_index import PackIndex
 from git_envhist.objects.trees import DIRECTORY, decode_tree
-from git_envhist.remote.errors import RemoteFailed, RemoteTimeout, too_much, why_nothing_came
+from git_envhist.remote.errors import RemoteFailed, RemoteTimeout, bomb_error, fetch_error
 from git_envhist.remote.remotes import (
+    HEADS_PREFIX,
     OUR_REFS,
-    REMOTEREFS_HEADS,
     RemoteRefs,
     Transport,
     find_fetched_remote,
     find_remote,
     own_config,
     read_limits,
-    read_there,
+    read_remote_refs,
 )
 from git_envhist.remote.verify_fetched import CheckedHeads, Checker, FindKey, no_key
 from git_envhist.secrets.ssh_signatures import SshSettings
@@ -54,50 +54,49 @@ from git_envhist.snapshots.names import RESERVED, stored_name
 from git_envhist.snapshots.notes import list_crossed
 from git_envhist.snapshots.tree_size import TreeSizer, trees_of_notes, trees_of_snapshots
 
-# What a fetch has brought, looked at before anybody reads it: nothing that is read whole is larger than any of ours.
-#
-# Commits, trees and notes are read whole by whoever lists a history, and some bytes of a pack stand for gigabytes of
-# them. git holds a pack to its checksums and its objects to their form, not to a size; so the sizes of what is new are
-# asked, which takes no more than their heads. Trees that hold each other over and over are the same thing told in
-# another way: those that moments and notes lead to are weighed. What is too much goes again, with all that came along.
+# Check fetched packs before anything reads them. Commits, trees and notes are read whole by every command that lists
+# a history, and a few bytes of a pack may stand for gigabytes of them. git checks checksums and formats, not sizes,
+# so the sizes of all new objects are listed, which reads only their headers. Trees that contain each other many times
+# are as dangerous: the trees of snapshots and notes are measured. If a limit is exceeded, everything that was fetched
+# is removed.
 
 ENDINGS = (INDEX, ".rev", ".promisor", ".pack")
-"""In this order a pack goes: git sees it as long as there is an index."""
+"""Order of removal: git uses a pack as long as it has an index."""
 
 
 class ArrivedPacks:
-    """The packs that came since this was made, and those that a fetch left which was broken off before it looked."""
+    """The packs that arrived since this object was created, and those that an interrupted fetch left unchecked."""
 
     def __init__(self, fetched: FetchedStore, known: Iterable[str] | None = None) -> None:
-        """`known`: the packs that were looked at; all that are there, where nothing is said."""
+        """`known` are the packs that were checked; by default all that exist."""
         self._fetched = fetched
         self._known = fetched.packs() if known is None else frozenset(known)
         self._sized = self._known
 
-    def look(self, remote: Remote, notes: Iterable[str] = ()) -> None:
-        """`DecompressionBomb` where something is too large: then it is gone, with all that came."""
+    def check_sizes(self, remote: Remote, notes: Iterable[str] = ()) -> None:
+        """Check the sizes of new objects; on `DecompressionBomb` everything that arrived was removed."""
         new = self._fetched.packs() - self._sized
         found = find_large(self._fetched.git, notes, self._sizes(new)) if new else None
         if found is not None:
             raise self._refused(remote, found)
         self._sized |= new
 
-    def weigh(self, remote: Remote, trees: Iterable[str]) -> None:
-        """`DecompressionBomb` where one of some trees stands for any number of paths: likewise."""
+    def check_trees(self, remote: Remote, trees: Iterable[str]) -> None:
+        """Check the number of paths in some trees; on `DecompressionBomb` everything that arrived was removed."""
         try:
             with CatFile(self._fetched.git) as reader:
                 endless = TreeSizer(reader, self._fetched.hash_length).find_endless(trees)
         except Damaged as damaged:
-            raise self._refused(remote, f"what is not whole: {damaged.message}") from damaged
+            raise self._refused(remote, f"incomplete objects: {damaged.message}") from damaged
         if endless is not None:
-            raise self._refused(remote, "trees that stand for more paths than an environment has")
+            raise self._refused(remote, "trees with more paths than any environment has")
 
-    def vouch(self) -> None:
-        """Say that all was looked at: what a fetch left that was broken off is known from it."""
+    def mark_checked(self) -> None:
+        """Record that all packs were checked, so that packs of an interrupted fetch can be recognised."""
         self._fetched.add_checked_packs(self._sized - self._known)
 
-    def forget(self) -> None:
-        """Remove all that came and was not taken."""
+    def remove_arrived(self) -> None:
+        """Remove everything that arrived and was not accepted."""
         self._fetched.delete_arriving()
         place = self._fetched.pack_dir
         for name in self._fetched.packs() - self._known:
@@ -105,30 +104,29 @@ class ArrivedPacks:
                 remove_if_present(os.path.join(place, name + ending))
 
     def _refused(self, remote: Remote, what: str) -> DecompressionBomb:
-        self.forget()
-        return too_much(remote, f"holds {what}")
+        self.remove_arrived()
+        return bomb_error(remote, f"contains {what}")
 
     def _sizes(self, packs: Iterable[str]) -> bytes:
-        asked = bytearray()
+        names = bytearray()
         for pack in packs:
             index = PackIndex(os.path.join(self._fetched.pack_dir, pack + INDEX), self._fetched.hash_length)
             try:
-                asked += b"".join(b"%b\n" % name.hex().encode("ascii") for name in index.names())
+                names += b"".join(b"%b\n" % name.hex().encode("ascii") for name in index.names())
             finally:
                 index.close()
-        return self._fetched.git.run("cat-file", "--buffer", LISTED, stdin=bytes(asked))
+        return self._fetched.git.run("cat-file", "--buffer", LISTED, stdin=bytes(names))
 
 
-# Contents on demand: of a fetched snapshot what is not here yet is asked of where it came from, all in one go.
-#
-# Commits, trees, notes and lists came with the fetch. The manifest and the files themselves come when somebody wants to
-# compare them or have them back.
+# Contents on demand: missing objects of a fetched snapshot are fetched from the same remote, all at once. Commits,
+# trees, notes and lists came with the fetch. The manifest and the files are fetched when a command compares or
+# restores them.
 
 POINTER = b"envhist-pieces 1\n"
-NOT_LISTS = (b"pieces", b"dotgit", b"roots", b"attachments", b"staged")
-FIRST_TURN, LEAST, MAX_COUNT = 2_000, 500, 50_000
-SHORT, LONG = 2.0, 10.0
-"""Of a turn, in seconds."""
+NO_LISTS = (b"pieces", b"dotgit", b"roots", b"attachments", b"staged")
+FIRST_BATCH, MIN_BATCH, MAX_BATCH = 2_000, 500, 50_000
+SHORT_BATCH, LONG_BATCH = 2.0, 10.0
+"""Duration of a batch in seconds."""
 
 
 def fetch_missing(
@@ -138,35 +136,37 @@ def fetch_missing(
     paths: Sequence[EnvPath] = (),
     waiting: Callable[[], None] | None = None,
 ) -> None:
-    """Have what is wanted of a fetched snapshot here: its lists, some paths of it, or (the top) all of it."""
+    """Fetch what is missing of a fetched snapshot: its lists and some paths, or everything if `paths` contains the
+    top.
+    """
     fetched = FetchedStore.of(repository)
     if TOP in paths:
-        bring_objects(repository, environ, snapshot, fetched.missing([snapshot.tree]), waiting)
+        fetch_objects(repository, environ, snapshot, fetched.missing([snapshot.tree]), waiting)
         return
     (lists,) = lists_of(fetched, [snapshot.tree])
-    blobs = [place for path in paths for place in _places(fetched, snapshot.tree, path)]
-    bring_objects(
+    blobs = [place for path in paths for place in _path_objects(fetched, snapshot.tree, path)]
+    fetch_objects(
         repository, environ, snapshot, fetched.missing(lists.trees, [*lists.blobs, *blobs]), waiting
     )
-    pieces = [tree for path in paths for tree in _pieces(fetched, snapshot.tree, path)]
-    bring_objects(repository, environ, snapshot, fetched.missing(pieces), waiting)
+    pieces = [tree for path in paths for tree in _chunk_trees(fetched, snapshot.tree, path)]
+    fetch_objects(repository, environ, snapshot, fetched.missing(pieces), waiting)
 
 
-def bring_contents(
+def fetch_blobs(
     repository: Repository, environ: Mapping[str, str], snapshot: Snapshot, blobs: Sequence[str]
 ) -> None:
-    """Have some blobs of a fetched snapshot here."""
-    bring_objects(repository, environ, snapshot, FetchedStore.of(repository).missing(blobs=blobs))
+    """Fetch some blobs of a fetched snapshot."""
+    fetch_objects(repository, environ, snapshot, FetchedStore.of(repository).missing(blobs=blobs))
 
 
-def bring_objects(
+def fetch_objects(
     repository: Repository,
     environ: Mapping[str, str],
     snapshot: Snapshot,
     missing: Sequence[str],
     waiting: Callable[[], None] | None = None,
 ) -> None:
-    """Ask for objects where a snapshot came from."""
+    """Fetch objects from the remote of a snapshot."""
     if not missing:
         return
     fetched = FetchedStore.of(repository)
@@ -175,14 +175,14 @@ def bring_objects(
         fetched.set_remote(remote.name, remote.url)
         try:
             arrivals = ArrivedPacks(fetched)
-            ask_for(transport_for(repository, fetched, remote, environ), missing)
-            arrivals.look(remote)
-            arrivals.vouch()
+            fetch_batches(transport_for(repository, fetched, remote, environ), missing)
+            arrivals.check_sizes(remote)
+            arrivals.mark_checked()
         except RemoteFailed as failed:
             raise RemoteFailed(
                 failed.message,
-                hint=f"contents of '{snapshot.timeline}' are not here yet and come from there alone"
-                + (f"\n{failed.hint}" if failed.said else ""),
+                hint=f"contents of '{snapshot.timeline}' are not stored here yet, and only this remote has them"
+                + (f"\n{failed.hint}" if failed.from_remote else ""),
             ) from failed
 
 
@@ -193,54 +193,54 @@ def transport_for(
     environ: Mapping[str, str],
     step: Callable[[str], None] | None = None,
 ) -> Transport:
-    """The way to a remote that something is fetched from."""
+    """Return the transport for fetching from a remote."""
     limits = read_limits(repository.read_config())
     config = own_config(repository)
     memory, patience = limits.fetch_memory, limits.fetch_timeout
     return Transport(fetched.git, remote, environ, config, memory=memory, patience=patience, step=step)
 
 
-def ask_for(transport: Transport, missing: Sequence[str]) -> None:
-    """Fetch objects in turns that take some seconds each: what a broken line loses is one of them."""
-    start, many = 0, FIRST_TURN
+def fetch_batches(transport: Transport, missing: Sequence[str]) -> None:
+    """Fetch objects in batches of a few seconds each: an interrupted connection loses one batch."""
+    start, many = 0, FIRST_BATCH
     while start < len(missing):
         began = time.monotonic()
         done = transport.fetch_objects(list(missing[start : start + many]))
         if done.status != 0:
-            raise why_nothing_came(transport.remote, done)
+            raise fetch_error(transport.remote, done)
         start += many
-        many = next_turn(many, time.monotonic() - began)
+        many = next_batch_size(many, time.monotonic() - began)
 
 
-def next_turn(many: int, seconds: float) -> int:
-    """How many objects to ask for after a turn of so many that took so long."""
-    if seconds > LONG:
-        return max(LEAST, many // 2)
-    return min(MAX_COUNT, many * 4) if seconds < SHORT else many
+def next_batch_size(many: int, seconds: float) -> int:
+    """Return the size of the next batch after one of `many` objects that took `seconds`."""
+    if seconds > LONG_BATCH:
+        return max(MIN_BATCH, many // 2)
+    return min(MAX_BATCH, many * 4) if seconds < SHORT_BATCH else many
 
 
 class Lists(NamedTuple):
-    """What a snapshot says beside the files."""
+    """The trees and blobs with the lists of a snapshot."""
 
     trees: list[str]
     blobs: list[str]
 
 
 def lists_of(fetched: FetchedStore, trees: Sequence[str], *, manifest: bool = True) -> Iterator[Lists]:
-    """Of each tree: what is missing, facts, and the manifest."""
+    """Yield the lists of each tree: skipped paths, facts, and the manifest."""
     with CatFile(fetched.git) as reader:
         answers = reader.read_many([f"{tree}:{os.fsdecode(RESERVED)}" for tree in trees])
         for tree, found in zip(trees, answers, strict=True):
             lists = Lists([], [])
             if found is not None and found.kind == "tree":
                 for name, mode, oid in decode_tree(found.data, len(tree) // 2):
-                    if name not in NOT_LISTS and (manifest or name != MANIFEST):
+                    if name not in NO_LISTS and (manifest or name != MANIFEST):
                         (lists.trees if mode == DIRECTORY else lists.blobs).append(oid.hex())
             yield lists
 
 
-def _places(fetched: FetchedStore, tree: str, path: EnvPath) -> Iterator[str]:
-    """The blob of a path, and the shard that tells of it, as far as a tree names them."""
+def _path_objects(fetched: FetchedStore, tree: str, path: EnvPath) -> Iterator[str]:
+    """Yield the blob of a path and its manifest shard, if the tree contains them."""
     wanted = []
     for directory, name in stored_places(path):
         outer, inner = shard_path(directory)
@@ -255,10 +255,10 @@ def _places(fetched: FetchedStore, tree: str, path: EnvPath) -> Iterator[str]:
             yield done.out.decode("ascii").strip()
 
 
-def _pieces(fetched: FetchedStore, tree: str, path: EnvPath) -> Iterator[str]:
-    """The tree of pieces that a path points to."""
+def _chunk_trees(fetched: FetchedStore, tree: str, path: EnvPath) -> Iterator[str]:
+    """Yield the tree of chunks that a path points to."""
     with CatFile(fetched.git) as reader:
-        for oid in list(_places(fetched, tree, path)):
+        for oid in list(_path_objects(fetched, tree, path)):
             found = reader.read(oid)
             if found is not None and found.data.startswith(POINTER):
                 try:
@@ -270,10 +270,10 @@ def _pieces(fetched: FetchedStore, tree: str, path: EnvPath) -> Iterator[str]:
 
 LAZY = ("--filter=blob:none",)
 WHOLE = ("--no-filter",)
-TELL_NOTHING = ("-c", "fetch.negotiationAlgorithm=noop")
-AT_ONCE = 1000
+NO_NEGOTIATION = ("-c", "fetch.negotiationAlgorithm=noop")
+MAX_REFSPECS = 1000
 BY_CONTENT = (Damaged, GitFailed, RemoteFailed)
-"""Failures that one bad timeline among many may cause."""
+"""Errors that one bad timeline among many may cause."""
 
 
 def fetch(
@@ -288,9 +288,10 @@ def fetch(
     waiting: Callable[[], None] | None = None,
     step: Callable[[str], None] | None = None,
 ) -> FetchResult:
-    """Bring the timelines of a remote, with their notes, up to date here; `full`: with all that they hold.
+    """Fetch the timelines of a remote with their notes; `full` fetches all contents, too.
 
-    `find_key`: the sealing keys that may have signed a head; `accept_rollback`: take what is not as it was signed.
+    `find_key` returns the sealing keys that may have signed a head. `accept_rollback` accepts timelines that do not
+    match their signed head.
     """
     remote = find_remote(repository, word, directory)
     fetched = FetchedStore.of(repository)
@@ -298,8 +299,8 @@ def fetch(
     with fetched.lock_for_receiving(waiting):
         if fetched.was_imported(remote.name):
             raise Refused(
-                f"'{remote.name}' names what was imported from a file",
-                hint=f"call the remote something else: git remote rename {remote.name} <name>",
+                f"'{remote.name}' is the name of an imported file",
+                hint=f"rename the remote: git remote rename {remote.name} <name>",
             )
         fetched.set_remote(remote.name, remote.url)
         transport = transport_for(repository, fetched, remote, environ, step)
@@ -310,7 +311,7 @@ def fetch(
 
 
 class _RefMapping(NamedTuple):
-    """The way of refs of one kind: where they stand there, where they arrive, and where they stand here."""
+    """The refs of one kind: on the remote, on arrival, and where commands read them."""
 
     source: str
     arrives: str
@@ -328,48 +329,56 @@ class _Fetch:
         self._remote = transport.remote
         self._full = full
         name = self._remote.name
-        self._heads = _RefMapping(REMOTEREFS_HEADS, f"{ARRIVING}heads/{name}/", f"{REMOTES}{name}/")
-        self._notes = _RefMapping(FETCHED_NOTES, f"{ARRIVING}notes/{name}/", f"{FETCHED_NOTES}{name}/")
+        self._heads_refs = _RefMapping(HEADS_PREFIX, f"{ARRIVING}heads/{name}/", f"{REMOTES}{name}/")
+        self._notes_refs = _RefMapping(FETCHED_NOTES, f"{ARRIVING}notes/{name}/", f"{FETCHED_NOTES}{name}/")
 
     def run(self) -> FetchResult:
-        there = self._there = read_there(self._transport.list_refs(*OUR_REFS[:2]))
+        remote_refs = self._remote_refs = read_remote_refs(self._transport.list_refs(*OUR_REFS[:2]))
         self._fetched.delete_broken_refs()
-        heads, notes = self._here(self._heads.goal), self._here(self._notes.goal)
-        # What came with a fetch that was broken off was not looked at: then all is new.
+        heads, notes = self._stored(self._heads_refs.goal), self._stored(self._notes_refs.goal)
+        # Packs of an interrupted fetch were not checked, so everything counts as new.
         known = self._fetched.begin_fetch(self._remote.name)
-        again = known is not None
-        news = [name for name in sorted({*there.heads, *there.notes}) if self._is_news(name, there)]
-        pushed = tuple(name for name in news if self._was_pushed_from_here(name, there))
+        all_new = known is not None
+        news = [
+            name
+            for name in sorted({*remote_refs.heads, *remote_refs.notes})
+            if self._is_changed(name, remote_refs)
+        ]
+        pushed = tuple(name for name in news if self._was_pushed_from_here(name, remote_refs))
         wanted = [name for name in news if name not in pushed]
-        full, bad = self._bring_apart(there, wanted, known, again=again)
+        full, bad = self._fetch_or_split(remote_refs, wanted, known, all_new=all_new)
         bad += [(f"{self._remote.name}/{name}", why) for name, why in self._signed.refused.items()]
-        after, said = self._here(self._heads.goal), self._here(self._notes.goal)
-        fresh_words = {name for name in {*said, *notes} if again or said.get(name) != notes.get(name)}
-        if fresh_words:
-            list_crossed(self._fetched, self._own, {f"{self._remote.name}/{name}" for name in fresh_words})
+        after, known_notes = self._stored(self._heads_refs.goal), self._stored(self._notes_refs.goal)
+        fresh_notes = {
+            name for name in {*known_notes, *notes} if all_new or known_notes.get(name) != notes.get(name)
+        }
+        if fresh_notes:
+            list_crossed(self._fetched, self._own, {f"{self._remote.name}/{name}" for name in fresh_notes})
         self._fetched.end_fetch(self._remote.name)
-        told = tuple(
-            (f"{self._remote.name}/{name}", self._arrival(heads.get(name), after.get(name)))
+        outcomes = tuple(
+            (f"{self._remote.name}/{name}", self._outcome(heads.get(name), after.get(name)))
             for name in sorted({*heads, *after})
             if f"{self._remote.name}/{name}" not in dict(bad)
         )
-        return FetchResult(self._remote, told, there.refused, full, tuple(bad), self._signed.told, pushed)
+        return FetchResult(
+            self._remote, outcomes, remote_refs.refused, full, tuple(bad), self._signed.states, pushed
+        )
 
-    def _is_news(self, name: str, there: RemoteRefs) -> bool:
-        here = self._here(self._heads.goal).get(name), self._here(self._notes.goal).get(name)
-        return here != (there.heads.get(name), there.notes.get(name))
+    def _is_changed(self, name: str, remote_refs: RemoteRefs) -> bool:
+        stored = self._stored(self._heads_refs.goal).get(name), self._stored(self._notes_refs.goal).get(name)
+        return stored != (remote_refs.heads.get(name), remote_refs.notes.get(name))
 
-    def _was_pushed_from_here(self, name: str, there: RemoteRefs) -> bool:
-        """Return whether the remote has only commits that our own timeline has, and none of them came from there."""
-        if REMOTEREFS_HEADS + name not in self._own_refs or name in self._here(self._heads.goal):
+    def _was_pushed_from_here(self, name: str, remote_refs: RemoteRefs) -> bool:
+        """Return whether the remote has only commits of our own timeline, and none of them was fetched from there."""
+        if HEADS_PREFIX + name not in self._own_refs or name in self._stored(self._heads_refs.goal):
             return False
-        heads = self._is_ours(there.heads.get(name), REMOTEREFS_HEADS + name)
-        return heads and self._is_ours(there.notes.get(name), FETCHED_NOTES + name)
+        heads = self._is_ours(remote_refs.heads.get(name), HEADS_PREFIX + name)
+        return heads and self._is_ours(remote_refs.notes.get(name), FETCHED_NOTES + name)
 
     @cached_property
     def _own_refs(self) -> frozenset[str]:
         return frozenset(
-            self._own.run("for-each-ref", "--format=%(refname)", REMOTEREFS_HEADS).decode().splitlines()
+            self._own.run("for-each-ref", "--format=%(refname)", HEADS_PREFIX).decode().splitlines()
         )
 
     def _is_ours(self, commit: str | None, ref: str) -> bool:
@@ -377,36 +386,38 @@ class _Fetch:
             return True
         return self._own.ask("merge-base", "--is-ancestor", commit, ref).status == 0
 
-    def _bring_apart(
-        self, there: RemoteRefs, wanted: Sequence[str], known: frozenset[str] | None, *, again: bool
+    def _fetch_or_split(
+        self, remote_refs: RemoteRefs, wanted: Sequence[str], known: frozenset[str] | None, *, all_new: bool
     ) -> tuple[bool, list[tuple[str, str]]]:
-        """Bring all timelines together; if that fails, by halves. Whether all contents are here, and the bad ones."""
+        """Fetch all timelines together, or by halves if that fails; return whether all contents are stored, and the
+        bad ones.
+        """
         arrivals = ArrivedPacks(self._fetched, known)
         try:
-            return self._bring(there, wanted, arrivals, again=again), []
+            return self._fetch_timelines(remote_refs, wanted, arrivals, all_new=all_new), []
         except RemoteTimeout:
             raise
         except BY_CONTENT as failed:
-            if not wanted or not self._answers():
+            if not wanted or not self._is_reachable():
                 raise
             if len(wanted) == 1:
                 failed.message = f"{failed.message}, in '{wanted[0]}'"
                 raise
             first = failed
-            arrivals.forget()
+            arrivals.remove_arrived()
         bad: list[tuple[str, str]] = []
         full = True
         halves = [wanted[len(wanted) // 2 :], wanted[: len(wanted) // 2]]
         while halves:
             some = halves.pop()
-            # What came before was looked at, or is gone.
+            # Earlier packs were checked, or removed.
             arrivals = ArrivedPacks(self._fetched)
             try:
-                full &= self._bring(there, some, arrivals, again=again)
+                full &= self._fetch_timelines(remote_refs, some, arrivals, all_new=all_new)
             except RemoteTimeout:
                 raise
             except BY_CONTENT as failed:
-                arrivals.forget()
+                arrivals.remove_arrived()
                 if len(some) > 1:
                     halves += [some[len(some) // 2 :], some[: len(some) // 2]]
                 else:
@@ -415,113 +426,126 @@ class _Fetch:
             raise first
         return full, bad
 
-    def _answers(self) -> bool:
-        """Whether the server can be reached at all: else no timeline is at fault."""
+    def _is_reachable(self) -> bool:
+        """Return whether the remote responds at all; if not, no timeline is at fault."""
         try:
             self._transport.list_refs(*OUR_REFS[:2])
         except RemoteFailed:
             return False
         return True
 
-    def _bring(
-        self, there: RemoteRefs, wanted: Sequence[str], arrivals: ArrivedPacks, *, again: bool
+    def _fetch_timelines(
+        self, remote_refs: RemoteRefs, wanted: Sequence[str], arrivals: ArrivedPacks, *, all_new: bool
     ) -> bool:
-        """Bring some timelines; whether all contents are here."""
-        heads, notes = self._here(self._heads.goal), self._here(self._notes.goal)
+        """Fetch some timelines; return whether all contents are stored."""
+        heads, notes = self._stored(self._heads_refs.goal), self._stored(self._notes_refs.goal)
         chosen = frozenset(wanted)
         some = replace(
-            there,
-            heads={name: oid for name, oid in there.heads.items() if name in chosen},
-            notes={name: oid for name, oid in there.notes.items() if name in chosen},
+            remote_refs,
+            heads={name: oid for name, oid in remote_refs.heads.items() if name in chosen},
+            notes={name: oid for name, oid in remote_refs.notes.items() if name in chosen},
         )
-        # Notes come whole, and before what they are about.
-        self._take(some.notes, notes, self._notes, WHOLE)
-        self._take(some.heads, heads, self._heads, LAZY)
-        trees = self._accept(arrivals, there, again)
-        after = self._here(self._heads.goal)
-        fresh = [oid for name, oid in after.items() if again or heads.get(name) != oid]
-        full = self._contents(arrivals, some, fresh, trees)
-        arrivals.look(self._remote, self._here(self._notes.goal).values())
-        arrivals.vouch()
+        # Notes are fetched whole, and before the snapshots that they describe.
+        self._fetch_refs(some.notes, notes, self._notes_refs, WHOLE)
+        self._fetch_refs(some.heads, heads, self._heads_refs, LAZY)
+        trees = self._check_arrived(arrivals, remote_refs, all_new)
+        after = self._stored(self._heads_refs.goal)
+        fresh = [oid for name, oid in after.items() if all_new or heads.get(name) != oid]
+        full = self._fetch_contents(arrivals, some, fresh, trees)
+        arrivals.check_sizes(self._remote, self._stored(self._notes_refs.goal).values())
+        arrivals.mark_checked()
         return full
 
-    def _here(self, place: str) -> dict[str, str]:
+    def _stored(self, place: str) -> dict[str, str]:
         return {ref.removeprefix(place): oid for ref, oid in self._fetched.refs(place).items()}
 
-    def _take(
-        self, there: Mapping[str, str], here: Mapping[str, str], way: _RefMapping, options: Sequence[str]
+    def _fetch_refs(
+        self,
+        remote_refs: Mapping[str, str],
+        stored: Mapping[str, str],
+        mapping: _RefMapping,
+        options: Sequence[str],
     ) -> None:
-        """Have refs arrive that do not stand here as they stand there."""
-        came = self._here(way.arrives)
-        # What a fetch left that was broken off, and that stands there otherwise by now, is not what has come.
+        """Fetch refs whose hash differs from ours to their place of arrival."""
+        arrived = self._stored(mapping.arrives)
+        # Delete refs of an interrupted fetch that have another hash on the remote by now.
         self._fetched.update_refs(
-            [f"delete {way.arrives}{name}" for name in came if there.get(name) != came[name]]
+            [f"delete {mapping.arrives}{name}" for name in arrived if remote_refs.get(name) != arrived[name]]
         )
-        wanted = [name for name, oid in sorted(there.items()) if oid not in (here.get(name), came.get(name))]
-        for start in range(0, len(wanted), AT_ONCE):
-            some = wanted[start : start + AT_ONCE]
-            # A timeline has its history in common with what it was, and with no other. To tell of all that is here is
-            # worth nothing, and from some hundreds of timelines on git gives up before it comes to those that matter.
-            tips = [f"--negotiation-tip={here[name]}" for name in some if name in here]
-            refspecs = [f"+{way.source}{name}:{way.arrives}{name}" for name in some]
-            done = self._transport.fetch(refspecs, *options, *tips, before=() if tips else TELL_NOTHING)
+        wanted = [
+            name
+            for name, oid in sorted(remote_refs.items())
+            if oid not in (stored.get(name), arrived.get(name))
+        ]
+        for start in range(0, len(wanted), MAX_REFSPECS):
+            some = wanted[start : start + MAX_REFSPECS]
+            # A timeline shares history only with its own earlier state. Negotiating with all refs is useless, and
+            # with some hundreds of timelines git gives up before it reaches the ones that matter.
+            tips = [f"--negotiation-tip={stored[name]}" for name in some if name in stored]
+            refspecs = [f"+{mapping.source}{name}:{mapping.arrives}{name}" for name in some]
+            done = self._transport.fetch(refspecs, *options, *tips, before=() if tips else NO_NEGOTIATION)
             if done.status != 0:
-                raise why_nothing_came(self._remote, done)
+                raise fetch_error(self._remote, done)
 
-    def _accept(self, arrivals: ArrivedPacks, there: RemoteRefs, again: bool) -> list[str]:
-        """Look at what arrived, and let it stand where it is read; the trees that are new, `again`: all of them."""
-        came, heads = self._here(self._heads.arrives), self._here(self._heads.goal)
-        words = self._here(self._notes.arrives)
-        arrivals.look(self._remote, words.values())
+    def _check_arrived(self, arrivals: ArrivedPacks, remote_refs: RemoteRefs, all_new: bool) -> list[str]:
+        """Check what arrived and move it to the refs that commands read; return the new trees, or all with `again`."""
+        arrived, heads = self._stored(self._heads_refs.arrives), self._stored(self._heads_refs.goal)
+        arrived_notes = self._stored(self._notes_refs.arrives)
+        arrivals.check_sizes(self._remote, arrived_notes.values())
         git = self._fetched.git
-        if again:
-            trees = trees_of_snapshots(git, {**heads, **came}.values())
+        if all_new:
+            trees = trees_of_snapshots(git, {**heads, **arrived}.values())
         else:
-            trees = trees_of_snapshots(git, came.values(), heads.values())
-        arrivals.weigh(self._remote, [*trees_of_notes(git, words.values()), *trees])
-        said = {name: oid for name, oid in self._here(self._notes.goal).items() if name in self._there.notes}
-        lost = {*self._here(self._notes.goal)} - {*said}
-        changed = {*came, *words, *lost} & {*self._there.heads}
-        self._signed.check(changed, {**heads, **came}, {**said, **words})
-        moves = [*self._moves(self._heads, came, self._there.heads)]
-        moves += self._moves(self._notes, words, self._there.notes)
+            trees = trees_of_snapshots(git, arrived.values(), heads.values())
+        arrivals.check_trees(self._remote, [*trees_of_notes(git, arrived_notes.values()), *trees])
+        stored = self._stored(self._notes_refs.goal)
+        kept = {name: oid for name, oid in stored.items() if name in self._remote_refs.notes}
+        lost = {*stored} - {*kept}
+        changed = {*arrived, *arrived_notes, *lost} & {*self._remote_refs.heads}
+        self._signed.check(changed, {**heads, **arrived}, {**kept, **arrived_notes})
+        moves = [*self._moves(self._heads_refs, arrived, self._remote_refs.heads)]
+        moves += self._moves(self._notes_refs, arrived_notes, self._remote_refs.notes)
         self._fetched.update_refs(moves)
-        self._signed.remember()
+        self._signed.save()
         return trees
 
-    def _moves(self, way: _RefMapping, came: Mapping[str, str], there: Mapping[str, str]) -> list[str]:
-        """What came stands, and what is there no more goes; what is not as it was signed moves nothing."""
+    def _moves(
+        self, mapping: _RefMapping, arrived: Mapping[str, str], remote_refs: Mapping[str, str]
+    ) -> list[str]:
+        """Yield updates for what arrived and deletions for what the remote lost; nothing for refused timelines."""
         refused = self._signed.refused
-        gone = [name for name in self._here(way.goal) if name not in there and name not in refused]
-        taken = {name: oid for name, oid in came.items() if name in there and name not in refused}
+        gone = [
+            name for name in self._stored(mapping.goal) if name not in remote_refs and name not in refused
+        ]
+        taken = {name: oid for name, oid in arrived.items() if name in remote_refs and name not in refused}
         return [
-            *(f"update {way.goal}{name} {oid}" for name, oid in taken.items()),
-            *(f"delete {way.goal}{name}" for name in gone),
-            *(f"delete {way.arrives}{name}" for name in came),
+            *(f"update {mapping.goal}{name} {oid}" for name, oid in taken.items()),
+            *(f"delete {mapping.goal}{name}" for name in gone),
+            *(f"delete {mapping.arrives}{name}" for name in arrived),
         ]
 
-    def _contents(
-        self, arrivals: ArrivedPacks, there: RemoteRefs, fresh: Sequence[str], trees: Sequence[str]
+    def _fetch_contents(
+        self, arrivals: ArrivedPacks, remote_refs: RemoteRefs, fresh: Sequence[str], trees: Sequence[str]
     ) -> bool:
-        """Fetch the lists of what is new, or with `--full` all there is; whether nothing is missing then."""
+        """Fetch the lists of new snapshots, or all contents with `--full`; return whether nothing is missing."""
         try:
-            ask_for(self._transport, self._wanted(trees))
+            fetch_batches(self._transport, self._missing_objects(trees))
         except RemoteTimeout:
             raise
         except RemoteFailed:
-            # It leaves contents out, and does not give them on demand either (an old protocol, another setting).
-            self._take(there.heads, {}, self._heads, ("--refetch", *WHOLE))
-            self._accept(arrivals, there, again=False)
+            # The remote filters contents but does not provide objects on demand (an old protocol, or a setting).
+            self._fetch_refs(remote_refs.heads, {}, self._heads_refs, ("--refetch", *WHOLE))
+            self._check_arrived(arrivals, remote_refs, all_new=False)
         return self._full or not self._fetched.missing(fresh[:1])
 
-    def _wanted(self, new: Sequence[str]) -> list[str]:
+    def _missing_objects(self, new: Sequence[str]) -> list[str]:
         if self._full:
-            return self._fetched.missing(self._here(self._heads.goal).values())
+            return self._fetched.missing(self._stored(self._heads_refs.goal).values())
         lists = list(lists_of(self._fetched, new, manifest=False))
         trees, blobs = {t for one in lists for t in one.trees}, {b for one in lists for b in one.blobs}
         return self._fetched.missing(trees, blobs)
 
-    def _arrival(self, before: str | None, after: str | None) -> FetchOutcome:
+    def _outcome(self, before: str | None, after: str | None) -> FetchOutcome:
         if before is None or after is None:
             return FetchOutcome.GONE if after is None else FetchOutcome.NEW
         if before == after:

@@ -1,8 +1,10 @@
-"""Where a history is shared: which remote is meant, what it is called here, and the git that talks to it.
+"""Find the remote of a push or fetch, run git against it, and plan which refs move.
 
-git itself carries everything, with the user's transport, credentials and proxies. The address is handed over, never
-the name of the remote: so nothing that is configured for fetches and pushes of code (`remote.*.push`, `mirror`,
-tracking refs) has a part in it, and nothing of it is written.
+`find_remote` resolves a name or address. `Transport` runs git with the user's transport settings, credentials and
+proxies, under limits. git gets the address, never the name of the remote, so that settings for code (`remote.*.push`,
+`mirror`, tracking refs) do not apply and nothing of the user's is written. `read_there` accepts only refs that are
+spelled like ours; `plan_push` decides for each whether it moves forward, replaces our own rewritten chain, or
+diverged.
 """
 
 from __future__ import annotations
@@ -26,36 +28,35 @@ from git_envhist.git.limits import (
     parse_progress,
     run_limited,
 )
-from git_envhist.git.process import COMMAND as SEALED
+from git_envhist.git.process import COMMAND as SAFE_COMMAND
 from git_envhist.git.process import Git, GitResult
 from git_envhist.git.repository import TIMELINE_REFS, Repository
 from git_envhist.lazy import dataclass
 from git_envhist.model.storage import PushOutcome, RefPush, Remote, TimelinePush, without_password
-from git_envhist.remote.errors import says_nothing, why_nothing_came
+from git_envhist.remote.errors import fetch_error, no_output_error
 
 if TYPE_CHECKING:
     from git_envhist.remote.upload import RemoteState
 
-# The environment of a git that talks to a remote: the user's transport settings, and the user of an address.
-#
-# An address may hold a password. It is in no file of ours and in no message; git is told in its environment.
+# The environment of git: transport settings and credentials. An address may contain a password, which is written to
+# no file and no message of ours; git gets it through the environment.
 
-TRANSPORT = re.compile(r"(?:http|credential|url|protocol|ssh)\.|core\.(?:sshcommand|askpass|gitproxy)$")
-"""What the configuration of one repository says of how others are reached."""
+TRANSPORT_KEY = re.compile(r"(?:http|credential|url|protocol|ssh)\.|core\.(?:sshcommand|askpass|gitproxy)$")
+"""Settings of one repository about the connection to others."""
 
 
-def environment_of(git: Git, environ: Mapping[str, str], config: Config) -> dict[bytes, bytes]:
+def transport_environment(git: Git, environ: Mapping[str, str], config: Config) -> dict[bytes, bytes]:
     environment = dict(git.environment)
-    # Elsewhere nothing may go out on the network; here the user's own rules hold, or git's.
+    # Other git calls allow no network. Here the user's own setting applies, or git's default.
     for name in ("GIT_ALLOW_PROTOCOL", "GIT_TERMINAL_PROMPT"):
         environment.pop(name.encode(), None)
         if name in environ:
             environment[name.encode()] = os.fsencode(environ[name])
     words = [
-        # A git before 2.31 reads the first form alone, which has no "=" in the key.
+        # git before 2.31 reads only the first form, whose key contains no "=".
         _quoted(f"{key}={value}") if "=" not in key else f"{_quoted(key)}={_quoted(value)}"
         for key, value in config
-        if value is not None and TRANSPORT.match(key)
+        if value is not None and TRANSPORT_KEY.match(key)
     ]
     if words:
         before = os.fsdecode(environment.get(b"GIT_CONFIG_PARAMETERS", b""))
@@ -63,8 +64,8 @@ def environment_of(git: Git, environ: Mapping[str, str], config: Config) -> dict
     return environment
 
 
-def user_of(url: str) -> Config:
-    """Return the configuration that gives an address its user and password again, which our files do not hold."""
+def credentials_config(url: str) -> Config:
+    """Return the configuration that adds user and password to an address; our files store it without them."""
     shown = without_password(url)
     return ((f"url.{url}.insteadOf", shown),) if url != shown else ()
 
@@ -73,18 +74,17 @@ def _quoted(word: str) -> str:
     return "'" + word.replace("'", "'\\''").replace("!", "'\\!'") + "'"
 
 
-# What a push moves at the other side, and how (pure): forward, by lease where we rewrote our own, else not at all.
-#
-# Names come from the other side: a ref that is not spelled as ours are is passed over, and counted.
+# Which refs of the remote a push moves (pure): forward, with a lease if we rewrote our own chain, or not at all. Refs
+# that are not spelled like ours are skipped and counted.
 
-REMOTEREFS_HEADS, NOTES, UPLOAD = "refs/envhist/heads/", "refs/notes/envhist/", "refs/envhist/upload/"
+HEADS_PREFIX, NOTES, UPLOAD = "refs/envhist/heads/", "refs/notes/envhist/", "refs/envhist/upload/"
 _WORD = r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}"
 TIMELINE = re.compile(rf"{_WORD}/{_WORD}")
 MAX_REFS = 100_000
 
 
 def read_listing(out: bytes) -> list[tuple[str, str]]:
-    """The lines of `git ls-remote`; what is no such line is passed over."""
+    """Parse the output of `git ls-remote`; other lines are skipped."""
     found = []
     for line in out.split(b"\n"):
         oid, tab, ref = line.partition(b"\t")
@@ -95,31 +95,31 @@ def read_listing(out: bytes) -> list[tuple[str, str]]:
 
 @dataclass(frozen=True, slots=True)
 class RemoteRefs:
-    """What the other side told of its refs, as far as it is believed."""
+    """The refs of the remote, as far as they are valid."""
 
     heads: Mapping[str, str]
     """timeline -> hash"""
     notes: Mapping[str, str]
     uploads: Mapping[str, str]
-    """ref -> hash: what pushes of whoever left."""
+    """ref -> hash of uploads, by any client"""
     code: tuple[str, ...] = ()
     refused: int = 0
-    """So many refs were not spelled as any of ours."""
+    """The number of refs that are not spelled like ours."""
 
     @property
     def all(self) -> tuple[str, ...]:
-        """The hashes that the other side has."""
+        """Return the hashes that the remote has."""
         return (*self.heads.values(), *self.notes.values(), *self.uploads.values(), *self.code)
 
 
 def is_timeline(name: str) -> bool:
-    """Whether a word is spelled as the names of timelines are."""
+    """Return whether a name is a valid timeline name."""
     bad = ".." in name or name.endswith((".lock", ".")) or ".lock/" in name or "./" in name
     return TIMELINE.fullmatch(name) is not None and not bad
 
 
-def read_there(listed: Iterable[tuple[str, str]]) -> RemoteRefs:
-    """The refs of the other side, sorted; whatever is odd is passed over."""
+def read_remote_refs(listed: Iterable[tuple[str, str]]) -> RemoteRefs:
+    """Sort the refs of the remote by kind; invalid ones are counted."""
     heads: dict[str, str] = {}
     notes: dict[str, str] = {}
     uploads: dict[str, str] = {}
@@ -128,8 +128,8 @@ def read_there(listed: Iterable[tuple[str, str]]) -> RemoteRefs:
     for number, (ref, oid) in enumerate(listed):
         if number >= MAX_REFS:
             refused += 1
-        elif ref.startswith(REMOTEREFS_HEADS) and is_timeline(ref[len(REMOTEREFS_HEADS) :]):
-            heads[ref[len(REMOTEREFS_HEADS) :]] = oid
+        elif ref.startswith(HEADS_PREFIX) and is_timeline(ref[len(HEADS_PREFIX) :]):
+            heads[ref[len(HEADS_PREFIX) :]] = oid
         elif ref.startswith(NOTES) and is_timeline(ref[len(NOTES) :]):
             notes[ref[len(NOTES) :]] = oid
         elif ref.startswith(UPLOAD) and is_timeline(ref[len(UPLOAD) :]):
@@ -151,52 +151,62 @@ class LocalTimeline:
 
 
 def plan_push(
-    here: Iterable[LocalTimeline],
-    there: RemoteRefs,
+    local: Iterable[LocalTimeline],
+    remote: RemoteRefs,
     ours: Mapping[str, str],
     grows: Mapping[tuple[str, str], bool],
 ) -> tuple[TimelinePush, ...]:
-    """What is to be pushed. `ours`: what we put there last, by ref; `grows`: whether one hash leads on to another."""
-    return tuple(_plan_one(one, there, ours, grows) for one in here)
+    """Return the moves of a push.
+
+    `ours` maps refs to the hash that we pushed last; `grows` tells for (old, new) whether old is an ancestor of new.
+    """
+    return tuple(_plan_one(one, remote, ours, grows) for one in local)
 
 
-def questions(here: Iterable[LocalTimeline], there: RemoteRefs) -> set[tuple[str, str]]:
-    """The (old, new) for which `plan_push` has to know whether the one leads to the other."""
+def ancestry_questions(local: Iterable[LocalTimeline], remote: RemoteRefs) -> set[tuple[str, str]]:
+    """Return the pairs (old, new) whose ancestry `plan_push` needs."""
     pairs = set()
-    for one in here:
-        told = ((there.heads.get(one.timeline), one.head), (there.notes.get(one.timeline), one.notes))
-        pairs |= {(old, new) for old, new in told if old is not None and new is not None and old != new}
+    for one in local:
+        pairs_of_one = (
+            (remote.heads.get(one.timeline), one.head),
+            (remote.notes.get(one.timeline), one.notes),
+        )
+        pairs |= {
+            (old, new) for old, new in pairs_of_one if old is not None and new is not None and old != new
+        }
     return pairs
 
 
-def plan_deletion(timelines: Iterable[str], there: RemoteRefs) -> tuple[TimelinePush, ...]:
-    """Timelines that shall be there no longer."""
+def plan_deletion(timelines: Iterable[str], remote: RemoteRefs) -> tuple[TimelinePush, ...]:
+    """Return the moves that delete timelines on the remote."""
     found = []
     for timeline in timelines:
-        places = ((REMOTEREFS_HEADS, there.heads.get(timeline)), (NOTES, there.notes.get(timeline)))
+        places = ((HEADS_PREFIX, remote.heads.get(timeline)), (NOTES, remote.notes.get(timeline)))
         moves = tuple(RefPush(place + timeline, old, None) for place, old in places if old is not None)
         found.append(TimelinePush(timeline, PushOutcome.DELETED if moves else PushOutcome.SAME, moves))
     return tuple(found)
 
 
 def update_order(moves: Iterable[RefPush]) -> list[list[RefPush]]:
-    """The order for a server that moves refs one by one: notes before what they are about, and removed after it."""
+    """Return the order of moves without an atomic push: notes before the timelines that they describe, deletions
+    after.
+    """
     known = list(moves)
-    turns = [
+    groups = [
         [move for move in known if move.new is not None and move.ref.startswith(NOTES)],
         [move for move in known if not move.ref.startswith(NOTES)],
         [move for move in known if move.new is None and move.ref.startswith(NOTES)],
     ]
-    return [turn for turn in turns if turn]
+    return [group for group in groups if group]
 
 
 def _plan_one(
-    one: LocalTimeline, there: RemoteRefs, ours: Mapping[str, str], grows: Mapping[tuple[str, str], bool]
+    one: LocalTimeline, remote: RemoteRefs, ours: Mapping[str, str], grows: Mapping[tuple[str, str], bool]
 ) -> TimelinePush:
     moves, outcomes = [], []
     for ref, old, new in (
-        (REMOTEREFS_HEADS + one.timeline, there.heads.get(one.timeline), one.head),
-        (NOTES + one.timeline, there.notes.get(one.timeline), one.notes),
+        (HEADS_PREFIX + one.timeline, remote.heads.get(one.timeline), one.head),
+        (NOTES + one.timeline, remote.notes.get(one.timeline), one.notes),
     ):
         if new is None or old == new:
             outcomes.append(PushOutcome.SAME)
@@ -223,8 +233,8 @@ def _outcome(
 URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:(?://|:)")
 SCP_LIKE = re.compile(r"[^/:]+:(?!:)")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(?:/[A-Za-z0-9][A-Za-z0-9._-]*)*")
-# A push that was asked for pushes what was asked for.
-PUSH = (
+# Hooks and push settings of the user are for code, and do not apply to a push of the history.
+PUSH_COMMAND = (
     "push",
     "--no-verify",
     "--porcelain",
@@ -237,42 +247,46 @@ CODE_REFS = "refs/heads/*"
 
 
 class NoRemote(EnvhistError):
-    """It is not known where the history shall go."""
+    """No remote is configured, or there is no remote of this name."""
 
     code = "no-remote"
 
 
-def key_of(remote: Remote) -> str:
-    """Names a remote in our own files: another address is another remote; a password is no part of it."""
+def remote_key(remote: Remote) -> str:
+    """Return the name of a remote in our own files: a hash of its address without the password."""
     return hashlib.sha256(os.fsencode(without_password(remote.push_url))).hexdigest()[:16]
 
 
 def find_remote(repository: Repository, word: str | None, directory: str) -> Remote:
-    """The remote that a word means; without one `envhist.remote`, else what `git fetch` would take."""
+    """Return the remote that a word names; without one `envhist.remote`, or the default remote of `git fetch`."""
     config = repository.read_config()
     typed = word is not None
-    chosen = word if word is not None else last(config, "envhist.remote") or _usual(repository, config)
+    chosen = (
+        word
+        if word is not None
+        else last_value(config, "envhist.remote") or _default_remote(repository, config)
+    )
     if not chosen or chosen.startswith("-"):
-        raise UsageError(f"not a remote: '{chosen}'", hint="'git remote -v' lists those that have a name")
-    if last(config, f"remote.{chosen}.url") is not None:
+        raise UsageError(f"not a remote: '{chosen}'", hint="'git remote -v' lists the named remotes")
+    if last_value(config, f"remote.{chosen}.url") is not None:
         return _configured(repository, config, chosen)
     base = os.path.abspath(directory) if typed else repository.root
     if not _is_address(chosen, base):
-        raise NoRemote(f"no remote is called '{chosen}'", hint="'git remote -v' lists those that have a name")
+        raise NoRemote(f"no remote is called '{chosen}'", hint="'git remote -v' lists the named remotes")
     url = _absolute(chosen, base)
     return Remote(name_for(url), url, url)
 
 
 def find_fetched_remote(repository: Repository, fetched: Git, name: str) -> Remote:
-    """The remote that something was fetched from; the repository of what was fetched remembers those without a name."""
+    """Return the remote of a fetched timeline; the repository of fetched timelines stores addresses without a name."""
     config = repository.read_config()
-    if last(config, f"remote.{name}.url") is not None:
+    if last_value(config, f"remote.{name}.url") is not None:
         return _configured(repository, config, name)
     done = fetched.ask("config", "--get", f"remote.{name}.url")
     url = os.fsdecode(done.out).removesuffix("\n")
     if not url:
         raise NoRemote(
-            f"no remote is called '{name}' any more", hint="git remote add, and then git envlog fetch"
+            f"there is no longer a remote called '{name}'", hint="run git remote add, then git envlog fetch"
         )
     return Remote(name, url, url)
 
@@ -282,11 +296,11 @@ def pushed_tip(repository: Repository, remote_name: str, timeline: str) -> str |
 
     After an interrupted push the remote may have the tip before it; the older of the two is there in any case.
     """
-    from git_envhist.remote.upload import read_memory  # loaded late: only own timelines need it
+    from git_envhist.remote.upload import read_remote_state  # loaded late: only own timelines need it
 
     state, config = repository.common_state, repository.read_config()
-    if last(config, f"remote.{remote_name}.url") is not None:
-        memory = read_memory(state, key_of(_configured(repository, config, remote_name)))
+    if last_value(config, f"remote.{remote_name}.url") is not None:
+        memory = read_remote_state(state, remote_key(_configured(repository, config, remote_name)))
     else:
         memory = _memory_by_address(state, remote_name)
     tips = [oid for ref, oid in memory.put if ref == TIMELINE_REFS + timeline]
@@ -301,20 +315,20 @@ def _memory_by_address(state: str, remote_name: str) -> RemoteState:
     """Return what is remembered of a remote that was given by address."""
     from git_envhist.remote.upload import (  # loaded late: only own timelines need it
         RemoteState,
-        directory_of,
-        read_memory,
+        read_remote_state,
+        remotes_directory,
     )
 
     with suppress(FileNotFoundError):
-        for key in sorted(os.listdir(directory_of(state))):
-            memory = read_memory(state, key)
+        for key in sorted(os.listdir(remotes_directory(state))):
+            memory = read_remote_state(state, key)
             if memory.address and name_for(memory.address) == remote_name:
                 return memory
     return RemoteState()
 
 
 def own_config(repository: Repository) -> Config:
-    """What the configuration of this one repository says, and no other's."""
+    """Return the configuration of this repository alone, without the user's."""
     done = repository.git.ask("config", "--list", "--show-scope", "-z")
     words = os.fsdecode(done.out).split("\0") if done.status == 0 else []
     found = []
@@ -326,33 +340,33 @@ def own_config(repository: Repository) -> Config:
 
 
 def name_for(url: str) -> str:
-    """What a remote without a name is called: the end of its address, told apart from others that end so."""
+    """Return a name for a remote given by address: the end of the address, and a hash that makes it unique."""
     url = without_password(url)
     last_part = re.split(r"[/:]", url.rstrip("/").removesuffix("/.git").removesuffix(".git"))[-1]
     plain = re.sub(r"[^A-Za-z0-9._-]+", "-", last_part).strip("-.")[:40] or "remote"
     return f"{plain}-{hashlib.sha256(os.fsencode(url)).hexdigest()[:6]}"
 
 
-def last(config: Config, key: str) -> str | None:
-    """The value that holds; git tells section and key in lower case, and the name between as it was typed."""
+def last_value(config: Config, key: str) -> str | None:
+    """Return the effective value of a key. git prints section and key in lower case, and a subsection as typed."""
     found = [value for name, value in config if name == key]
     return found[-1] if found else None
 
 
-def _usual(repository: Repository, config: Config) -> str:
+def _default_remote(repository: Repository, config: Config) -> str:
     names = sorted({key[len("remote.") : -len(".url")] for key, _ in config if _is_url_key(key)})
     head = repository.git.ask("symbolic-ref", "--quiet", "--short", "HEAD")
     branch = os.fsdecode(head.out).strip()
-    configured = last(config, f"branch.{branch}.remote") if branch else None
+    configured = last_value(config, f"branch.{branch}.remote") if branch else None
     if configured and configured != ".":
         return configured
     if "origin" in names or len(names) == 1:
         return "origin" if "origin" in names else names[0]
     raise NoRemote(
-        "no remote is named, and none is configured here"
+        "no remote given, and none is configured"
         if not names
         else "there is more than one remote, and none is called 'origin'",
-        hint="a name or an address behind 'push' or 'fetch', or for good: git config envhist.remote <remote>",
+        hint="name one after 'push' or 'fetch', or set a default: git config envhist.remote <remote>",
     )
 
 
@@ -362,21 +376,21 @@ def _is_url_key(key: str) -> bool:
 
 def _configured(repository: Repository, config: Config, name: str) -> Remote:
     if not NAME.fullmatch(name) or ".." in name or name.endswith((".lock", ".")):
-        raise UsageError(f"not usable as the name of a remote: '{name}'", hint="git remote rename")
+        raise UsageError(f"not a usable remote name: '{name}'", hint="git remote rename")
     return Remote(
         name,
         _address_of(repository, name),
         _address_of(repository, name, "--push"),
-        last(config, f"remote.{name}.receivepack"),
-        last(config, f"remote.{name}.uploadpack"),
-        last(config, f"remote.{name}.proxy"),
+        last_value(config, f"remote.{name}.receivepack"),
+        last_value(config, f"remote.{name}.uploadpack"),
+        last_value(config, f"remote.{name}.proxy"),
     )
 
 
 def _address_of(repository: Repository, name: str, *options: str) -> str:
-    # `insteadOf` is git's to apply.
-    told = repository.git.run("remote", "get-url", *options, "--", name)
-    return _absolute(os.fsdecode(told).split("\n")[0], repository.root)
+    # git applies `insteadOf`.
+    output = repository.git.run("remote", "get-url", *options, "--", name)
+    return _absolute(os.fsdecode(output).split("\n")[0], repository.root)
 
 
 def _is_address(text: str, base: str) -> bool:
@@ -390,7 +404,7 @@ def _absolute(url: str, base: str) -> str:
 
 
 class Transport:
-    """git, on its way to another repository; its objects come from, or go to, a repository of ours."""
+    """Runs git against a remote, with objects from or for a repository of ours."""
 
     def __init__(
         self,
@@ -404,15 +418,16 @@ class Transport:
         verb: str = "fetch",
         step: Callable[[str], None] | None = None,
     ) -> None:
-        """`config`: what a repository of the user's says of the way, where `git` is bound to another one.
+        """Prepare git for a remote.
 
-        Of a fetch `memory`: how much it may take; else the usual. `patience`: so many seconds nothing may be heard of
-        what is done (`verb`: a push, a fetch); else as long as it likes. `step`: told how far it is.
+        `config` adds connection settings of the user's repository, if `git` works in another one. `memory` limits a
+        fetch. `patience` is the timeout in seconds without progress (0: none) of `verb`. `step` is called with
+        progress.
         """
         self.remote = remote
-        self._place, self._memory = git.git_dir, memory or FETCH_MEMORY
+        self._git_dir, self._memory = git.git_dir, memory or FETCH_MEMORY
         self._patience, self._verb, self._step = patience or None, verb, step
-        self._environment = environment_of(git, environ, (*config, *user_of(remote.url)))
+        self._environment = transport_environment(git, environ, (*config, *credentials_config(remote.url)))
         self._options = [word for pair in self._overrides() for word in ("-c", pair)]
 
     def _overrides(self) -> list[str]:
@@ -422,53 +437,53 @@ class Transport:
             "fetch.recurseSubmodules=false",
             "fetch.writeCommitGraph=false",
             "fetch.fsckObjects=true",
-            # As one pack: what is large goes by, and is never held as a whole.
+            # Keep one pack: large objects are then streamed and never held in memory.
             "fetch.unpackLimit=1",
         ]
         return [*pairs, f"http.proxy={self.remote.proxy}"] if self.remote.proxy is not None else pairs
 
     def list_refs(self, *patterns: str, pushed: bool = False) -> list[tuple[str, str]]:
-        """(ref, hash) of what stands there, or where a push goes to, as it is told: nothing of it is believed yet."""
+        """Return the (ref, hash) pairs of the remote, or of its push address, unchecked."""
         url = self.remote.push_url if pushed else self.remote.url
         words = [*self._fetching("ls-remote"), "--refs", "--end-of-options", url, *patterns]
-        return read_listing(self._must(words).out)
+        return read_listing(self._run_checked(words).out)
 
     def push(
         self,
         refspecs: list[str],
         leases: Mapping[str, str],
-        further: Mapping[bytes, bytes],
+        extra_environment: Mapping[bytes, bytes],
         before: Sequence[str] = (),
         *,
-        together: bool = False,
+        atomic: bool = False,
     ) -> GitResult:
-        """Push; each ref that has a lease moves only from that hash (empty: from nothing). Nothing else is forced.
+        """Push refs; a ref with a lease moves only from that hash (empty: only if it does not exist).
 
-        `together`: all of the refs move, or none; a server that offers no such thing is sent nothing.
+        Nothing else is forced. With `together` all refs move or none; a server without atomic pushes is sent nothing.
         """
-        # By how far it is, told whenever something goes, who takes nothing any more is known.
-        words = [*before, *PUSH, "--progress", *(["--atomic"] if together else [])]
+        # Progress output shows whether the remote still accepts data.
+        words = [*before, *PUSH_COMMAND, "--progress", *(["--atomic"] if atomic else [])]
         words += [f"--force-with-lease={ref}:{old}" for ref, old in leases.items()]
         if self.remote.receive_pack is not None:
             words.append(f"--receive-pack={self.remote.receive_pack}")
-        environment = {**self._environment, **further}
+        environment = {**self._environment, **extra_environment}
         words = [*words, "--end-of-options", self.remote.push_url, *refspecs]
-        return self._held(words, environment, ResourceLimits())
+        return self._run_limited(words, environment, ResourceLimits())
 
     def fetch_objects(self, oids: list[str]) -> GitResult:
-        """Fetch objects by their hashes, and nothing that belongs to them."""
-        # Who tells that a commit is here is taken to have its contents too.
-        telling_nothing = ["-c", "fetch.negotiationAlgorithm=noop"]
-        return self.fetch(oids, "--filter=blob:none", before=telling_nothing)
+        """Fetch objects by hash, without the objects that they reference."""
+        # With negotiation, git would claim to have the contents of every commit that is stored here.
+        without_negotiation = ["-c", "fetch.negotiationAlgorithm=noop"]
+        return self.fetch(oids, "--filter=blob:none", before=without_negotiation)
 
     def fetch(self, wanted: list[str], *options: str, before: Sequence[str] = ()) -> GitResult:
-        """Fetch what some refspecs name."""
-        # By its name in a repository of ours: git takes no path for the name of one that gives objects on demand.
+        """Fetch refspecs or hashes."""
+        # Use the name from our own repository: git accepts no path for a remote that provides objects on demand.
         words = [
             *before,
             *STREAMED,
             *self._fetching("fetch"),
-            # Not quiet: by how far it is, told whenever something comes, who says nothing is known.
+            # Progress output shows whether the remote still responds.
             "--progress",
             "--no-tags",
             "--no-write-fetch-head",
@@ -478,50 +493,50 @@ class Transport:
         words += ["--end-of-options", self.remote.name]
         return self._run(words, os.fsencode(text))
 
-    def _heard(self, said: bytes) -> None:
-        if self._step and (told := parse_progress(said)):
-            self._step(told)
+    def _report(self, output: bytes) -> None:
+        if self._step and (progress := parse_progress(output)):
+            self._step(progress)
 
     def _bounds(self) -> ResourceLimits:
-        return limits_for_fetch(self._memory, self._place)
+        return limits_for_fetch(self._memory, self._git_dir)
 
     def _fetching(self, command: str) -> list[str]:
         program = self.remote.upload_pack
         return [command] if program is None else [command, f"--upload-pack={program}"]
 
-    def _must(self, words: list[str]) -> GitResult:
+    def _run_checked(self, words: list[str]) -> GitResult:
         done = self._run(words)
         if done.status != 0:
-            raise why_nothing_came(self.remote, done)
+            raise fetch_error(self.remote, done)
         return done
 
     def _run(self, words: list[str], stdin: bytes = b"") -> GitResult:
-        return self._held(words, self._environment, self._bounds(), stdin)
+        return self._run_limited(words, self._environment, self._bounds(), stdin)
 
-    def _held(
+    def _run_limited(
         self, words: list[str], environment: Mapping[bytes, bytes], bounds: ResourceLimits, stdin: bytes = b""
     ) -> GitResult:
-        words = [*SEALED, *self._options, *words]
+        words = [*SAFE_COMMAND, *self._options, *words]
         try:
             return run_limited(
-                words, environment, bounds, stdin, timeout=self._patience, on_output=self._heard
+                words, environment, bounds, stdin, timeout=self._patience, on_output=self._report
             )
-        except NoOutputTimeout as silent:
-            raise says_nothing(self.remote, self._patience or 0, self._verb) from silent
+        except NoOutputTimeout as timeout:
+            raise no_output_error(self.remote, self._patience or 0, self._verb) from timeout
 
 
-# What hosts take in one go, as it is configured; the defaults serve at the common ones.
+# Limits of a transfer. The defaults suit the common hosts.
 
 N = TypeVar("N", int, float)
 UPLOAD_SIZE = 200_000_000
-"""So much is lost, at most, when a push is broken off. The common hosts take packs of 2 GB."""
+"""At most this much is lost if a push is interrupted. Common hosts accept packs of up to 2 GB."""
 MAX_OBJECT = 100_000_000
-"""The common hosts refuse an object of 100 MB and keep it out for ever."""
-SMALLEST = 1 << 16
+"""Common hosts refuse objects of 100 MB, permanently."""
+MIN_SIZE = 1 << 16
 FETCH_TIMEOUT = 300.0
-"""A server that packs what nobody has asked for before tells how far it is; one that asks for a password waits, too."""
+"""A server that packs objects reports progress; one that waits for a password does not."""
 PUSH_TIMEOUT = 900.0
-"""What a server does with what it was sent, checks and hooks, takes its time, and it may not tell how far it is."""
+"""A server may run checks and hooks for a long time without reporting progress."""
 SIZES = {
     "envhist.uploadsize": UPLOAD_SIZE,
     "envhist.largestobject": MAX_OBJECT,
@@ -532,7 +547,7 @@ DURATIONS = {"envhist.fetchtimeout": FETCH_TIMEOUT, "envhist.pushtimeout": PUSH_
 
 @dataclass(frozen=True, slots=True)
 class TransferLimits:
-    """How much goes at once."""
+    """The configured limits of a transfer."""
 
     upload_size: int = UPLOAD_SIZE
     largest_object: int = MAX_OBJECT
@@ -544,23 +559,23 @@ class TransferLimits:
 
 
 def read_limits(config: Config) -> TransferLimits:
-    """The limits that hold; what makes no sense is told, and the default stays."""
+    """Return the configured limits; an invalid value adds a warning and the default applies."""
     warnings: list[str] = []
     sizes = []
     for key, size in SIZES.items():
-        sizes.append(max(SMALLEST, _read(config, key, parse_size, size, "a size", warnings)))
-    waits = []
+        sizes.append(max(MIN_SIZE, _read(config, key, parse_size, size, "a size", warnings)))
+    timeouts = []
     for key, seconds in DURATIONS.items():
-        waits.append(_read(config, key, parse_duration, seconds, "a duration", warnings))
+        timeouts.append(_read(config, key, parse_duration, seconds, "a duration", warnings))
     upload_size, largest, memory = sizes
-    fetches, pushes = waits
+    fetches, pushes = timeouts
     return TransferLimits(upload_size, largest, memory, fetches, pushes, tuple(warnings))
 
 
 def _read(
     config: Config, key: str, parse: Callable[[str], N | None], default: N, kind: str, warnings: list[str]
 ) -> N:
-    text = last(config, key)
+    text = last_value(config, key)
     value = parse(text) if text is not None else default
     if value is None:
         warnings.append(f"{key} is not {kind}: '{text}'")

@@ -1,8 +1,8 @@
-"""Chosen snapshots as a chain of their own: what leaves is what was chosen, and not what lies between.
+"""Build a chain of chosen snapshots for an export, without the snapshots between them.
 
-A snapshot whose predecessor was chosen too is the same commit as before. Another one gets a new commit that says its
-id (`Env-Was`); the key that signed it signs it again, so that whoever has that key knows it for what it is. Without the
-key it is a claim. Its notes are those of every writer.
+A snapshot whose predecessor was also chosen keeps its commit. Another one gets a new commit that names its id
+(`Env-Was`) and is signed again with the key that signed it, if that key is stored here; without it, it is unsigned.
+The notes contain the records of every writer.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ KEY = re.compile(rb"^Env-Key: ", re.MULTILINE)
 
 
 class Writer(Protocol):
-    """Takes new objects."""
+    """Stores new objects."""
 
     def add(self, kind: bytes, data: bytes) -> ObjectId: ...
 
 
 @dataclass(frozen=True, slots=True)
 class SelectedSnapshots:
-    """Some snapshots of one timeline, as they leave."""
+    """The chosen snapshots of one timeline, ready to be sent."""
 
     timeline: str
     head: str
@@ -50,28 +50,28 @@ def build_selected_chain(
     *,
     identity: bytes,
     object_format: str,
-    beside: Mapping[bytes, bytes] = NO_FILES,
+    extra_files: Mapping[bytes, bytes] = NO_FILES,
 ) -> SelectedSnapshots:
-    """Write a chain of chosen snapshots (oldest first) with their records; `beside`: more files of the notes tree."""
+    """Write a chain of chosen snapshots (oldest first) with their records; `beside` adds files to the notes tree."""
     tip: str | None = None
-    said: dict[str, Sequence[NoteRecord]] = {}
-    files = dict(beside)
+    records: dict[str, Sequence[NoteRecord]] = {}
+    files = dict(extra_files)
     for snapshot in snapshots:
         tip = _commit(reader, writer, snapshot, tip, find_key)
         if snapshot.records:
-            said[tip] = snapshot.records
-            files.update(_attached_later(reader, snapshot))
+            records[tip] = snapshot.records
+            files.update(_attached_in_notes(reader, snapshot))
     if tip is None:
-        raise ValueError("nothing was chosen")
+        raise ValueError("no snapshot chosen")
     notes = None
-    if said or files:
+    if records or files:
         form = object_format
-        notes = add_records(reader, writer, None, said, identity=identity, object_format=form, files=files)
+        notes = add_records(reader, writer, None, records, identity=identity, object_format=form, files=files)
     return SelectedSnapshots(timeline, tip, notes, tuple(snapshots))
 
 
-def _attached_later(reader: NamedObjectReader, snapshot: Snapshot) -> Iterator[tuple[bytes, bytes]]:
-    """What the notes hold of a snapshot beside the records: (path in their tree, sealed bytes)."""
+def _attached_in_notes(reader: NamedObjectReader, snapshot: Snapshot) -> Iterator[tuple[bytes, bytes]]:
+    """Yield the attached files of a snapshot in the notes: (path in their tree, sealed bytes)."""
     key = snapshot.id.encode("ascii")
     for one in snapshot.attached:
         found = reader.read(one.blob)
@@ -89,13 +89,13 @@ def _commit(
     if found is None or found.kind != "commit":
         raise Damaged(f"the snapshot '{snapshot.id}' cannot be read")
     commit = parse_commit(found.data)
-    message = _renamed(snapshot, commit.message, find_key)
+    message = _message_with_id(snapshot, commit.message, find_key)
     data = encode_commit(commit.tree, parent, commit.author, commit.committer, message)
     return writer.add(b"commit", data).hex()
 
 
-def _renamed(snapshot: Snapshot, message: bytes, find_key: FindKey) -> bytes:
-    """The message, saying what the snapshot's id is, signed again where it was signed by a key that is here."""
+def _message_with_id(snapshot: Snapshot, message: bytes, find_key: FindKey) -> bytes:
+    """Return the message with the snapshot's id, signed again if a key stored here had signed it."""
     bare, _ = split_mac(message)
     trailers = bare.rfind(b"\n\n", 0, len(bare.rstrip(b"\n")))
     if WAS.search(bare, max(trailers, 0)) is None:

@@ -1,7 +1,7 @@
-"""Sign the heads of timelines that are about to be pushed.
+"""Sign the heads of timelines before a push.
 
-A head that cannot be signed keeps nothing from being sent: the push says so, and whoever fetches hears that the newest
-snapshots are not covered.
+A head that cannot be signed does not stop the push: the push warns, and a fetch reports that the newest snapshots are
+not covered.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Signing:
 
 
 def sign_heads(repository: Repository, names: Sequence[str], signing: Signing) -> list[str]:
-    """Wrap keys for recipients, and sign the heads of timelines that changed; a sentence for each that failed."""
+    """Wrap keys for recipients and sign the changed heads; return a sentence for each failure."""
     problems = _wrap(repository, names, signing) if signing.ring is not None else []
     for name in names:
         try:
@@ -72,13 +72,13 @@ def _sign(repository: Repository, name: str, signing: Signing) -> None:
     tip = repository.resolve_ref(TIMELINE_REFS + name)
     if tip is None or (signing.key is None and not signing.ssh.signs):
         return
-    notes, before = state_of_notes(
+    notes, current = state_of_notes(
         repository.git, repository.resolve_ref(NOTES_REFS + name), repository.object_format
     )
-    if before is not None and _is_current(before, name, tip, notes, signing):
+    if current is not None and _is_current(current, name, tip, notes, signing):
         return
-    # Grows even if an earlier head was lost with its notes.
-    number = max(before.number + 1 if before is not None else 1, int(time.time()))
+    # Use the time, too: the number grows even if an earlier head was lost with its notes.
+    number = max(current.number + 1 if current is not None else 1, int(time.time()))
     head = Head(timeline=name, number=number, tip=tip, notes=notes)
     if signing.key is not None:
         head = with_key(head, signing.key)

@@ -1,8 +1,8 @@
-"""Check what a server gives of a timeline against its signed head, before it takes the place of what is here.
+"""Verify a fetched timeline against its signed head before it replaces the known state.
 
-A server can send an older state (a rollback), leave out snapshots, put them in another order, or drop a verdict that
-failed. It cannot sign. What was signed by a key that is here, or by an allowed SSH signer, has to be what came; and a
-timeline whose head was verified once has to come with one from then on, and with none that is older.
+A server can send an older state (a rollback), leave out snapshots, reorder them, or drop the result of a failed
+check. It cannot sign. A head that one of our keys or an allowed SSH signer signed must match what arrived; and a
+timeline whose head was verified once must always have one from then on, with at least the same number.
 """
 
 from __future__ import annotations
@@ -30,55 +30,55 @@ from git_envhist.snapshots.seen_heads import (
 )
 
 MAX_STATES = 200
-"""How far back the signed state of the notes is looked for."""
+"""Number of commits of the notes that are searched for the signed state."""
 
 FindKey = Callable[[str], SigningKey | None]
 
 
 def no_key(key_id: str) -> SigningKey | None:
-    """Return no key: none is here."""
+    """Return no key, for callers without a key ring."""
     return None
 
 
 class HeadState(Enum):
-    """The words for how a timeline came."""
+    """How a fetched timeline matches its signed head."""
 
     SIGNED = "signed"
     LATER = "later"
-    """Signed, and something was added since."""
+    """Signed, with later additions."""
     UNKNOWN = "unknown-key"
-    """Signed by somebody whose key is not here."""
+    """Signed with a key that is not stored here."""
     NONE = "none"
-    """No signed head: a history of an earlier version, or one that plain git pushed."""
+    """No signed head: a history of an earlier version, or one pushed by plain git."""
     ALTERED = "altered"
-    """Not as it was signed, and taken all the same."""
+    """Does not match its signed head, but was accepted."""
 
 
 class Altered(Damaged):
-    """What came is not what was signed."""
+    """The fetched timeline does not match its signed head."""
 
     code = "altered"
     usual_hint = "ask the owner of the timeline; git envlog fetch --accept-rollback takes what the server has"
 
 
 class RolledBack(Altered):
-    """The server has an older state than it had before."""
+    """The server has an older state than before."""
 
     code = "rolled-back"
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class HeadCheck:
     """The result of a check."""
 
     state: HeadState
     seen: SeenHead | None = None
-    """What is to be remembered."""
+    """The head to record as seen."""
 
 
 @dataclass(frozen=True, slots=True)
 class Checker:
-    """Who may have signed, and where what came is read."""
+    """The allowed signers, and the repository with the fetched objects."""
 
     git: Git
     object_format: str
@@ -86,30 +86,28 @@ class Checker:
     ssh: SshSettings
     environ: Mapping[str, str]
 
-    def check(self, name: str, tip: str, notes: str | None, seen: SeenHead | None) -> Verdict:
-        """Check a timeline as it would be here; `RolledBack` or `Altered` if it is not what was signed."""
+    def check(self, name: str, tip: str, notes: str | None, seen: SeenHead | None) -> HeadCheck:
+        """Check a timeline; raises `RolledBack` or `Altered` if it does not match its signed head."""
         now, head = state_of_notes(self.git, notes, self.object_format)
         if head is None:
             if seen is not None:
-                raise RolledBack(f"it came without the signed head that it had (number {seen.number})")
-            return Verdict(HeadState.NONE)
+                raise RolledBack(f"it has no signed head, but had one before (number {seen.number})")
+            return HeadCheck(HeadState.NONE)
         signer = self._signer(head)
         if signer is None:
             if seen is not None:
-                raise Altered(
-                    f"its head was signed by '{seen.signer}', and this one is signed by no known key"
-                )
-            return Verdict(HeadState.UNKNOWN)
+                raise Altered(f"its head was signed by '{seen.signer}' before, and now by an unknown key")
+            return HeadCheck(HeadState.UNKNOWN)
         if head.timeline != name:
             raise Altered(f"its head was signed for another timeline: '{head.timeline}'")
         if seen is not None and head.number < seen.number:
             raise RolledBack(
-                f"the server gave number {head.number}, and number {seen.number} was seen before"
+                f"the server sent number {head.number}, but number {seen.number} was seen before"
             )
         if seen is not None and head.number == seen.number and digest_of(head) != seen.digest:
             raise Altered(f"two different heads have the number {head.number}")
         is_later = self._is_later(head, tip) | self._has_later_notes(head, now, notes)
-        return Verdict(HeadState.LATER if is_later else HeadState.SIGNED, SeenHead.of(head, *signer))
+        return HeadCheck(HeadState.LATER if is_later else HeadState.SIGNED, SeenHead.of(head, *signer))
 
     def _signer(self, head: Head) -> tuple[str, str] | None:
         if head.ssh is not None:
@@ -125,23 +123,25 @@ class Checker:
             return False
         if self.git.ask("merge-base", "--is-ancestor", head.tip, tip).status == 0:
             return True
-        raise RolledBack("snapshots that its head was signed for are missing, or in another order")
+        raise RolledBack("snapshots that its head covers are missing or in another order")
 
     def _has_later_notes(self, head: Head, now: str, notes: str | None) -> bool:
         if head.notes == now:
             return False
         signed = notes and self._signed_state(head, notes)
         if not signed or notes is None:
-            raise Altered("its verdicts, names and notes are not those that its head was signed for")
-        came = set(self._records(notes))
-        missing = [kind for kind, *_ in (one for one in self._records(signed) if one not in came)]
+            raise Altered("its check results, names and notes are not those that its head covers")
+        arrived = set(self._records(notes))
+        missing = [kind for kind, *_ in (one for one in self._records(signed) if one not in arrived)]
         if missing:
             verdicts = sum(kind == VERDICT for kind in missing)
-            raise Altered(f"{len(missing)} of its signed records are missing, {verdicts} of them verdicts")
+            raise Altered(
+                f"{len(missing)} of its signed records are missing, {verdicts} of them check results"
+            )
         return True
 
     def _signed_state(self, head: Head, notes: str) -> str | None:
-        """Return the commit of the notes as they were when the head was signed."""
+        """Return the commit of the notes with the state that the head covers."""
         listed = self.git.run("rev-list", "--first-parent", f"--max-count={MAX_STATES}", notes).decode(
             "ascii"
         )
@@ -158,7 +158,7 @@ class Checker:
 
 
 class CheckedHeads:
-    """The checks of one fetch: which timelines are refused, how the others came, and what was seen."""
+    """The checks of one fetch: refused timelines, states of the others, and heads to record."""
 
     def __init__(self, fetched: FetchedStore, remote: str, checker: Checker, *, accept: bool) -> None:
         self._path = fetched.path
@@ -168,41 +168,41 @@ class CheckedHeads:
         self._seen = read_seen_heads(self._path)
         self._states: dict[str, HeadState] = {}
         self.refused: dict[str, str] = {}
-        """Timelines that are not as their heads were signed, each with the reason."""
+        """Refused timelines, each with the reason."""
 
     @property
-    def told(self) -> tuple[tuple[str, str], ...]:
-        """(timeline here, how it came) of all that changed."""
+    def states(self) -> tuple[tuple[str, str], ...]:
+        """The (timeline, state) of every checked timeline."""
         return tuple((f"{self._remote}/{name}", state.value) for name, state in sorted(self._states.items()))
 
     def check(self, names: Iterable[str], heads: Mapping[str, str], notes: Mapping[str, str]) -> None:
-        """Check timelines as they would be here."""
+        """Check timelines that changed."""
         for name in sorted(names):
             if name in heads:
                 self._check(name, heads[name], notes.get(name))
 
     def _check(self, name: str, tip: str, notes: str | None) -> None:
-        here = f"{self._remote}/{name}"
+        name_here = f"{self._remote}/{name}"
         try:
-            found = self._checker.check(name, tip, notes, self._seen.get(here))
+            found = self._checker.check(name, tip, notes, self._seen.get(name_here))
         except Altered as altered:
             if not self._accept:
                 self.refused[name] = f"{altered.message}; {altered.hint}"
                 return
-            self._seen.pop(here, None)
+            self._seen.pop(name_here, None)
             found = self._as_new(name, tip, notes)
         self.refused.pop(name, None)
         self._states[name] = found.state
         if found.seen is not None:
-            self._seen[here] = found.seen
+            self._seen[name_here] = found.seen
 
-    def _as_new(self, name: str, tip: str, notes: str | None) -> Verdict:
+    def _as_new(self, name: str, tip: str, notes: str | None) -> HeadCheck:
         try:
             return self._checker.check(name, tip, notes, None)
         except Altered:
-            return Verdict(HeadState.ALTERED)
+            return HeadCheck(HeadState.ALTERED)
 
-    def remember(self) -> None:
-        """Keep what was seen: no server can give less from now on."""
+    def save(self) -> None:
+        """Record the verified heads, so that no server can send an older state from now on."""
         if self._states:
             write_seen_heads(self._path, self._seen)

@@ -1,4 +1,4 @@
-"""Wrap the keys of a history for its recipients, in the notes of the timelines that are about to be pushed."""
+"""Wrap the keys of a history for its recipients, in the notes of timelines that are pushed."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from git_envhist.snapshots.wrapped_keys import DIRECTORY, LIST, path_of, write_l
 def wrap_keys(
     repository: Repository, names: Sequence[str], ring: KeyRing, recipients: Iterable[str], signature: bytes
 ) -> list[str]:
-    """Write the wrapped keys where a key or a recipient changed; a sentence for each timeline that failed.
+    """Write the wrapped keys where a key or recipient changed; return a sentence for each failure.
 
-    `recipients`: lines of the list; `signature`: the author line of the notes commit.
+    `recipients` are the lines of the list, `signature` the author line of the notes commit.
     """
     lines = tuple(recipients)
     wanted = _list(ring, lines)
     if lines and wanted is None:
-        return ["no key is wrapped: the key of this repository is not here"]
+        return ["no key is wrapped: the key of this repository is not stored here"]
     with CatFile(repository.git) as reader:
         before = [reader.read(f"{NOTES_REFS}{name}:{os.fsdecode(LIST)}") for name in names]
     problems = []
@@ -69,7 +69,7 @@ def _write(repository: Repository, name: str, files: Mapping[bytes, bytes], sign
 
 
 def recipients_of(ring: KeyRing) -> tuple[tuple[str, ...] | None, str | None]:
-    """Return the list of recipients, and why it cannot be used; then what was wrapped before stays."""
+    """Return the list of recipients, or the reason why it cannot be read; existing wrapped keys are then kept."""
     try:
         return ring.recipients(), None
     except SealingError as error:

@@ -35,11 +35,11 @@ from git_envhist.model.storage import PurgeResult, PushedTimeline, RemainingObje
 from git_envhist.objects.pack_writer import PackWriter
 from git_envhist.paths import join
 from git_envhist.probes import file_probes
-from git_envhist.remote.bundle import workplace
+from git_envhist.remote.bundle import working_directory
 from git_envhist.remote.export import EXPORT_DIRECTORY as EXPORT
-from git_envhist.remote.export import PLACE as IMPORT
-from git_envhist.remote.remotes import find_remote, key_of
-from git_envhist.remote.upload import directory_of, read_memory
+from git_envhist.remote.export import IMPORT_DIRECTORY as IMPORT
+from git_envhist.remote.remotes import find_remote, remote_key
+from git_envhist.remote.upload import read_remote_state, remotes_directory
 from git_envhist.rewrite.commits import ChainCommit, CommitChange
 from git_envhist.rewrite.erase import Eraser, lies_in
 from git_envhist.rewrite.salvage import lost_snapshots
@@ -261,13 +261,13 @@ def pushed_timelines(
     `stored`: more paths, spelled as in the trees of snapshots. If a pushed chain no longer exists here, it counts as
     containing the path if any current chain does.
     """
-    place = directory_of(repository.common_state)
+    place = remotes_directory(repository.common_state)
     keys = sorted(name for name in os.listdir(place) if KEY.fullmatch(name)) if os.path.isdir(place) else []
     names = _names(repository, directory) if keys else {}
     specs = [*_all_specs(paths), *(b":(top,literal)" + path for path in stored)]
     found = []
     for key in keys:
-        memory = read_memory(repository.common_state, key)
+        memory = read_remote_state(repository.common_state, key)
         for ref, oid in memory.put:
             if ref.startswith(TIMELINE_REFS) and _contained(repository.git, oid, specs):
                 name, shown = names.get(key, ("", memory.address))
@@ -321,7 +321,7 @@ def delete_workplaces(repository: Repository) -> None:
     """Delete the working directories of killed exports and imports."""
     for name in (EXPORT, IMPORT):
         if os.path.isdir(os.path.join(repository.common_state, name)):
-            with workplace(repository.common_state, name):
+            with working_directory(repository.common_state, name):
                 pass
 
 
@@ -391,7 +391,7 @@ def _names(repository: Repository, directory: str) -> dict[str, tuple[str, str]]
     for name in sorted(names):
         with suppress(EnvhistError):
             remote = find_remote(repository, name, directory)
-            found[key_of(remote)] = (remote.name, remote.shown)
+            found[remote_key(remote)] = (remote.name, remote.shown)
     return found
 
 
@@ -592,7 +592,7 @@ class Purger:
         chains = (link for state in states for link in state.links)
         DigestEraser(self._history, repository, (*chains, *trash)).replace_digests()
         clear_caches(repository)
-        remotes = directory_of(repository.common_state)
+        remotes = remotes_directory(repository.common_state)
         for name in os.listdir(remotes) if os.path.isdir(remotes) else ():
             if name.endswith(".upload"):
                 shutil.rmtree(os.path.join(remotes, name), ignore_errors=True)

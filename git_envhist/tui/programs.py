@@ -1,6 +1,7 @@
-"""Asks our own programs: what they tell as JSON is what is shown, and what they refuse is refused here.
+"""Run our own programs and read their JSON; their errors are shown as errors here.
 
-The list alone is told by a template: JSON says of each moment which paths it changed, and of 5,000 that takes a while.
+The list is read with `--format`, because JSON contains the changed paths of every snapshot, which takes long for
+5,000 snapshots.
 """
 
 from __future__ import annotations
@@ -17,19 +18,19 @@ from git_envhist.model import Change, ChangeKind, ChangeSide, EntryKind, EnvPath
 from git_envhist.platform import own_command
 from git_envhist.text import escape
 
-# What our programs tell under `--json`, as the words of the model: so it is folded as they fold it themselves.
+# Convert JSON of our programs to model values, so that paths are folded as the programs fold them.
 
 Json = Mapping[str, Any]
 
 
-def changes_of(told: Iterable[Json]) -> list[Change]:
-    """The paths that differ."""
-    return [_change(one["status"], one["path"], one.get("old_path")) for one in told]
+def changes_of(values: Iterable[Json]) -> list[Change]:
+    """Return the changed paths."""
+    return [_change(one["status"], one["path"], one.get("old_path")) for one in values]
 
 
-def steps_of(told: Iterable[Json]) -> list[Change]:
-    """The steps of a plan as changes of the paths they touch."""
-    return [Change(_side(one["path"], one["before"]), _side(one["path"], one["after"])) for one in told]
+def steps_of(values: Iterable[Json]) -> list[Change]:
+    """Return the steps of a plan as changes of their paths."""
+    return [Change(_side(one["path"], one["before"]), _side(one["path"], one["after"])) for one in values]
 
 
 def _change(status: str, path: str, old_path: str | None) -> Change:
@@ -40,20 +41,20 @@ def _change(status: str, path: str, old_path: str | None) -> Change:
 def _side(path: str, kind: str | None = "file") -> ChangeSide | None:
     if kind is None:
         return None
-    stands = EntryKind.DIRECTORY if kind == "directory" else EntryKind.FILE
-    # As it is to be shown: where it is no UTF-8 the programs have spelled it out.
-    return ChangeSide(EnvPath(path.encode("utf-8", "surrogateescape")), stands, 0, None)
+    entry_kind = EntryKind.DIRECTORY if kind == "directory" else EntryKind.FILE
+    # A path that is not UTF-8 was already escaped by the program.
+    return ChangeSide(EnvPath(path.encode("utf-8", "surrogateescape")), entry_kind, 0, None)
 
 
 FIELDS = ("%H", "%h", "%(time)", "%(verdict)", "%(title)", "%(name)", "%(story)", "%(trigger)", "%(carried)")
 TEMPLATE = "%x00".join(FIELDS) + "%x00"
-REFUSED = 128
+FAILED = 128
 NO_PAGER = {"GIT_PAGER_IN_USE": "true", "GIT_PAGER": "cat"}
-"""A program that writes to us writes to nobody's pager."""
+"""Keep our programs from starting a pager."""
 
 
 class SnapshotRow(NamedTuple):
-    """A moment, as the list has it."""
+    """One row of the list."""
 
     id: str
     short: str
@@ -66,7 +67,7 @@ class SnapshotRow(NamedTuple):
 
 
 class OwnProgramResult(NamedTuple):
-    """What a program said, and how it ended."""
+    """The exit status and output of a program."""
 
     status: int
     out: str
@@ -74,21 +75,21 @@ class OwnProgramResult(NamedTuple):
 
 
 class JsonResult(NamedTuple):
-    """What a program answered under `--json`: a value, or in its place why there is none."""
+    """The JSON value that a program printed, or the reason why there is none."""
 
     value: Json | None
-    trouble: str = ""
+    error_text: str = ""
 
 
 def ask(program: str, *words: str) -> OwnProgramResult:
-    """Run a program of ours to its end."""
+    """Run a program of ours and return its output."""
     try:
-        # Into files: when this browser is killed, a restore has nobody to write to, and goes on to its end.
+        # Write to files, so that a restore continues even if this browser is killed.
         with TemporaryFile() as out, TemporaryFile() as err:
             status = _run([*own_command(program), *words], out, err)
             return OwnProgramResult(status, *map(_read, (out, err)))
     except OSError as error:
-        return OwnProgramResult(REFUSED, "", f"git-{program} could not be run: {error.strerror}")
+        return OwnProgramResult(FAILED, "", f"git-{program} cannot be run: {error.strerror}")
 
 
 def _run(words: list[str], out: IO[bytes], err: IO[bytes]) -> int:
@@ -99,13 +100,13 @@ def _run(words: list[str], out: IO[bytes], err: IO[bytes]) -> int:
         stderr=err,
         env={**os.environ, **NO_PAGER},
         check=False,
-        # Ctrl-C at the terminal is ours to hear: what is under way is finished.
+        # The browser handles Ctrl-C itself, so the child runs in its own session.
         start_new_session=True,
     ).returncode
 
 
 def ask_json(program: str, *words: str) -> JsonResult:
-    """What a program of ours tells as JSON."""
+    """Run a program of ours with `--json` and return its value."""
     answer = ask(program, *words, "--json")
     try:
         value = json.loads(answer.out)
@@ -117,14 +118,14 @@ def ask_json(program: str, *words: str) -> JsonResult:
 
 
 def rows(year: str) -> tuple[list[SnapshotRow], OwnProgramResult]:
-    """The moments of the timeline, newest first, and how it went; the year that is said of none is this one."""
+    """Return the snapshots of the timeline, newest first and without the current year, and the program's result."""
     answer = ask("envlog", "--fold", "-z", f"--format={TEMPLATE}")
     found = [row._replace(time=row.time.removeprefix(f"{year}-")) for row in read_rows(answer.out)]
     return found, answer
 
 
 def read_rows(text: str) -> list[SnapshotRow]:
-    """The rows that the list prints, each field ended by NUL, each record by one more."""
+    """Parse the list: each field ends with NUL, and each record with one more."""
     fields = text.split("\0")
     width = len(FIELDS) + 1
     records = (fields[at : at + width - 1] for at in range(0, len(fields) - width + 1, width))
@@ -151,6 +152,6 @@ def _read(file: IO[bytes]) -> str:
 
 
 def fits(row: SnapshotRow, words: Sequence[str]) -> bool:
-    """Whether a moment is told with all of some words, in whatever case."""
-    hay = "\n".join(row).lower()
-    return all(word.lower() in hay for word in words)
+    """Return whether a row contains all of some words, ignoring case."""
+    text = "\n".join(row).lower()
+    return all(word.lower() in text for word in words)

@@ -1,4 +1,7 @@
-"""The list of moments: as many rows as fit are drawn, however many there are."""
+"""Widgets of the browser: the list of snapshots, the panel with details, and dialogs.
+
+The list draws only the visible rows.
+"""
 
 from __future__ import annotations
 
@@ -23,29 +26,29 @@ from git_envhist.text import escape
 from git_envhist.tui.programs import Json, JsonResult, SnapshotRow
 from git_envhist.tui.text import Text
 
-# What stands over the list for a moment: a plan to be agreed to, what came of something, the keys.
+# Dialogs over the list: a plan to confirm, a result, the keys.
 
 KEYS = (
-    ("j k ↓ ↑", "to an older moment, to a newer one"),
-    ("g G Home End", "to the newest, to the oldest"),
-    ("Tab", "into what is told on the right, to scroll it, and back"),
-    ("/", "search intents, names, stories; Esc shows all again"),
-    ("d", "mark this moment; at another one: what differs between the two"),
-    ("r", "what going back to this moment would do, and then do it"),
-    ("u", "what taking back the last restore would do, and then do it"),
-    ("U", "the same for what was taken back"),
-    ("F5", "look again"),
-    ("q", "leave"),
+    ("j k ↓ ↑", "older, newer snapshot"),
+    ("g G Home End", "newest, oldest snapshot"),
+    ("Tab", "move to the details to scroll them, and back"),
+    ("/", "search intents, names, summaries; Esc shows all again"),
+    ("d", "mark this snapshot; on another one: compare the two"),
+    ("r", "show the plan for restoring this snapshot; restore it after confirmation"),
+    ("u", "show the plan for undoing the last restore; undo it after confirmation"),
+    ("U", "the same for redoing the last undo"),
+    ("F5", "reload"),
+    ("q", "quit"),
 )
 
-SHARE, WIDEST = 92, 110
-"""How much of the terminal it takes, in percent, and at most."""
-BESIDE, ABOVE = 7, 9
-"""What the frame, the heading and the foot take."""
+WIDTH_PERCENT, MAX_WIDTH = 92, 110
+"""Width of a dialog in percent of the terminal, and its maximum in columns."""
+FRAME_COLUMNS, FRAME_LINES = 7, 9
+"""Columns of the frame, and lines of frame, heading and footer."""
 
 
 class TextDialog(ModalScreen[bool]):
-    """A text, and one key that says yes where something is to be agreed to."""
+    """A text with a heading and a footer; returns True if the user confirms."""
 
     BINDINGS = [  # noqa: RUF012 - as textual has it
         Binding("escape,n,q", "answer(False)", show=False),
@@ -63,11 +66,11 @@ class TextDialog(ModalScreen[bool]):
         self._foot = foot
 
     def compose(self) -> ComposeResult:
-        with Vertical(id="told-box"):
-            yield Static(Text(self._heading, style="bold"), id="told-title")
-            with VerticalScroll(id="told-text", can_focus=False):
+        with Vertical(id="dialog-box"):
+            yield Static(Text(self._heading, style="bold"), id="dialog-title")
+            with VerticalScroll(id="dialog-text", can_focus=False):
                 yield Static(self._text)
-            yield Static(Text(self._foot, style="dim"), id="told-foot")
+            yield Static(Text(self._foot, style="dim"), id="dialog-foot")
 
     def on_mount(self) -> None:
         self._fit()
@@ -76,72 +79,72 @@ class TextDialog(ModalScreen[bool]):
         self._fit()
 
     def _fit(self) -> None:
-        # The heading and the keys at the foot are seen, however long the text is.
-        self.query_one("#told-text").styles.max_height = max(3, self.app.size.height - ABOVE)
+        # Keep the heading and footer visible for a text of any length.
+        self.query_one("#dialog-text").styles.max_height = max(3, self.app.size.height - FRAME_LINES)
 
     def action_answer(self, yes: bool) -> None:
         self.dismiss(yes)
 
     def action_roll(self, lines: int) -> None:
-        self.query_one("#told-text", VerticalScroll).scroll_relative(y=lines, animate=False)
+        self.query_one("#dialog-text", VerticalScroll).scroll_relative(y=lines, animate=False)
 
 
 def columns_in(width: int) -> int:
-    """How many columns a text has in a terminal of that width."""
-    return max(20, min(WIDEST, width * SHARE // 100) - BESIDE)
+    """Return the width of a dialog's text in a terminal of this width."""
+    return max(20, min(MAX_WIDTH, width * WIDTH_PERCENT // 100) - FRAME_COLUMNS)
 
 
 def plan(title: str, text: Text) -> TextDialog:
-    """A plan that is carried out where somebody agrees."""
-    return TextDialog(title, text, "Enter does it · Esc leaves everything as it is · j k scroll")
+    """Return a dialog that asks for confirmation of a plan."""
+    return TextDialog(title, text, "Enter confirms · Esc cancels · j k scroll")
 
 
 def message(title: str, text: Text) -> TextDialog:
-    """What came of something."""
-    return TextDialog(title, text, "Enter or Esc goes on · j k scroll")
+    """Return a dialog that shows a result."""
+    return TextDialog(title, text, "Enter or Esc closes · j k scroll")
 
 
 def keys() -> TextDialog:
-    """The keys there are."""
+    """Return a dialog that lists the keys."""
     width = max(len(names) for names, _ in KEYS)
     lines = [Text.assemble((names.ljust(width + 2), "bold"), meaning) for names, meaning in KEYS]
-    return TextDialog("Keys", Text("\n").join(lines), "Enter or Esc goes on")
+    return TextDialog("Keys", Text("\n").join(lines), "Enter or Esc closes")
 
 
 MARKS = {"verify passing": ("✓", "green"), "verify failing": ("✗", "red")}
 SIGNS, GAP = 4, 2
-"""Columns before the intent besides the time, and before the summary."""
-UNJUDGED = ("·", "")
-OTHERWISE = ("!", "yellow")
+"""Columns before the intent besides the time, and columns before the summary."""
+UNCHECKED = ("·", "")
+OTHER = ("!", "yellow")
 
 
 def verdict_mark(verdict: str) -> tuple[str, str]:
-    """The sign of a verdict, and its colour."""
+    """Return the sign of a check result, and its colour."""
     if not verdict:
-        return UNJUDGED
-    return next((mark for words, mark in MARKS.items() if verdict.startswith(words)), OTHERWISE)
+        return UNCHECKED
+    return next((mark for words, mark in MARKS.items() if verdict.startswith(words)), OTHER)
 
 
-def _shortened(row: SnapshotRow, room: int) -> str:
+def _shortened(row: SnapshotRow, space: int) -> str:
     """Return the intent, shortened so that the summary fits on the same line."""
     story = cell_len(row.story) + GAP if row.story else 0
-    most = max(room // 2, room - story - cell_len(row.name))
+    most = max(space // 2, space - story - cell_len(row.name))
     if cell_len(row.intent) <= most or most < 2:
         return row.intent
     return set_cell_size(row.intent, most - 1).rstrip() + "…"
 
 
 class SnapshotList(ScrollView, can_focus=True):
-    """Rows, one of which the cursor is on, and one of which may be marked."""
+    """The list of snapshots with a cursor; one snapshot may be marked."""
 
     BINDINGS = [  # noqa: RUF012 - as textual has it
         Binding("down,j", "move(1)", "older", show=False),
         Binding("up,k", "move(-1)", "newer", show=False),
-        Binding("pagedown,space", "leaf(1)", "a screen on", show=False),
-        Binding("pageup,b", "leaf(-1)", "a screen back", show=False),
+        Binding("pagedown,space", "page(1)", "a screen on", show=False),
+        Binding("pageup,b", "page(-1)", "a screen back", show=False),
         Binding("home,g", "leap(0)", "the newest", show=False),
         Binding("end,G", "leap(-1)", "the oldest", show=False),
-        # Here and not with the others: a key that comes right behind a step means the moment after that step.
+        # Bound here and not in the application, so that they apply to the row of the latest cursor movement.
         Binding("d", "ask_for('mark')", "mark, diff"),
         Binding("r", "ask_for('restore')", "restore"),
     ]
@@ -149,14 +152,14 @@ class SnapshotList(ScrollView, can_focus=True):
     marked: reactive[str | None] = reactive(None)
 
     class Chosen(Message):
-        """The cursor came to a moment."""
+        """The cursor moved to a snapshot."""
 
         def __init__(self, row: SnapshotRow) -> None:
             super().__init__()
             self.row = row
 
     class Wanted(Message):
-        """Something is to be done with the moment under the cursor."""
+        """A key asked for an action on the snapshot under the cursor."""
 
         def __init__(self, what: str, row: SnapshotRow) -> None:
             super().__init__()
@@ -169,7 +172,7 @@ class SnapshotList(ScrollView, can_focus=True):
 
     @property
     def row(self) -> SnapshotRow | None:
-        """The one under the cursor."""
+        """The row under the cursor."""
         return self._rows[self.cursor] if self._rows else None
 
     @property
@@ -177,22 +180,22 @@ class SnapshotList(ScrollView, can_focus=True):
         return len(self._rows)
 
     def put(self, rows: Sequence[SnapshotRow]) -> None:
-        """Show others; the cursor stays on the moment it was on, where that is still here."""
-        kept = self.row.id if self.row else None
+        """Show other rows; the cursor stays on its snapshot if that is still in the list."""
+        previous = self.row.id if self.row else None
         self._rows = rows
-        place = next((number for number, row in enumerate(rows) if row.id == kept), 0)
+        place = next((number for number, row in enumerate(rows) if row.id == previous), 0)
         self.virtual_size = Size(self.size.width, len(rows))
         self.set_reactive(SnapshotList.cursor, place)
-        self._come_to(place)
+        self._move_to(place)
 
-    def _come_to(self, place: int) -> None:
+    def _move_to(self, place: int) -> None:
         self.scroll_to_region(Region(0, place, 1, 1), animate=False, force=True)
         self.refresh()
         if self.row is not None:
             self.post_message(self.Chosen(self.row))
 
     def watch_cursor(self, place: int) -> None:
-        self._come_to(place)
+        self._move_to(place)
 
     def watch_marked(self) -> None:
         self.refresh()
@@ -203,7 +206,7 @@ class SnapshotList(ScrollView, can_focus=True):
     def action_move(self, step: int) -> None:
         self.cursor += step
 
-    def action_leaf(self, step: int) -> None:
+    def action_page(self, step: int) -> None:
         self.cursor += step * max(1, self.size.height - 1)
 
     def action_leap(self, place: int) -> None:
@@ -228,11 +231,11 @@ class SnapshotList(ScrollView, can_focus=True):
             return Strip.blank(width, self.rich_style)
         return self._strip(self._rows[place], place == self.cursor).adjust_cell_length(width)
 
-    def _strip(self, row: SnapshotRow, is_here: bool) -> Strip:
-        ground = self.rich_style + Style(reverse=is_here and self.has_focus, bold=is_here)
-        soft = ground + Style(dim=not is_here)
+    def _strip(self, row: SnapshotRow, is_current: bool) -> Strip:
+        ground = self.rich_style + Style(reverse=is_current and self.has_focus, bold=is_current)
+        soft = ground + Style(dim=not is_current)
         sign, colour = verdict_mark(row.verdict)
-        flag = "◆" if row.id == self.marked else "›" if is_here else " "
+        flag = "◆" if row.id == self.marked else "›" if is_current else " "
         parts = [
             Segment(flag, ground),
             Segment(f"{sign} ", ground + Style(color=colour or None)),
@@ -242,7 +245,7 @@ class SnapshotList(ScrollView, can_focus=True):
         ]
         width = self.size.width
         used = sum(part.cell_length for part in parts)
-        # What changed stands behind where there is room: it is told in full on the right.
+        # The summary is shown if there is space; the details have all of it.
         if width - used > 12:
             parts.append(Segment(f"  {row.story}", soft + Style(dim=True)))
         line = Strip(parts)
@@ -251,22 +254,24 @@ class SnapshotList(ScrollView, can_focus=True):
         return Strip([*line, Segment(" " * max(0, width - line.cell_length), ground)])
 
 
-# The right side: what is told of a moment, set anew whenever there is another width for it.
+# The panel: text that is wrapped again whenever its width changes.
 
 Write = Callable[[Json, int], Text]
-"""What makes a text of so many columns out of a value."""
-LEAST = 30
+"""Formats a value for a number of columns."""
+MIN_COLUMNS = 30
 PANEL_WIDTH_SHARE = 3
-"""What stands beside the text: a space to either side, and the bar that scrolls it."""
+"""Columns next to the text: a space on either side, and the scroll bar."""
 
 
-def indent_text(told: JsonResult, write: Write, columns: int) -> Text:
-    """What a program told as a text, or in its place why it told nothing."""
-    return Text(escape(told.trouble, lines=True)) if told.value is None else write(told.value, columns)
+def indent_text(result: JsonResult, write: Write, columns: int) -> Text:
+    """Return a value as text, or the error in its place."""
+    return (
+        Text(escape(result.error_text, lines=True)) if result.value is None else write(result.value, columns)
+    )
 
 
 class Panel(VerticalScroll):
-    """A text that is scrolled."""
+    """A scrollable text."""
 
     def __init__(self, **words: str) -> None:
         super().__init__(**words)  # type: ignore[arg-type]
@@ -275,25 +280,25 @@ class Panel(VerticalScroll):
     def compose(self) -> ComposeResult:
         yield Static()
 
-    def tell(self, text: Text) -> None:
-        """Show a text as it is."""
+    def show_text(self, text: Text) -> None:
+        """Show a text."""
         self._drawn = None
         self._put(text)
         self.scroll_home(animate=False)
 
-    def draw(self, head: Text, told: JsonResult, write: Write) -> None:
+    def draw(self, head: Text, result: JsonResult, write: Write) -> None:
         """Show a value below a heading."""
-        self._drawn = (head, told, write)
-        self._set()
+        self._drawn = (head, result, write)
+        self._update()
         self.scroll_home(animate=False)
 
     def on_resize(self) -> None:
-        self._set()
+        self._update()
 
-    def _set(self) -> None:
+    def _update(self) -> None:
         if self._drawn is not None:
-            head, told, write = self._drawn
-            text = indent_text(told, write, max(LEAST, self.size.width - PANEL_WIDTH_SHARE))
+            head, result, write = self._drawn
+            text = indent_text(result, write, max(MIN_COLUMNS, self.size.width - PANEL_WIDTH_SHARE))
             self._put(Text("\n\n").join([head, text]))
 
     def _put(self, text: Text) -> None:

@@ -39,7 +39,7 @@ def names(manager: CheckpointManager) -> list[str]:
     return [info.name for info in manager.list_checkpoints()]
 
 
-def test_every_name_is_there_by_the_package_and_by_its_modules() -> None:
+def test_every_name_exists_in_the_package_and_its_modules() -> None:
     from git_envhist.compat.chimera import checkpoints, checkpoints_ghost
     from git_envhist.compat.chimera.env import git_env, local
 
@@ -56,13 +56,13 @@ def test_every_name_is_there_by_the_package_and_by_its_modules() -> None:
         chimera.__getattr__("Nothing")
 
 
-def test_the_time_of_a_checkpoint_is_told_as_theirs_is() -> None:
+def test_checkpoint_time_has_the_original_format() -> None:
     at = time.mktime((2026, 3, 6, 14, 30, 0, 0, 0, -1))
     assert CheckpointInfo("1", "a", at).time_str == "2026-03-06 14:30:00"
     assert CheckpointInfo("1", "a", at).description == ""
 
 
-def test_anything_that_can_be_brought_back_gets_names() -> None:
+def test_any_environment_gets_named_checkpoints() -> None:
     env = InMemory()
     manager = CheckpointManager(env)
     assert manager.undo() is None
@@ -90,7 +90,7 @@ def test_anything_that_can_be_brought_back_gets_names() -> None:
     assert names(manager) == []
 
 
-def test_automatic_checkpoints_come_at_an_interval() -> None:
+def test_automatic_checkpoints_follow_the_interval() -> None:
     manager = CheckpointManager(InMemory(), interval=3)
     assert manager.auto_checkpoint is False
     assert manager.automatic("not wanted") is None
@@ -105,7 +105,7 @@ def test_automatic_checkpoints_come_at_an_interval() -> None:
     assert names(loop) == ["checkpoint-1", "checkpoint-2", "named"]
 
 
-def test_a_directory_comes_back_and_its_checkpoints_outlast_the_process(workspace: Path) -> None:
+def test_directory_is_restored_in_another_process(workspace: Path) -> None:
     env = LocalEnvironment(working_dir=str(workspace))
     env.setup()
     manager = CheckpointManager(env)
@@ -133,7 +133,7 @@ def test_a_directory_comes_back_and_its_checkpoints_outlast_the_process(workspac
     assert env.list_files() == ["new.txt", "src/app.py"]
 
 
-def test_the_numbers_of_checkpoints_go_on_above_copies(workspace: Path) -> None:
+def test_checkpoint_numbers_continue_above_copies(workspace: Path) -> None:
     env = LocalEnvironment(str(workspace))
     assert (env.checkpoint(), env.checkpoint()) == ("0", "1")
     (workspace / ".chimera_checkpoints/7").mkdir(parents=True)
@@ -142,7 +142,7 @@ def test_the_numbers_of_checkpoints_go_on_above_copies(workspace: Path) -> None:
         env.restore("41")
 
 
-def test_a_copy_that_chimera_itself_made_can_be_gone_back_to(workspace: Path) -> None:
+def test_copy_made_by_chimera_is_restored(workspace: Path) -> None:
     env = LocalEnvironment(str(workspace))
     copied = workspace / ".chimera/checkpoints/3"
     (copied / "sub").mkdir(parents=True)
@@ -162,7 +162,7 @@ def test_a_copy_that_chimera_itself_made_can_be_gone_back_to(workspace: Path) ->
     assert (copied / "run").exists()
 
 
-def test_a_large_checkpoint_is_told(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_checkpoint_warns(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("git_envhist.compat.chimera.env.local.CHECKPOINT_SIZE_WARN_BYTES", 1024)
     env = LocalEnvironment(str(workspace))
     env.write_file(".venv/large", "x" * 4096)
@@ -172,7 +172,7 @@ def test_a_large_checkpoint_is_told(workspace: Path, monkeypatch: pytest.MonkeyP
         env.checkpoint()
 
 
-def test_everything_is_exact_but_what_is_left_out_stays(workspace: Path) -> None:
+def test_restore_is_exact_and_keeps_excluded_directories(workspace: Path) -> None:
     (workspace / "empty").write_bytes(b"")
     (workspace / "crlf.txt").write_bytes(b"a\r\nb\r\n")
     (workspace / "run").write_bytes(b"\x7fELF\0\xff")
@@ -197,7 +197,7 @@ def test_everything_is_exact_but_what_is_left_out_stays(workspace: Path) -> None
     assert left.read_text() == "after"
 
 
-def test_paths_that_lead_out_are_refused(workspace: Path) -> None:
+def test_paths_outside_the_directory_are_refused(workspace: Path) -> None:
     env = LocalEnvironment(str(workspace))
     (workspace / "out").symlink_to("/etc")
     for path in ("../x", "/etc/passwd", "out/passwd"):
@@ -209,14 +209,14 @@ def test_paths_that_lead_out_are_refused(workspace: Path) -> None:
         env.read_file("nothing")
 
 
-def test_a_home_directory_is_not_brought_back(hermetic: Path) -> None:
+def test_home_directory_is_not_restored(hermetic: Path) -> None:
     env = LocalEnvironment(str(hermetic))
     kept = env.checkpoint()
     with pytest.raises(PermissionError, match="is root or HOME"):
         env.restore(kept)
 
 
-def test_no_more_are_kept_than_wanted(workspace: Path) -> None:
+def test_limit_of_checkpoints_is_kept(workspace: Path) -> None:
     env = LocalEnvironment(str(workspace))
     (workspace / ".chimera").mkdir()
     (workspace / ".chimera/config.toml").write_text("[storage.checkpoints]\nretain = 2\n")
@@ -229,7 +229,7 @@ def test_no_more_are_kept_than_wanted(workspace: Path) -> None:
         env.restore("0")
 
 
-def test_checkpoints_at_the_same_time_get_numbers_of_their_own(workspace: Path) -> None:
+def test_concurrent_checkpoints_get_different_numbers(workspace: Path) -> None:
     given: list[str] = []
     threads = [
         threading.Thread(target=lambda: given.append(LocalEnvironment(str(workspace)).checkpoint()))
@@ -242,7 +242,7 @@ def test_checkpoints_at_the_same_time_get_numbers_of_their_own(workspace: Path) 
     assert sorted(given) == ["0", "1", "2", "3"]
 
 
-def test_an_environment_takes_what_theirs_takes() -> None:
+def test_environment_has_the_original_parameters() -> None:
     taken = inspect.signature(LocalEnvironment).parameters
     assert [(name, taken[name].default) for name in ("test_cmd", "timeout", "session")] == [
         ("test_cmd", "python -m pytest"),
@@ -269,7 +269,7 @@ def test_commands_and_tests_run_in_the_directory(workspace: Path) -> None:
         assert env.has_session is False
 
 
-def test_a_shell_that_stays_remembers(workspace: Path) -> None:
+def test_persistent_shell_keeps_its_state(workspace: Path) -> None:
     with LocalEnvironment(str(workspace), session=True) as env:
         assert env.list_shells() == ["main"]
         assert env.run_command("A=1; cd /").success
@@ -289,7 +289,7 @@ def test_a_shell_that_stays_remembers(workspace: Path) -> None:
         env.run_in_session("true")
 
 
-def test_a_clone_is_a_copy_of_its_own(workspace: Path) -> None:
+def test_clone_is_an_independent_copy(workspace: Path) -> None:
     env = LocalEnvironment(str(workspace))
     env.write_file("a", "1")
     copied = env.clone()
@@ -301,7 +301,7 @@ def test_a_clone_is_a_copy_of_its_own(workspace: Path) -> None:
     assert "initial" in git.clone().run_command("git log --oneline").stdout
 
 
-def test_no_checkpoint_is_a_commit_of_the_users(repo: Repo) -> None:
+def test_checkpoints_are_not_commits_of_the_branch(repo: Repo) -> None:
     repo.write(".gitignore", "*.db\n")
     repo.write("app.db", "rows")
     repo.write("new.txt", "staged")
@@ -320,7 +320,7 @@ def test_no_checkpoint_is_a_commit_of_the_users(repo: Repo) -> None:
     assert listing(repo.path / ".git", without=()) == before
 
 
-def test_where_there_is_no_repository_one_is_made(workspace: Path) -> None:
+def test_git_environment_creates_a_repository(workspace: Path) -> None:
     (workspace / "a").write_text("1")
     with GitEnvironment(str(workspace)) as env:
         assert env.run_command("git log --format=%s").stdout == "initial\n"
@@ -335,7 +335,7 @@ def test_where_there_is_no_repository_one_is_made(workspace: Path) -> None:
         assert env.run_command("git log --format=%s").stdout == "initial\n"
 
 
-def test_a_renamed_directory_keeps_its_checkpoints(workspace: Path, tmp_path: Path) -> None:
+def test_renamed_directory_keeps_its_checkpoints(workspace: Path, tmp_path: Path) -> None:
     CheckpointManager(str(workspace)).create("first")
     renamed = workspace.rename(tmp_path / "renamed")
     assert names(CheckpointManager(renamed)) == ["first"]

@@ -39,7 +39,7 @@ def told(command: Any, session: Session, env: Any, args: str = "") -> list[str]:
     return lines
 
 
-def test_checkpoint_says_what_theirs_says() -> None:
+def test_checkpoint_command_prints_the_original_texts() -> None:
     assert told(cmd_checkpoint, Session(), None, "list") == ["No checkpoint manager active."]
     session = Session(CheckpointManager(Counting()))
     assert told(cmd_checkpoint, session, None, "") == ["No checkpoints."]
@@ -62,7 +62,7 @@ def test_checkpoint_says_what_theirs_says() -> None:
     assert told(cmd_checkpoint, session, None, "what") == ["Unknown checkpoint command: what"]
 
 
-def test_undo_and_redo_go_by_turns_with_files_and_conversation(workspace: Path) -> None:
+def test_undo_and_redo_restore_files_and_conversation_by_turns(workspace: Path) -> None:
     session, env = Session(), LocalEnvironment(str(workspace))
     assert told(cmd_undo, session, env) == ["/undo: nothing to undo"]
     assert told(cmd_redo, session, env) == ["/redo: nothing to redo"]
@@ -83,7 +83,7 @@ def test_undo_and_redo_go_by_turns_with_files_and_conversation(workspace: Path) 
     assert told(cmd_redo, session, env) == ["/redo: nothing to redo"]
 
 
-def test_a_conversation_without_files_goes_back_alone() -> None:
+def test_undo_without_environment_restores_the_conversation() -> None:
     session = Session()
     snapshot_after_turn(session, None)
     session.context.messages.append("turn 1")

@@ -47,7 +47,9 @@ def container(podman: list[str], tmp_path: Path) -> Iterator[ContainerEnvironmen
     subprocess.run([*podman, "rm", "-f", "-a"], capture_output=True, check=True)
 
 
-def test_a_container_comes_back_under_its_name(container: ContainerEnvironment, podman: list[str]) -> None:
+def test_restore_replaces_the_container_under_its_name(
+    container: ContainerEnvironment, podman: list[str]
+) -> None:
     manager = CheckpointManager(container)
     manager.create("clean")
     container.write_file("app.py", "two\n")
@@ -64,7 +66,7 @@ def test_a_container_comes_back_under_its_name(container: ContainerEnvironment, 
     assert seen.stdout == "[/app wait] none /workspace\n"
 
 
-def test_what_was_in_it_is_an_image_first(container: ContainerEnvironment) -> None:
+def test_restore_saves_the_old_container_as_an_image(container: ContainerEnvironment) -> None:
     clean = container.checkpoint()
     container.write_file("new.txt", "new\n")
     container.restore(clean)
@@ -158,7 +160,7 @@ def running(request: pytest.FixtureRequest, small: Path, tmp_path: Path) -> Iter
     pytest.skip(f"no container can run here: {os.fsdecode(why)}")
 
 
-def test_a_container_that_runs_comes_back_and_runs(running: ContainerEnvironment) -> None:
+def test_running_container_runs_after_a_restore(running: ContainerEnvironment) -> None:
     assert running.run_command("echo one > app.py; mkdir deep; echo x > deep/file").success
     assert running.run_command("for at in bound named nameless; do echo mine > /$at/x; done").success
     clean = running.checkpoint()
@@ -181,7 +183,7 @@ def test_a_container_that_runs_comes_back_and_runs(running: ContainerEnvironment
     assert names.stdout == b"box\n"
 
 
-def test_without_docker_and_podman_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_docker_and_podman_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(ContainerToolMissing, match="neither docker nor podman answers"):
         find_tool()

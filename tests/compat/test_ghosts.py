@@ -13,7 +13,7 @@ from git_envhist.compat.chimera.checkpoints_ghost import GhostCommitManager
 from tests.support.oracle import listing
 
 
-def test_files_come_back_one_snapshot_after_another(workspace: Path) -> None:
+def test_undo_restores_one_snapshot_after_another(workspace: Path) -> None:
     ghost = GhostCommitManager(str(workspace))
     (workspace / "a.py").write_text("v1")
     assert ghost.snapshot("first", ["a.py"]) == "ghost-1"
@@ -37,7 +37,7 @@ def test_files_come_back_one_snapshot_after_another(workspace: Path) -> None:
     assert ghost.peek() is None
 
 
-def test_every_kind_of_file_comes_back_exactly_in_another_process(workspace: Path) -> None:
+def test_every_kind_of_file_is_restored_in_another_process(workspace: Path) -> None:
     (workspace / "empty").write_bytes(b"")
     (workspace / "crlf").write_bytes(b"a\r\n\0\xff")
     (workspace / "sub").mkdir()
@@ -58,7 +58,7 @@ def test_every_kind_of_file_comes_back_exactly_in_another_process(workspace: Pat
     assert listing(workspace) == before
 
 
-def test_nothing_but_the_named_paths_is_touched(workspace: Path) -> None:
+def test_undo_changes_only_the_named_paths(workspace: Path) -> None:
     ghost = GhostCommitManager(str(workspace))
     (workspace / "other").write_text("1")
     ghost.snapshot("new file", ["deep/er/new.py", "odd [*] !name"])
@@ -87,7 +87,7 @@ def test_snapshot_skips_a_path_that_leads_out_and_raises_nothing(workspace: Path
     assert ghost.undo() == [f"deleted: {inside}"]
 
 
-def test_the_first_ones_go_first(workspace: Path) -> None:
+def test_oldest_snapshots_are_dropped_first(workspace: Path) -> None:
     ghost = GhostCommitManager(str(workspace), max_snapshots=2)
     for number in range(4):
         (workspace / "a").write_text(str(number))
@@ -102,7 +102,7 @@ def test_the_first_ones_go_first(workspace: Path) -> None:
     assert (ghost.depth, ghost.history) == (0, [])
 
 
-def test_without_paths_those_of_the_last_snapshot_are_kept_again(workspace: Path) -> None:
+def test_snapshot_without_paths_uses_those_of_the_last(workspace: Path) -> None:
     ghost = GhostCommitManager(str(workspace))
     assert ghost.snapshot("nothing named yet") == "ghost-1"
     assert ghost.history[0].files == {}
@@ -113,7 +113,7 @@ def test_without_paths_those_of_the_last_snapshot_are_kept_again(workspace: Path
     assert ghost.history[-1].files == {"a": "2"}
 
 
-def test_undo_brings_back_a_named_file_that_envhistignore_leaves_out(workspace: Path) -> None:
+def test_undo_restores_a_named_file_that_envhistignore_excludes(workspace: Path) -> None:
     (workspace / ".envhistignore").write_text("*.log\n")
     (workspace / "old.log").write_text("old")
     ghost = GhostCommitManager(str(workspace))
@@ -125,7 +125,7 @@ def test_undo_brings_back_a_named_file_that_envhistignore_leaves_out(workspace: 
     assert (workspace / "old.log").read_text() == "old"
 
 
-def test_undo_reports_what_it_cannot_bring_back_as_skipped(workspace: Path, tmp_path: Path) -> None:
+def test_undo_reports_unrestorable_paths_as_skipped(workspace: Path, tmp_path: Path) -> None:
     hook = workspace / ".git/hooks/pre-commit"
     hook.parent.mkdir(parents=True)
     (tmp_path / "target").write_text("old")
@@ -148,7 +148,7 @@ def test_undo_reports_what_it_cannot_bring_back_as_skipped(workspace: Path, tmp_
     assert (workspace / "out").is_symlink()
 
 
-def test_undo_of_a_path_below_a_file_tells_what_happened(workspace: Path) -> None:
+def test_undo_of_a_path_below_a_file_reports_the_result(workspace: Path) -> None:
     (workspace / "file").write_text("1")
     ghost = GhostCommitManager(str(workspace))
     ghost.snapshot("below a file", ["file/below"])

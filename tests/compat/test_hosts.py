@@ -29,7 +29,7 @@ Begin = Callable[..., CheckpointService]
 PATIENCE = 60
 
 
-def test_a_copy_of_the_process_waits_for_no_thread_that_it_has_not(tmp_path: Path) -> None:
+def test_forked_process_does_not_wait_for_missing_threads(tmp_path: Path) -> None:
     lock = ProcessLock(str(tmp_path), "lock")
     held, over = threading.Event(), threading.Event()
 
@@ -58,7 +58,7 @@ def test_a_copy_of_the_process_waits_for_no_thread_that_it_has_not(tmp_path: Pat
         assert os.waitpid(child, 0)[1] == 0
 
 
-def test_what_was_being_deleted_is_swept_and_nothing_else(begin: Begin, tmp_path: Path) -> None:
+def test_interrupted_deletion_is_finished(begin: Begin, tmp_path: Path) -> None:
     storage = tmp_path / "storage"
     for name in ("0123456789ab.going-4711", "notes.going-home", "0123456789ab"):
         (storage / name).mkdir(parents=True)
@@ -68,7 +68,7 @@ def test_what_was_being_deleted_is_swept_and_nothing_else(begin: Begin, tmp_path
     assert not any(".going-4711" in name for name in left)
 
 
-def test_all_that_is_deleted_of_a_renamed_workspace_is_deleted(
+def test_delete_all_removes_a_renamed_workspace(
     run: Run, begin: Begin, workspace: Path, tmp_path: Path
 ) -> None:
     run(begin().save("Before", allow_empty=True))
@@ -78,7 +78,7 @@ def test_all_that_is_deleted_of_a_renamed_workspace_is_deleted(
     assert [one.message for one in run(begin(renamed).list())] == ["Initial checkpoint"]
 
 
-def test_whoever_stops_waiting_is_told_when_it_is_over(begin: Begin, workspace: Path) -> None:
+def test_cancelled_call_returns_after_its_operation(begin: Begin, workspace: Path) -> None:
     service = begin()
     (workspace / "a").write_text("1")
 
@@ -91,12 +91,12 @@ def test_whoever_stops_waiting_is_told_when_it_is_over(begin: Begin, workspace: 
         with pytest.raises(asyncio.CancelledError):
             await saving
         # Asked without waiting for anybody who still holds the lock.
-        return [one.intent for one in service._keeper._book.checkpoints()]
+        return [one.intent for one in service._keeper._store.checkpoints()]
 
     assert asyncio.run(work()) == ["To its end", "Initial checkpoint"]
 
 
-def test_what_was_said_since_the_last_checkpoint_is_not_lost(run: Run, begin: Begin, workspace: Path) -> None:
+def test_messages_since_the_last_checkpoint_are_saved(run: Run, begin: Begin, workspace: Path) -> None:
     service, messages = begin(), ["first"]
     service.bind(messages)
     (workspace / "a").write_text("1")
@@ -114,7 +114,7 @@ def test_what_was_said_since_the_last_checkpoint_is_not_lost(run: Run, begin: Be
     assert len(run(service.list())) == before
 
 
-def test_a_conversation_that_was_rewritten_is_what_it_was(run: Run, begin: Begin, workspace: Path) -> None:
+def test_rewritten_conversation_is_restored(run: Run, begin: Begin, workspace: Path) -> None:
     service = begin()
     messages: list[Any] = [{"said": "one"}, {"said": "two"}]
     service.bind(messages)
@@ -127,7 +127,7 @@ def test_a_conversation_that_was_rewritten_is_what_it_was(run: Run, begin: Begin
     assert messages[0] is kept
 
 
-def test_odd_words_are_told_and_raise_nothing(run: Run, begin: Begin, workspace: Path) -> None:
+def test_invalid_ids_are_errors_and_raise_nothing(run: Run, begin: Begin, workspace: Path) -> None:
     service = begin()
     (workspace / "a").write_text("1")
     assert not run(service.save(None)).success
@@ -148,9 +148,7 @@ def test_odd_words_are_told_and_raise_nothing(run: Run, begin: Begin, workspace:
     assert _size("/nowhere") == _size("/") == 0
 
 
-def test_a_file_that_says_nothing_is_put_beside_and_no_word_is_written_over_it(
-    run: Run, begin: Begin, workspace: Path
-) -> None:
+def test_invalid_state_file_is_renamed_and_never_overwritten(run: Run, begin: Begin, workspace: Path) -> None:
     ghost = GhostCommitManager(str(workspace))
     (workspace / "a").write_text("1")
     ghost.snapshot("one", ["a"])
@@ -174,7 +172,7 @@ def test_a_file_that_says_nothing_is_put_beside_and_no_word_is_written_over_it(
     assert [one.read_text() for one in position.parent.glob("position.damaged-*")] == ["[]"]
 
 
-def test_a_way_out_behind_a_link_is_one(workspace: Path, tmp_path: Path) -> None:
+def test_path_that_leaves_through_a_link_is_refused(workspace: Path, tmp_path: Path) -> None:
     (tmp_path / "elsewhere/deep").mkdir(parents=True)
     (workspace / "link").symlink_to(tmp_path / "elsewhere/deep")
     (workspace / "x").write_text("1")
@@ -189,14 +187,14 @@ def test_a_way_out_behind_a_link_is_one(workspace: Path, tmp_path: Path) -> None
     assert (workspace / "x").read_text() == "1"
 
 
-def test_a_directory_that_is_not_there_yet_has_a_stack(workspace: Path) -> None:
+def test_missing_directory_has_a_stack(workspace: Path) -> None:
     ghost = GhostCommitManager(workspace / "to/be/made")
     ghost.snapshot("first", ["a"])
     (workspace / "to/be/made/a").write_text("1")
     assert ghost.undo() == ["deleted: a"]
 
 
-def test_a_renamed_directory_has_its_stack_at_once(workspace: Path, tmp_path: Path) -> None:
+def test_renamed_directory_keeps_its_stack(workspace: Path, tmp_path: Path) -> None:
     (workspace / "a").write_text("1")
     GhostCommitManager(str(workspace)).snapshot("one", ["a"])
     renamed = workspace.rename(tmp_path / "renamed")
@@ -205,10 +203,10 @@ def test_a_renamed_directory_has_its_stack_at_once(workspace: Path, tmp_path: Pa
     assert ghost.depth == 1
 
 
-def test_whoever_knows_nothing_of_us_catches_what_goes_wrong(workspace: Path, hermetic: Path) -> None:
+def test_errors_are_os_errors_for_callers(workspace: Path, hermetic: Path) -> None:
     env = LocalEnvironment(str(workspace))
     number = env.checkpoint()
-    base = Path(env._moments._open().repository.git_dir).parent.parent
+    base = Path(env._checkpoints._open().repository.git_dir).parent.parent
     base.rename(base.with_name("away"))
     base.write_text("no directory")
     for call in (env.checkpoint, env.labels, env.remove_labels, lambda: env.restore(number)):
@@ -218,7 +216,7 @@ def test_whoever_knows_nothing_of_us_catches_what_goes_wrong(workspace: Path, he
         GhostCommitManager(str(workspace)).snapshot("no", ["a"])
 
 
-def test_every_checkpoint_without_a_name_gets_a_new_one(workspace: Path) -> None:
+def test_unnamed_checkpoints_get_new_names(workspace: Path) -> None:
     manager = CheckpointManager(LocalEnvironment(str(workspace), retain=1))
     names = [manager.create().name for _ in range(3)]
     assert names == ["checkpoint-1", "checkpoint-2", "checkpoint-3"]
@@ -234,7 +232,7 @@ class Slotted:
         self.messages: list[str] = []
 
 
-def test_turns_are_no_checkpoints_of_the_users(workspace: Path) -> None:
+def test_turns_are_not_listed_as_checkpoints(workspace: Path) -> None:
     env, told = LocalEnvironment(str(workspace)), []
     manager = CheckpointManager(env)
     manager.create("by hand")
@@ -257,7 +255,7 @@ def test_turns_are_no_checkpoints_of_the_users(workspace: Path) -> None:
     assert (env.read_file("a"), session.messages) == ("0", ["0"])
 
 
-def test_a_session_begins_without_the_turns_of_one_that_is_gone() -> None:
+def test_new_session_has_no_turns_of_an_old_one() -> None:
     numbers = set()
     for _ in range(50):
         session = Slotted()
@@ -269,7 +267,7 @@ def test_a_session_begins_without_the_turns_of_one_that_is_gone() -> None:
     assert len(numbers) == 50
 
 
-def test_a_turn_without_a_checkpoint_is_told(workspace: Path) -> None:
+def test_turn_without_a_checkpoint_is_reported(workspace: Path) -> None:
     class Refusing:
         def checkpoint(self) -> str:
             raise OSError("no room")
@@ -289,7 +287,7 @@ def test_a_turn_without_a_checkpoint_is_told(workspace: Path) -> None:
     assert session.messages == []
 
 
-def test_a_shell_that_a_command_ended_begins_anew_and_leaves_nobody(workspace: Path) -> None:
+def test_ended_shell_is_restarted_without_leftover_processes(workspace: Path) -> None:
     with LocalEnvironment(str(workspace), session=True) as env:
         assert env.run_command("echo last words; exit 3").exit_code == 3
         assert env.run_command("echo first words").stdout == "first words\n"
@@ -299,12 +297,12 @@ def test_a_shell_that_a_command_ended_begins_anew_and_leaves_nobody(workspace: P
     os.close(child)
 
 
-def test_what_a_command_writes_need_not_be_text(workspace: Path) -> None:
+def test_command_output_may_be_binary(workspace: Path) -> None:
     env = LocalEnvironment(str(workspace))
     assert env.run_command(r"printf 'a\377b'").stdout == "a\N{REPLACEMENT CHARACTER}b"
 
 
-def test_those_that_are_created_at_once_get_ids_of_their_own(repo: Repo) -> None:
+def test_concurrent_checkpoints_get_different_ids(repo: Repo) -> None:
     words = [sys.executable, "-m", "git_envhist.compat.workbench", "checkpoint", "create"]
     running = [
         subprocess.Popen([*words, f"number {number}"], cwd=repo.path, stdout=subprocess.PIPE, text=True)

@@ -21,7 +21,7 @@ def messages(run: Run, service: CheckpointService) -> list[str]:
     return [one.message for one in run(service.list_checkpoints())]
 
 
-def test_what_is_saved_comes_back(run: Run, begin: Begin, workspace: Path) -> None:
+def test_saved_checkpoint_is_restored(run: Run, begin: Begin, workspace: Path) -> None:
     service = begin()
     (workspace / "a.txt").write_text("one\n")
     saved = run(service.save("First", metadata={"ticket": 7}))
@@ -38,7 +38,7 @@ def test_what_is_saved_comes_back(run: Run, begin: Begin, workspace: Path) -> No
     assert (workspace / "a.txt").read_text() == "one\n"
 
 
-def test_a_result_and_a_checkpoint_serve_where_an_id_does(run: Run, begin: Begin, workspace: Path) -> None:
+def test_result_and_checkpoint_are_accepted_as_ids(run: Run, begin: Begin, workspace: Path) -> None:
     service = begin()
     (workspace / "a.txt").write_text("one\n")
     saved = run(service.save("First"))
@@ -48,7 +48,7 @@ def test_a_result_and_a_checkpoint_serve_where_an_id_does(run: Run, begin: Begin
         assert (workspace / "a.txt").read_text() == "one\n"
 
 
-def test_nothing_to_save_is_said_and_may_be_saved_all_the_same(run: Run, begin: Begin) -> None:
+def test_save_without_changes_fails_unless_empty_is_allowed(run: Run, begin: Begin) -> None:
     service = begin()
     assert run(service.save("Nothing")).error == "No changes to checkpoint"
     assert run(service.save("Nothing", allow_empty=True)).success
@@ -56,7 +56,7 @@ def test_nothing_to_save_is_said_and_may_be_saved_all_the_same(run: Run, begin: 
     assert not run(service.save(" ")).success
 
 
-def test_what_was_there_before_is_new_to_who_saves_first(run: Run, begin: Begin, workspace: Path) -> None:
+def test_initial_files_are_changes_of_the_first_save(run: Run, begin: Begin, workspace: Path) -> None:
     (workspace / "a.txt").write_text("one\n")
     service = begin()
     saved = run(service.save("Before refactoring"))
@@ -67,7 +67,7 @@ def test_what_was_there_before_is_new_to_who_saves_first(run: Run, begin: Begin,
     assert (workspace / "a.txt").read_text() == "one\n"
 
 
-def test_a_checkpoint_tells_which_files_changed_and_how(run: Run, begin: Begin, workspace: Path) -> None:
+def test_checkpoint_lists_changed_files(run: Run, begin: Begin, workspace: Path) -> None:
     service = begin()
     (workspace / "a.txt").write_text("1\n2\n3\n")
     (workspace / "b.txt").write_text("b\n")
@@ -79,7 +79,7 @@ def test_a_checkpoint_tells_which_files_changed_and_how(run: Run, begin: Begin, 
     assert (saved.insertions, saved.deletions) == (2, 2)
 
 
-def test_steps_are_found_again(run: Run, begin: Begin, workspace: Path) -> None:
+def test_steps_are_found(run: Run, begin: Begin, workspace: Path) -> None:
     service = begin()
     for step in (1, 2):
         (workspace / "a.txt").write_text(f"{step}\n")
@@ -95,7 +95,7 @@ def test_steps_are_found_again(run: Run, begin: Begin, workspace: Path) -> None:
     assert run(service.save("x", step=-1)).error == "step must be a non-negative integer"
 
 
-def test_rewind_counts_from_where_the_workspace_stands(run: Run, begin: Begin, workspace: Path) -> None:
+def test_rewind_counts_from_the_current_checkpoint(run: Run, begin: Begin, workspace: Path) -> None:
     service = begin()
     for word in ("one", "two", "three"):
         (workspace / "a.txt").write_text(word)
@@ -115,9 +115,7 @@ def test_rewind_counts_from_where_the_workspace_stands(run: Run, begin: Begin, w
     assert (workspace / "a.txt").read_text() == "three"
 
 
-def test_unsaved_work_is_saved_before_a_restore_and_can_be_had(
-    run: Run, begin: Begin, workspace: Path
-) -> None:
+def test_restore_saves_unsaved_work_first(run: Run, begin: Begin, workspace: Path) -> None:
     service = begin()
     (workspace / "a.txt").write_text("one")
     saved = run(service.save("One"))
@@ -129,7 +127,7 @@ def test_unsaved_work_is_saved_before_a_restore_and_can_be_had(
     assert (workspace / "a.txt").read_text() == "unsaved"
 
 
-def test_what_is_not_there_is_an_error_and_changes_nothing(run: Run, begin: Begin, workspace: Path) -> None:
+def test_missing_checkpoint_is_an_error_and_changes_nothing(run: Run, begin: Begin, workspace: Path) -> None:
     service = begin()
     (workspace / "a.txt").write_text("one")
     told: list[Any] = []
@@ -141,7 +139,7 @@ def test_what_is_not_there_is_an_error_and_changes_nothing(run: Run, begin: Begi
     assert messages(run, service) == ["Initial checkpoint"]
 
 
-def test_every_event_is_told_and_a_handler_that_fails_stops_nothing(
+def test_every_event_is_emitted_and_failing_handlers_are_ignored(
     run: Run, workspace: Path, tmp_path: Path
 ) -> None:
     service = CheckpointService(str(workspace), str(tmp_path / "storage"), max_checkpoints=2)
@@ -171,7 +169,7 @@ def test_every_event_is_told_and_a_handler_that_fails_stops_nothing(
     assert (told[4][1], told[5][1]) == (saved, restored)
 
 
-def test_a_handler_may_be_a_coroutine(run: Run, begin: Begin, workspace: Path) -> None:
+def test_handler_may_be_a_coroutine(run: Run, begin: Begin, workspace: Path) -> None:
     service = begin()
     told: list[str] = []
 
@@ -184,7 +182,7 @@ def test_a_handler_may_be_a_coroutine(run: Run, begin: Begin, workspace: Path) -
     assert told == ["One"]
 
 
-def test_two_checkpoints_or_one_and_now_are_compared(run: Run, begin: Begin, workspace: Path) -> None:
+def test_diff_compares_checkpoints_and_the_workspace(run: Run, begin: Begin, workspace: Path) -> None:
     service = begin()
     (workspace / "a.txt").write_text("1\n2\n")
     (workspace / "gone.txt").write_text("gone\n")
@@ -217,7 +215,7 @@ def test_two_checkpoints_or_one_and_now_are_compared(run: Run, begin: Begin, wor
     assert run(service.diff("ffffffff")).files == []
 
 
-def test_before_it_is_ready_a_service_says_so(run: Run, workspace: Path, tmp_path: Path) -> None:
+def test_uninitialized_service_returns_errors(run: Run, workspace: Path, tmp_path: Path) -> None:
     service = CheckpointService(str(workspace), str(tmp_path / "storage"))
     assert not service.is_initialized
     for asked in (service.save("x"), service.restore("x"), service.rewind()):
@@ -227,7 +225,7 @@ def test_before_it_is_ready_a_service_says_so(run: Run, workspace: Path, tmp_pat
     assert run(service.diff()).to_dict()["from_checkpoint"] == ""
 
 
-def test_not_every_directory_is_a_workspace(run: Run, tmp_path: Path) -> None:
+def test_protected_directories_are_refused(run: Run, tmp_path: Path) -> None:
     places = ("~", "~/Documents", "/", "/tmp", "/var", "/etc", "/usr", tempfile.gettempdir())
     assert all(is_protected(os.path.expanduser(place)) for place in places)
     storage = str(tmp_path / "storage")
@@ -236,7 +234,7 @@ def test_not_every_directory_is_a_workspace(run: Run, tmp_path: Path) -> None:
     assert run(CheckpointService(str(tmp_path), storage, enabled=False).initialize()) is False
 
 
-def test_one_checkpoint_or_all_of_them_can_be_deleted(run: Run, begin: Begin, workspace: Path) -> None:
+def test_checkpoints_can_be_deleted(run: Run, begin: Begin, workspace: Path) -> None:
     service = begin()
     for word in ("one", "two"):
         (workspace / "a.txt").write_text(word)
@@ -256,7 +254,7 @@ def test_one_checkpoint_or_all_of_them_can_be_deleted(run: Run, begin: Begin, wo
     assert messages(run, service) == ["Initial checkpoint"]
 
 
-def test_after_cleanup_the_checkpoints_are_still_there(run: Run, begin: Begin, workspace: Path) -> None:
+def test_checkpoints_survive_cleanup(run: Run, begin: Begin, workspace: Path) -> None:
     service = begin()
     (workspace / "a.txt").write_text("one")
     run(service.save("One"))
@@ -265,7 +263,7 @@ def test_after_cleanup_the_checkpoints_are_still_there(run: Run, begin: Begin, w
     assert messages(run, begin()) == ["One", "Initial checkpoint"]
 
 
-def test_no_more_are_kept_than_wanted(run: Run, begin: Begin, workspace: Path) -> None:
+def test_limit_of_checkpoints_is_kept(run: Run, begin: Begin, workspace: Path) -> None:
     service = begin(max_checkpoints=2)
     for word in ("one", "two", "three"):
         (workspace / "a.txt").write_text(word)
@@ -273,7 +271,7 @@ def test_no_more_are_kept_than_wanted(run: Run, begin: Begin, workspace: Path) -
     assert messages(run, service) == ["three", "two"]
 
 
-def test_what_there_is_no_room_for_can_still_be_gone_back_to(run: Run, begin: Begin, workspace: Path) -> None:
+def test_pruned_checkpoints_can_still_be_restored(run: Run, begin: Begin, workspace: Path) -> None:
     service = begin(max_checkpoints=3)
     saved = []
     for number in range(22):

@@ -30,7 +30,7 @@ def there_and_back(run: Run, service: CheckpointService, root: Path, change: Cal
     assert listing(root) == before
 
 
-def test_ignored_files_come_back(run: Run, begin: Begin, workspace: Path) -> None:
+def test_ignored_files_are_restored(run: Run, begin: Begin, workspace: Path) -> None:
     (workspace / ".gitignore").write_text("secret/\n*.db\n")
     (workspace / "secret").mkdir()
     (workspace / "secret/a").write_text("a")
@@ -43,9 +43,7 @@ def test_ignored_files_come_back(run: Run, begin: Begin, workspace: Path) -> Non
     there_and_back(run, begin(), workspace, change)
 
 
-def test_large_files_come_back_and_a_limit_that_was_wished_holds(
-    run: Run, begin: Begin, workspace: Path
-) -> None:
+def test_large_files_are_restored_unless_a_limit_is_set(run: Run, begin: Begin, workspace: Path) -> None:
     (workspace / "large.bin").write_bytes(os.urandom(3 << 20))
     there_and_back(run, begin(), workspace, (workspace / "large.bin").unlink)
     limited = begin(max_file_size=100)
@@ -59,7 +57,7 @@ def test_large_files_come_back_and_a_limit_that_was_wished_holds(
     assert (workspace / "small").read_text() == "small"
 
 
-def test_a_message_is_kept_word_for_word(run: Run, begin: Begin, workspace: Path) -> None:
+def test_message_is_stored_unchanged(run: Run, begin: Begin, workspace: Path) -> None:
     service = begin()
     for number, message in enumerate(("a|b|c", "two\n\nparagraphs", "-m --amend", "grüße 💾")):
         (workspace / "a").write_text(str(number))
@@ -68,7 +66,7 @@ def test_a_message_is_kept_word_for_word(run: Run, begin: Begin, workspace: Path
         assert run(service.list(limit=1))[0].message == message
 
 
-def test_files_and_directories_may_change_places(run: Run, begin: Begin, workspace: Path) -> None:
+def test_files_and_directories_may_replace_each_other(run: Run, begin: Begin, workspace: Path) -> None:
     (workspace / "file").write_text("file")
     (workspace / "directory").mkdir()
     (workspace / "directory/inside").write_text("inside")
@@ -89,7 +87,7 @@ def test_files_and_directories_may_change_places(run: Run, begin: Begin, workspa
     there_and_back(run, begin(), workspace, change)
 
 
-def test_modes_come_back(run: Run, begin: Begin, workspace: Path) -> None:
+def test_modes_are_restored(run: Run, begin: Begin, workspace: Path) -> None:
     (workspace / "run.sh").write_text("#!/bin/sh\n")
     (workspace / "run.sh").chmod(0o750)
     (workspace / "closed").mkdir(0o700)
@@ -104,7 +102,7 @@ def test_modes_come_back(run: Run, begin: Begin, workspace: Path) -> None:
     there_and_back(run, begin(), workspace, change)
 
 
-def test_a_nested_repository_comes_back_with_its_history(run: Run, begin: Begin, workspace: Path) -> None:
+def test_nested_repository_is_restored_with_its_history(run: Run, begin: Begin, workspace: Path) -> None:
     inner = workspace / "lib"
     git = ["git", "-C", str(inner)]
     subprocess.run(["git", "init", "-q", str(inner)], check=True)
@@ -120,7 +118,7 @@ def test_a_nested_repository_comes_back_with_its_history(run: Run, begin: Begin,
     assert told.stdout == "inner\n"
 
 
-def test_in_a_git_repository_nothing_of_it_is_touched(run: Run, begin: Begin, repo: Repo) -> None:
+def test_surrounding_git_repository_is_not_changed(run: Run, begin: Begin, repo: Repo) -> None:
     (repo.path / "new.txt").write_text("staged")
     repo.git("add", "new.txt")
     (repo.path / "app.py").write_text("edited")
@@ -133,9 +131,7 @@ def test_in_a_git_repository_nothing_of_it_is_touched(run: Run, begin: Begin, re
     assert listing(repo.path / ".git", without=()) == before
 
 
-def test_many_saves_at_once_are_all_kept_or_said_to_be_the_same(
-    run: Run, begin: Begin, workspace: Path
-) -> None:
+def test_concurrent_saves_are_kept_or_reported_as_unchanged(run: Run, begin: Begin, workspace: Path) -> None:
     service = begin()
 
     async def all_at_once() -> list[Any]:
@@ -161,7 +157,7 @@ def test_two_services_and_two_loops_share_one_workspace(run: Run, begin: Begin, 
     assert (workspace / "a").read_text() == "1"
 
 
-def test_processes_that_begin_at_the_same_time_begin_once(
+def test_concurrent_processes_initialize_once(
     run: Run, begin: Begin, workspace: Path, tmp_path: Path
 ) -> None:
     program = (
@@ -181,7 +177,7 @@ def test_processes_that_begin_at_the_same_time_begin_once(
     assert told[3:] == ["Initial checkpoint"]
 
 
-def test_a_renamed_workspace_keeps_its_checkpoints(
+def test_renamed_workspace_keeps_its_checkpoints(
     run: Run, begin: Begin, workspace: Path, tmp_path: Path
 ) -> None:
     service = begin()
@@ -197,7 +193,7 @@ def test_a_renamed_workspace_keeps_its_checkpoints(
     assert [one.message for one in run(begin().list())] == ["Initial checkpoint"]
 
 
-def test_a_workspace_that_was_removed_can_be_had_again(run: Run, begin: Begin, workspace: Path) -> None:
+def test_removed_workspace_can_be_restored(run: Run, begin: Begin, workspace: Path) -> None:
     service = begin()
     (workspace / "a").write_text("1")
     saved = run(service.save("One"))
@@ -210,7 +206,7 @@ def test_a_workspace_that_was_removed_can_be_had_again(run: Run, begin: Begin, w
     assert "One" in [one.message for one in run(begin(aside).list())]
 
 
-def test_an_empty_list_of_patterns_excludes_nothing(run: Run, begin: Begin, workspace: Path) -> None:
+def test_empty_list_of_patterns_excludes_nothing(run: Run, begin: Begin, workspace: Path) -> None:
     for name in ("app.log", ".env", "node_modules"):
         (workspace / name).write_text("as it was")
     usual = begin()
@@ -227,7 +223,7 @@ def test_an_empty_list_of_patterns_excludes_nothing(run: Run, begin: Begin, work
     assert [(workspace / name).read_text() for name in ("app.log", ".env", "node_modules")] == ["changed"] * 3
 
 
-def test_storage_in_the_workspace_is_no_part_of_it(run: Run, workspace: Path) -> None:
+def test_storage_in_the_workspace_is_not_captured(run: Run, workspace: Path) -> None:
     service = CheckpointService(str(workspace), str(workspace / "state"))
     assert run(service.initialize())
     (workspace / "a").write_text("1")
@@ -238,7 +234,7 @@ def test_storage_in_the_workspace_is_no_part_of_it(run: Run, workspace: Path) ->
     assert len(run(service.list())) == 3
 
 
-def test_the_history_is_there_in_another_process(
+def test_history_is_available_in_another_process(
     run: Run, begin: Begin, workspace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     service = begin()
@@ -261,7 +257,7 @@ def test_the_history_is_there_in_another_process(
     assert (workspace / "a").read_text() == "1"
 
 
-def test_the_conversation_goes_back_with_the_files(run: Run, begin: Begin, workspace: Path) -> None:
+def test_conversation_is_restored_with_the_files(run: Run, begin: Begin, workspace: Path) -> None:
     service = begin()
     messages = [{"role": "user", "content": "one"}]
     service.bind(messages)
@@ -278,9 +274,7 @@ def test_the_conversation_goes_back_with_the_files(run: Run, begin: Begin, works
     assert [message["content"] for message in messages] == ["one", "two", "three"]
 
 
-def test_an_agent_or_a_store_of_sessions_holds_the_conversation(
-    run: Run, begin: Begin, workspace: Path
-) -> None:
+def test_agent_or_session_store_provides_the_conversation(run: Run, begin: Begin, workspace: Path) -> None:
     class Agent:
         def __init__(self) -> None:
             self.chat_history = ["one"]
@@ -323,6 +317,6 @@ def test_an_agent_or_a_store_of_sessions_holds_the_conversation(
 
 
 @pytest.mark.parametrize("name", ["-rf", "a b", "a|b", "ä\n", "*", "[x]"])
-def test_odd_names_come_back(run: Run, begin: Begin, workspace: Path, name: str) -> None:
+def test_odd_names_are_restored(run: Run, begin: Begin, workspace: Path, name: str) -> None:
     (workspace / name).write_text("odd")
     there_and_back(run, begin(), workspace, (workspace / name).unlink)

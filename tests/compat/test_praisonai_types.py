@@ -23,7 +23,7 @@ from git_envhist.compat.praisonai.types import (
 AT = datetime(2026, 3, 6, 14, 30, tzinfo=UTC)
 
 
-def test_every_name_is_there_by_the_package_and_by_its_modules() -> None:
+def test_every_name_exists_in_the_package_and_its_modules() -> None:
     from git_envhist.compat.praisonai import service, types
 
     assert praisonai.CheckpointService is service.CheckpointService
@@ -33,7 +33,7 @@ def test_every_name_is_there_by_the_package_and_by_its_modules() -> None:
         praisonai.__getattr__("Nothing")
 
 
-def test_the_service_takes_what_theirs_takes_in_the_same_order() -> None:
+def test_service_has_the_original_parameters_in_order() -> None:
     taken = inspect.signature(CheckpointService).parameters
     assert {name: one.default for name, one in taken.items()} == {
         "workspace_dir": inspect.Parameter.empty,
@@ -48,7 +48,7 @@ def test_the_service_takes_what_theirs_takes_in_the_same_order() -> None:
     }
 
 
-def test_the_configuration_has_their_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_configuration_has_the_original_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
     config = CheckpointConfig("~/project")
     assert config.workspace_dir == os.path.expanduser("~/project")
     assert (config.enabled, config.auto_checkpoint, config.max_checkpoints) == (True, True, 100)
@@ -62,7 +62,7 @@ def test_the_configuration_has_their_defaults(monkeypatch: pytest.MonkeyPatch) -
     assert CheckpointConfig("x").storage_dir == os.path.expanduser("~/elsewhere/checkpoints")
 
 
-def test_a_checkpoint_is_made_as_the_code_and_as_the_documentation_have_it() -> None:
+def test_checkpoint_is_created_as_in_code_and_documentation() -> None:
     by_code = Checkpoint("abc123def4567", "abc123de", "Test", AT)
     by_document = Checkpoint(id="abc123def4567", message="Test", timestamp=AT, files_changed=["src/main.py"])
     assert by_code.files_changed == []
@@ -80,12 +80,12 @@ def test_a_checkpoint_is_made_as_the_code_and_as_the_documentation_have_it() -> 
     }
 
 
-def test_a_commit_becomes_a_checkpoint() -> None:
+def test_commit_becomes_a_checkpoint() -> None:
     made = Checkpoint.from_git_commit("abc123def456789", "Test", "2026-03-06T14:30:00Z")
     assert (made.id, made.short_id, made.timestamp) == ("abc123def456789", "abc123de", AT)
 
 
-def test_a_comparison_answers_to_both_sets_of_names() -> None:
+def test_diff_has_both_sets_of_names() -> None:
     files = [
         FileDiff("a", "/w/a", "added", 10),
         FileDiff("b", "/w/b", "modified", 5, 3),
@@ -105,13 +105,13 @@ def test_a_comparison_answers_to_both_sets_of_names() -> None:
     }
 
 
-def test_a_result_is_its_id() -> None:
+def test_result_prints_as_its_id() -> None:
     good, bad = CheckpointResult.ok(Checkpoint("abc123", "abc1", "Test", AT)), CheckpointResult.fail("why")
     assert (good.success, good.error, str(good)) == (True, None, "abc123")
     assert (bad.success, bad.checkpoint, bad.error, str(bad)) == (False, None, "why", "")
 
 
-def test_the_events_are_theirs() -> None:
+def test_events_are_the_original_ones() -> None:
     assert [event.value for event in CheckpointEvent] == [
         "initialized",
         "checkpoint_created",

@@ -48,7 +48,7 @@ def platform(repo: Repo, tmp_path: Path) -> Path:
     return kept
 
 
-def test_checkpoints_are_created_listed_told_restored_and_deleted(repo: Repo) -> None:
+def test_checkpoints_are_created_listed_shown_restored_and_deleted(repo: Repo) -> None:
     assert workbench(repo, "checkpoint", "create", "clean setup").out == "Checkpoint v1 created\n"
     repo.write("app.py", b"broken")
     made = workbench(repo, "checkpoint", "create", "--comment", "broken", "--verify", "false").out
@@ -68,7 +68,7 @@ def test_checkpoints_are_created_listed_told_restored_and_deleted(repo: Repo) ->
     assert workbench(repo, "checkpoint", "create", "again").out.startswith("Checkpoint v3 created")
 
 
-def test_a_platforms_checkpoint_is_made_with_ours_and_lends_it_its_id(repo: Repo, platform: Path) -> None:
+def test_platform_checkpoint_is_created_with_ours_and_provides_the_id(repo: Repo, platform: Path) -> None:
     assert answer(repo, "checkpoint", "create", "--comment", "before upgrade")["id"] == "v3"
     assert len(platform.read_text().splitlines()) == 3
     card = repo.run("envlog", "show", "v3", check=True).out
@@ -77,7 +77,7 @@ def test_a_platforms_checkpoint_is_made_with_ours_and_lends_it_its_id(repo: Repo
     assert [one["id"] for one in answer(repo, "checkpoint", "list")] == ["v3", "v2", "v1"]
 
 
-def test_what_the_platform_made_without_us_is_listed_as_observed(repo: Repo, platform: Path) -> None:
+def test_platform_checkpoints_are_listed_as_observed(repo: Repo, platform: Path) -> None:
     workbench(repo, "checkpoint", "create", "ours")
     listed = {one["id"]: one for one in answer(repo, "checkpoint", "list")}
     assert (listed["v1"]["created_at"], listed["v1"]["comment"]) == ("2026-03-06T14:00:00+00:00", "nightly")
@@ -100,7 +100,7 @@ def test_what_the_platform_made_without_us_is_listed_as_observed(repo: Repo, pla
     assert EnvHistory.open(repo.path).observed.all() == before
 
 
-def test_observed_by_hand_and_as_json(repo: Repo) -> None:
+def test_observed_checkpoints_are_recorded_manually_and_in_json(repo: Repo) -> None:
     found = json.loads(
         repo.run("envlog", "observe", "cp-9", "--at", "2026-03-06T14:30:00Z", "--source", "vm", "--json").out
     )
@@ -118,7 +118,7 @@ def test_observed_by_hand_and_as_json(repo: Repo) -> None:
     assert repo.run("envlog", "observe", "-m", "of what?").status == 129
 
 
-def test_another_programs_id_finds_the_moment(repo: Repo) -> None:
+def test_external_id_finds_the_snapshot(repo: Repo) -> None:
     history = EnvHistory.open(repo.path)
     first = history.capture("one", external_id="v8")
     repo.write("app.py", b"2")
@@ -147,11 +147,11 @@ def test_another_programs_id_finds_the_moment(repo: Repo) -> None:
         ("-rf 2026-03-06T14:30:00Z\n\x1b[2J 2026-03-06T14:30:00Z\n", []),
     ],
 )
-def test_lists_of_platforms_are_read(text: str, expected: list[str]) -> None:
+def test_platform_lists_are_parsed(text: str, expected: list[str]) -> None:
     assert [one.external_id for one in read_list(text)] == expected
 
 
-def test_what_fails_is_told_and_nothing_is_lost(repo: Repo) -> None:
+def test_failures_are_reported_and_lose_nothing(repo: Repo) -> None:
     workbench(repo, "checkpoint", "create", "ours")
     repo.git("config", "envhist.platformList", "echo out of order >&2; exit 7")
     listed = workbench(repo, "checkpoint", "list")
@@ -211,7 +211,7 @@ def test_error_event_of_a_platform_is_an_error() -> None:
         ("checkpoint", "create", "--comment", "x", "-sprite", "dev", "--debug"),
     ],
 )
-def test_options_of_a_platform_are_taken_anywhere(words: tuple[str, ...]) -> None:
+def test_platform_options_are_accepted_anywhere(words: tuple[str, ...]) -> None:
     assert without_platform_options(words) == ["checkpoint", "create", "--comment", "x"]
 
 
@@ -222,7 +222,7 @@ def test_comment_that_looks_like_an_option_of_a_platform_is_kept() -> None:
 
 
 @pytest.mark.full
-def test_scripts_written_for_a_platform_run_as_they_are(repo: Repo, platform: Path) -> None:
+def test_platform_scripts_run_unchanged(repo: Repo, platform: Path) -> None:
     repo.git("config", "--unset", "envhist.platformList")
     repo.git("config", "envhist.platformCreate", "echo 'Created checkpoint v5 (2 files, 14 KB)'")
     assert (

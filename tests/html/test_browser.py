@@ -23,7 +23,7 @@ WIDTHS = (380, 820, 1360)
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("moments", [1, MOMENTS, 1000])
 @pytest.mark.parametrize("width", WIDTHS)
-def test_it_is_drawn_and_shuts_nobody_out(
+def test_page_is_drawn_and_accessible(
     browser: Browser, pages: dict[int, Path], axe: str, width: int, moments: int, scheme: str
 ) -> None:
     context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)  # type: ignore[arg-type]
@@ -43,7 +43,7 @@ def test_it_is_drawn_and_shuts_nobody_out(
     assert seen.wrong == []
 
 
-def test_a_moment_is_chosen_and_told(sight: Sight, values: list[dict[str, object]]) -> None:
+def test_chosen_snapshot_shows_its_details(sight: Sight, values: list[dict[str, object]]) -> None:
     page = sight.page
     page.locator(".row button", has_text="npm ci").click()
     card = page.locator("#card")
@@ -55,7 +55,7 @@ def test_a_moment_is_chosen_and_told(sight: Sight, values: list[dict[str, object
     assert page.url.endswith(f"#{str(story['id'])[:12]}")
 
 
-def test_what_a_list_calls_a_moment_is_what_is_shown_and_sought(
+def test_title_is_shown_and_found_by_search(
     browser: Browser, values: list[dict[str, object]], tmp_path: Path
 ) -> None:
     line = "restore of 0123abc (2 paths)"
@@ -70,7 +70,7 @@ def test_what_a_list_calls_a_moment_is_what_is_shown_and_sought(
     page.close()
 
 
-def test_a_link_opens_at_its_moment(
+def test_link_opens_its_snapshot(
     browser: Browser, pages: dict[int, Path], values: list[dict[str, object]]
 ) -> None:
     wanted = values[17]
@@ -80,7 +80,7 @@ def test_a_link_opens_at_its_moment(
     page.close()
 
 
-def test_search_narrows_to_what_says_it(sight: Sight, values: list[dict[str, object]]) -> None:
+def test_search_shows_only_matching_snapshots(sight: Sight, values: list[dict[str, object]]) -> None:
     sight.page.keyboard.press("/")
     sight.page.keyboard.type("react-router")
     fitting = [one for one in values if "react-router" in json.dumps(one)]
@@ -93,7 +93,7 @@ def test_search_narrows_to_what_says_it(sight: Sight, values: list[dict[str, obj
     assert sight.rows() == MOMENTS
 
 
-def test_verdicts_choose(sight: Sight, values: list[dict[str, object]]) -> None:
+def test_check_results_filter_the_list(sight: Sight, values: list[dict[str, object]]) -> None:
     failed = [one for one in values if (one["verify"] or {}).get("status") == "fail"]  # type: ignore[attr-defined]
     chip = sight.page.locator("#chips button", has_text="failed")
     chip.click()
@@ -103,7 +103,7 @@ def test_verdicts_choose(sight: Sight, values: list[dict[str, object]]) -> None:
     assert sight.rows() == MOMENTS
 
 
-def test_keys_walk_through_it(sight: Sight, values: list[dict[str, object]]) -> None:
+def test_keys_move_through_the_list(sight: Sight, values: list[dict[str, object]]) -> None:
     press = sight.page.keyboard.press
     intents = [str(one["intent"]) for one in values]
     for key, wanted in (
@@ -129,7 +129,7 @@ def test_keys_walk_through_it(sight: Sight, values: list[dict[str, object]]) -> 
     assert not sight.page.locator("#help").is_visible()
 
 
-def test_the_charts_lead_to_moments(sight: Sight, values: list[dict[str, object]]) -> None:
+def test_charts_lead_to_snapshots(sight: Sight, values: list[dict[str, object]]) -> None:
     drawn = sight.page.locator("#drawn")
     box = drawn.bounding_box()
     assert box is not None
@@ -141,7 +141,7 @@ def test_the_charts_lead_to_moments(sight: Sight, values: list[dict[str, object]
     assert sight.page.locator("#drawn svg path.size").count() == 1
 
 
-def test_the_theme_stays(sight: Sight) -> None:
+def test_theme_is_remembered(sight: Sight) -> None:
     ground = "getComputedStyle(document.body).backgroundColor"
     before = sight.page.evaluate(ground)
     sight.page.keyboard.press("t")
@@ -151,7 +151,7 @@ def test_the_theme_stays(sight: Sight) -> None:
     assert sight.page.evaluate(ground) == dark
 
 
-def test_it_prints_every_moment(sight: Sight, values: list[dict[str, object]], tmp_path: Path) -> None:
+def test_print_contains_every_snapshot(sight: Sight, values: list[dict[str, object]], tmp_path: Path) -> None:
     sight.page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
     sight.page.emulate_media(media="print", color_scheme="dark")
     # Paper is white, and what stands on it is black, whatever the screen is.
@@ -164,7 +164,7 @@ def test_it_prints_every_moment(sight: Sight, values: list[dict[str, object]], t
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-def test_what_is_chosen_is_in_sight(
+def test_chosen_row_is_visible(
     browser: Browser, pages: dict[int, Path], values: list[dict[str, object]], width: int
 ) -> None:
     """The card stands below its row where there is no room beside; the day at the top covers neither."""
@@ -185,7 +185,7 @@ def test_what_is_chosen_is_in_sight(
     page.close()
 
 
-def test_other_words_than_ours_are_legible(
+def test_text_in_other_scripts_is_legible(
     browser: Browser, values: list[dict[str, object]], tmp_path: Path
 ) -> None:
     """A line of another direction is cut off at its end; a long one is a heading with the whole below."""
@@ -218,7 +218,7 @@ def test_other_words_than_ours_are_legible(
     assert seen.wrong == []
 
 
-def test_a_restore_leads_to_what_it_brought_back_and_a_timeline_to_its_own_charts(
+def test_restore_links_to_its_snapshot_and_timelines_have_own_charts(
     browser: Browser, values: list[dict[str, object]], tmp_path: Path
 ) -> None:
     lines = ("vm/one-000000", "vm/two-000000")
@@ -245,7 +245,7 @@ def test_a_restore_leads_to_what_it_brought_back_and_a_timeline_to_its_own_chart
     assert seen.wrong == []
 
 
-def test_what_somebody_wrote_is_shown_and_not_run(
+def test_hostile_text_is_shown_and_not_run(
     browser: Browser, values: list[dict[str, object]], tmp_path: Path
 ) -> None:
     hostile = "<img src=x onerror='window.ran=1'><script>window.ran=1</script>\u202e"
@@ -269,7 +269,7 @@ def test_what_somebody_wrote_is_shown_and_not_run(
     assert seen.wrong == []
 
 
-def test_a_thousand_moments_answer_at_once(browser: Browser, pages: dict[int, Path]) -> None:
+def test_page_of_a_thousand_snapshots_responds_quickly(browser: Browser, pages: dict[int, Path]) -> None:
     """No clock: what a key does must not grow with the number of moments, but for marking them."""
     assert pages[1000].stat().st_size < 5_000_000
     seen = Sight(browser.new_page(viewport={"width": 1280, "height": 860}))
@@ -287,7 +287,7 @@ def test_a_thousand_moments_answer_at_once(browser: Browser, pages: dict[int, Pa
     assert seen.wrong == []
 
 
-def test_changes_have_the_whole_width_of_a_phone(sight: Sight) -> None:
+def test_changes_use_the_full_width_of_a_phone(sight: Sight) -> None:
     page = sight.page
     page.set_viewport_size({"width": 390, "height": 844})
     page.locator(".row button", has_text="npm ci").click()

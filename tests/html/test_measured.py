@@ -23,7 +23,7 @@ def on_disk(path: Path) -> tuple[int, int]:
     return len(sizes), sum(map(int, sizes))
 
 
-def test_sizes_are_those_that_du_finds(repo: Repo) -> None:
+def test_sizes_agree_with_du(repo: Repo) -> None:
     sides = []
     for number in range(4):
         repo.write(f"src/{number}.py", b"x" * 1000 * (number + 1))
@@ -50,7 +50,7 @@ def test_sizes_are_those_that_du_finds(repo: Repo) -> None:
     ]  # type: ignore[index]
 
 
-def test_areas_are_of_the_step_and_packages_of_the_moment(repo: Repo) -> None:
+def test_areas_belong_to_the_step_and_packages_to_the_snapshot(repo: Repo) -> None:
     site = ".venv/lib/python3.11/site-packages"
     repo.write(".venv/pyvenv.cfg", "home = /usr/bin\n")
     repo.write(
@@ -84,7 +84,7 @@ def test_without_stat_nothing_is_measured(repo: Repo) -> None:
     assert "extent" not in one
 
 
-def test_the_same_moments_are_told_with_stat_and_without(repo: Repo) -> None:
+def test_stat_does_not_change_the_listed_snapshots(repo: Repo) -> None:
     for number in range(3):
         repo.write("a.txt", f"{number}\n")
         repo.run("envlog", "capture", str(number), check=True)

@@ -24,7 +24,7 @@ PICTURE = os.environ.get("ENVHIST_TEST_PICTURES")
 """Where the picture of the README goes, when it is to be made anew."""
 
 
-def test_the_picture_of_the_readme_is_of_this_very_page(
+def test_readme_picture_shows_the_current_page(
     browser: Browser, pages: dict[int, Path], tmp_path: Path
 ) -> None:
     context = browser.new_context(viewport={"width": 1280, "height": 980})

@@ -69,7 +69,7 @@ def take_two_snapshots(repo: Repo) -> None:
     repo.run("envlog", "capture", "two", "--name", "second", check=True)
 
 
-def test_a_page_is_written_and_written_anew(told: Repo, tmp_path: Path) -> None:
+def test_page_is_written_and_replaced(told: Repo, tmp_path: Path) -> None:
     file = tmp_path / "history.html"
     first = told.run("envlog", "--html", str(file), check=True)
     assert re.fullmatch(r"wrote '.*history\.html': 2 snapshots, [\d.]+ KiB\n", first.out)
@@ -80,7 +80,7 @@ def test_a_page_is_written_and_written_anew(told: Repo, tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir() if "history" in path.name] == ["history.html"]
 
 
-def test_it_keeps_the_mode_that_somebody_gave_it(told: Repo, tmp_path: Path) -> None:
+def test_replaced_page_keeps_its_mode(told: Repo, tmp_path: Path) -> None:
     file = tmp_path / "history.html"
     told.run("envlog", "--html", str(file), check=True)
     file.chmod(0o600)
@@ -89,9 +89,7 @@ def test_it_keeps_the_mode_that_somebody_gave_it(told: Repo, tmp_path: Path) -> 
 
 
 @needs_strace
-def test_a_kill_before_the_rename_leaves_the_old_page_and_the_next_run_sweeps(
-    told: Repo, tmp_path: Path
-) -> None:
+def test_killed_run_keeps_the_old_page_and_the_next_cleans_up(told: Repo, tmp_path: Path) -> None:
     place = tmp_path / "pages"
     place.mkdir()
     file = place / "history.html"
@@ -117,13 +115,13 @@ def test_a_kill_before_the_rename_leaves_the_old_page_and_the_next_run_sweeps(
     assert json.loads(Elements(file.read_text("utf-8")).data)["moments"][0]["intent"] == "three"
 
 
-def test_a_range_and_choices_are_those_of_the_list(told: Repo) -> None:
+def test_page_accepts_ranges_and_filters_of_the_list(told: Repo) -> None:
     data = json.loads(Elements(written(told, "@~1..@")).data)
     assert [one["intent"] for one in data["moments"]] == ["two"]
     assert data["moments"][0]["names"] == ["second"]
 
 
-def test_a_moment_is_called_what_a_list_calls_it(told: Repo) -> None:
+def test_page_uses_the_titles_of_the_list(told: Repo) -> None:
     told.write("app.py", "changed since\n")
     told.run("envlog", "capture", check=True)
     newest, *older = json.loads(Elements(written(told)).data)["moments"]
@@ -132,7 +130,7 @@ def test_a_moment_is_called_what_a_list_calls_it(told: Repo) -> None:
     assert [one["title"] for one in older[-2:]] == ["two", "one"]
 
 
-def test_it_loads_nothing_and_runs_its_own_script_alone(told: Repo) -> None:
+def test_page_loads_nothing_and_runs_only_its_own_script(told: Repo) -> None:
     page = Elements(written(told))
     for tag, attributes in page.found:
         assert not {"src", "srcset", "data", "action", "formaction", "poster", "style"} & attributes.keys(), (
@@ -151,7 +149,7 @@ def test_it_loads_nothing_and_runs_its_own_script_alone(told: Repo) -> None:
     assert len([tag for tag, _ in page.found if tag == "script"]) == 2
 
 
-def test_no_value_of_a_secret_and_no_output_is_in_it(told: Repo) -> None:
+def test_page_contains_no_secret_and_no_output(told: Repo) -> None:
     # The command was typed by hand, and stands in the history as it stood there: with what it says in the clear.
     text = written(told).replace(f'"echo {SECRET}"', "")
     assert SECRET not in text
@@ -160,7 +158,7 @@ def test_no_value_of_a_secret_and_no_output_is_in_it(told: Repo) -> None:
 
 
 @pytest.mark.parametrize("text", HOSTILE)
-def test_what_somebody_wrote_stays_text(repo: Repo, text: str) -> None:
+def test_hostile_text_stays_text(repo: Repo, text: str) -> None:
     repo.write("a" + text.replace("/", "_").replace("\0", ""), "1\n")
     repo.run("envlog", "capture", "-m", text, check=True)
     page = written(repo)
@@ -172,7 +170,7 @@ def test_what_somebody_wrote_stays_text(repo: Repo, text: str) -> None:
     assert told == text or "\\" in told
 
 
-def test_another_file_is_not_written_over(told: Repo) -> None:
+def test_other_files_are_not_replaced(told: Repo) -> None:
     before = (told.path / "app.py").read_bytes()
     refused = told.run("envlog", "--html", "app.py")
     assert refused.status == 3
@@ -180,20 +178,20 @@ def test_another_file_is_not_written_over(told: Repo) -> None:
     assert (told.path / "app.py").read_bytes() == before
 
 
-def test_where_nothing_is_chosen_there_is_no_page(told: Repo, tmp_path: Path) -> None:
+def test_empty_selection_writes_no_page(told: Repo, tmp_path: Path) -> None:
     refused = told.run("envlog", "--html", str(tmp_path / "none.html"), "--grep", "no such intent")
     assert refused.status == 4
     assert not (tmp_path / "none.html").exists()
 
 
-def test_a_page_that_cannot_be_written_is_an_error(told: Repo, tmp_path: Path) -> None:
+def test_unwritable_page_is_an_error(told: Repo, tmp_path: Path) -> None:
     refused = told.run("envlog", "--html", str(tmp_path / "no" / "such" / "place.html"))
     assert refused.status == 128
     assert b"Traceback" not in refused.stderr
     assert refused.stderr.startswith(b"error: ")
 
 
-def test_a_thousand_moments_stay_below_five_megabytes(told: Repo) -> None:
+def test_page_of_a_thousand_snapshots_is_below_five_megabytes(told: Repo) -> None:
     for number in range(3):
         for name in range(60):
             told.write(f"node_modules/package-{name}/dist/index-{number}.js", "x" * (name + 1))

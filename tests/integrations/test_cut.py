@@ -65,7 +65,7 @@ def test_uninstall_restores_every_byte_after_an_uninstall_killed_at_any_rename(
 
 
 @needs_strace
-def test_what_stood_there_is_on_the_medium_before_anything_is_changed(repo: Repo, before: Standing) -> None:
+def test_record_is_synced_before_any_file_is_changed(repo: Repo, before: Standing) -> None:
     log = repo.path.parent / "calls"
     traces = ("strace", "-f", "-qq", "-y", "-o", str(log), "-e", "trace=fsync,rename")
     repo.run("envlog", "install", prefix=traces, check=True)
@@ -77,7 +77,7 @@ def test_what_stood_there_is_on_the_medium_before_anything_is_changed(repo: Repo
     assert told[-3:] == told[:3]
 
 
-def test_a_record_of_an_older_version_is_read(repo: Repo, before: Standing) -> None:
+def test_record_of_an_older_version_is_read(repo: Repo, before: Standing) -> None:
     repo.run("envlog", "install", check=True)
     record = repo.path / ".git/envhist/installed"
     assert set(json.loads(record.read_text())) == {"files", "made"}

@@ -11,7 +11,7 @@ import pytest
 from git_envhist.api import EnvHistory
 from git_envhist.errors import Refused
 from git_envhist.integrations import remove_history
-from git_envhist.remote.upload import directory_of
+from git_envhist.remote.upload import remotes_directory
 from tests.integrations.hooks import standing
 from tests.support.repository import Repo
 
@@ -20,7 +20,7 @@ def ours_in(repo: Repo) -> list[str]:
     return [name for name in standing(repo.path / ".git") if "envhist" in name]
 
 
-def test_every_ref_pack_note_and_key_goes_and_the_code_stays(repo: Repo, hermetic: Path) -> None:
+def test_uninstall_history_removes_everything_of_ours_and_keeps_the_code(repo: Repo, hermetic: Path) -> None:
     repo.git("gc", "-q")
     before = standing(repo.path)
     repo.write(".env", "SECRET=1\n")
@@ -46,7 +46,7 @@ def test_every_ref_pack_note_and_key_goes_and_the_code_stays(repo: Repo, hermeti
     assert repo.git("for-each-ref", "refs/envhist", "refs/notes") == ""
 
 
-def test_without_a_yes_it_is_refused_and_a_dry_run_lists_it(repo: Repo) -> None:
+def test_uninstall_history_needs_consent_and_dry_run_lists_it(repo: Repo) -> None:
     repo.run("envlog", "capture", "one", check=True)
     refused = repo.run("envlog", "uninstall", "--history")
     assert refused.status == 3
@@ -59,7 +59,7 @@ def test_without_a_yes_it_is_refused_and_a_dry_run_lists_it(repo: Repo) -> None:
     assert repo.run("envlog", "--format=%s", check=True).out == "one\n"
 
 
-def test_a_new_history_can_begin_afterwards(repo: Repo) -> None:
+def test_new_history_starts_after_removal(repo: Repo) -> None:
     repo.run("envlog", "capture", "one", check=True)
     repo.run("envlog", "uninstall", "--history", "--yes", check=True)
     repo.run("envlog", "capture", "anew", check=True)
@@ -67,20 +67,18 @@ def test_a_new_history_can_begin_afterwards(repo: Repo) -> None:
     assert repo.git("fsck", "--strict", "--no-dangling") == ""
 
 
-def test_keys_of_what_was_sent_elsewhere_stay(repo: Repo, tmp_path: Path, hermetic: Path) -> None:
+def test_keys_of_sent_data_are_kept(repo: Repo, tmp_path: Path, hermetic: Path) -> None:
     repo.execute("git", "init", "-q", "--bare", str(tmp_path / "remote"))
     repo.write(".env", "SECRET=1\n")
     repo.run("envlog", "capture", "one", check=True)
     repo.git("remote", "add", "origin", str(tmp_path / "remote"))
     repo.run("envlog", "push", "--yes", "origin", check=True)
     done = repo.run("envlog", "uninstall", "--history", "--yes", check=True)
-    assert "which stays" in done.err
+    assert "which is not deleted" in done.err
     assert [path for path in (hermetic / "config/git-envhist/keys").iterdir() if len(path.name) == 32]
 
 
-def test_the_key_of_another_repository_stays_however_many_are_forgotten(
-    repo: Repo, tmp_path: Path, hermetic: Path
-) -> None:
+def test_key_of_another_repository_is_kept(repo: Repo, tmp_path: Path, hermetic: Path) -> None:
     there = str(tmp_path / "remote")
     copies = hermetic / "config/git-envhist/keys"
     repo.execute("git", "init", "-q", "--bare", there)
@@ -99,7 +97,7 @@ def test_the_key_of_another_repository_stays_however_many_are_forgotten(
     second.run("envlog", "key", "import", str(copy), check=True)
     assert second.run("envlog", "show", "first:.env", check=True).out == "SECRET=1\n"
     done = second.run("envlog", "uninstall", "--history", "--yes", check=True)
-    assert "came from elsewhere may be opened by this key, which stays" in done.err
+    assert "data received from elsewhere may be sealed with this key, which is not deleted" in done.err
     assert copy.exists()
 
     # Even where somebody took the copy away, the last one does not go with what made it.
@@ -110,7 +108,7 @@ def test_the_key_of_another_repository_stays_however_many_are_forgotten(
     assert third.run("envlog", "show", "first:.env", check=True).out == "SECRET=1\n"
 
 
-def test_killed_while_the_state_goes_the_key_of_what_was_sent_stays(
+def test_killed_removal_keeps_the_key_of_sent_data(
     repo: Repo, tmp_path: Path, hermetic: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     repo.execute("git", "init", "-q", "--bare", str(tmp_path / "remote"))
@@ -127,13 +125,13 @@ def test_killed_while_the_state_goes_the_key_of_what_was_sent_stays(
         if place.endswith("/keys"):
             really(place)
         elif place == repository.common_state:
-            really(directory_of(place))
+            really(remotes_directory(place))
             raise KeyboardInterrupt
 
     really = shutil.rmtree
     monkeypatch.setattr(remove_history.shutil, "rmtree", dying)
     with pytest.raises(KeyboardInterrupt):
-        remove_history.forget_history(repository, remove_history.look_at_history(repository, repo.env))
+        remove_history.remove_history(repository, remove_history.read_inventory(repository, repo.env))
     monkeypatch.undo()
     assert removed
     repo.run("envlog", "uninstall", "--history", "--yes", check=True)
@@ -141,7 +139,7 @@ def test_killed_while_the_state_goes_the_key_of_what_was_sent_stays(
     assert not os.path.lexists(repository.common_state)
 
 
-def test_what_git_found_in_our_packs_is_git_s_afterwards(repo: Repo) -> None:
+def test_objects_that_git_needs_are_moved_to_a_git_pack(repo: Repo) -> None:
     repo.git("worktree", "add", "-q", "../linked")
     linked = Repo(repo.path.parent / "linked", repo.env)
     for name in ("committed", "staged", "stashed", "theirs"):
@@ -170,23 +168,23 @@ def test_what_git_found_in_our_packs_is_git_s_afterwards(repo: Repo) -> None:
     assert repo.git("fsck", "--strict", "--no-dangling") == ""
 
 
-def test_what_came_while_somebody_was_asked_stays_whole(repo: Repo) -> None:
+def test_removal_refuses_when_the_history_changed_during_the_question(repo: Repo) -> None:
     """Another working tree's moment stands on packs that were looked at before it came."""
     repo.git("worktree", "add", "-q", "../linked")
     linked = Repo(repo.path.parent / "linked", repo.env)
     repo.write("same", "in both\n")
     repo.run("envlog", "capture", "one", check=True)
     repository = EnvHistory.open(str(repo.path), one_command=True).repository
-    found = remove_history.look_at_history(repository, repo.env)
+    found = remove_history.read_inventory(repository, repo.env)
     linked.write("same", "in both\n")
     linked.run("envlog", "capture", "meanwhile", check=True)
     with pytest.raises(Refused, match="changed meanwhile"):
-        remove_history.forget_history(repository, found)
+        remove_history.remove_history(repository, found)
     assert repo.git("fsck", "--no-dangling") == ""
     assert linked.run("envlog", "show", "@:same", check=True).out == "in both\n"
 
 
-def test_a_history_without_git_goes_whole(repo: Repo, tmp_path: Path, hermetic: Path) -> None:
+def test_history_without_git_is_removed_completely(repo: Repo, tmp_path: Path, hermetic: Path) -> None:
     plain = Repo(tmp_path / "notes", repo.env)
     plain.path.mkdir()
     plain.write("a.txt", "a\n")
@@ -212,7 +210,7 @@ def test_a_history_without_git_goes_whole(repo: Repo, tmp_path: Path, hermetic: 
     assert plain.run("envlog", "--format=%s", check=True).out == "anew\n"
 
 
-def test_where_it_cannot_be_told_what_is_the_user_s_nothing_goes(repo: Repo) -> None:
+def test_removal_refuses_when_needed_objects_cannot_be_listed(repo: Repo) -> None:
     repo.run("envlog", "capture", "one", check=True)
     head = repo.path / ".git/refs/heads/broken"
     head.write_text("0123456789" * 4 + "\n")

@@ -17,7 +17,7 @@ import pytest
 
 from git_envhist.consent import trusted_list
 from git_envhist.disk import locked
-from git_envhist.integrations.git_hooks import whole
+from git_envhist.integrations.git_hooks import hook_script
 from tests.integrations.hooks import (
     git_dir,
     intents,
@@ -80,7 +80,7 @@ def happened(repo: Repo, action: list[str], **more: str) -> list[tuple[str, str]
     return [*zip(triggers(repo)[:new], intents(repo)[:new], strict=True)][::-1]
 
 
-def test_a_terminal_that_closes_right_after_the_commit_costs_no_moment(repo: Repo) -> None:
+def test_hook_captures_after_the_terminal_closes(repo: Repo) -> None:
     """`ssh -t host git commit`, an editor's terminal: the hook has not started our program yet when it is hung up."""
     repo.run("envlog", "install", check=True)
     repo.commit("with hooks")
@@ -100,7 +100,7 @@ def test_a_terminal_that_closes_right_after_the_commit_costs_no_moment(repo: Rep
     )
 
 
-def test_a_commit_is_captured_with_its_subject_and_what_git_does_not_see(at_rest: Repo) -> None:
+def test_commit_is_captured_with_its_subject_and_ignored_files(at_rest: Repo) -> None:
     at_rest.write("app.py", "print('changed')\n")
     assert happened(at_rest, ["commit", "-q", "-am", "the subject\n\nand more"]) == [
         ("commit", "the subject")
@@ -113,7 +113,7 @@ def test_a_commit_is_captured_with_its_subject_and_what_git_does_not_see(at_rest
 
 
 @pytest.mark.parametrize(("event", "started"), [("post-commit", ["3"]), ("pre-push", ["1", "2", "3"])])
-def test_of_hooks_in_a_row_the_last_one_starts_the_program_but_for_pushes(
+def test_only_the_last_of_several_hooks_starts_the_program_except_for_pushes(
     repo: Repo, tmp_path: Path, event: str, started: list[str]
 ) -> None:
     told, go = tmp_path / "told", tmp_path / "go"
@@ -122,7 +122,7 @@ def test_of_hooks_in_a_row_the_last_one_starts_the_program_but_for_pushes(
     # They all wait until the last of them was called.
     sleep.write_text(f"#!/bin/sh\nuntil [ -e {go} ]; do {shutil.which('sleep')} 0.01; done\n")
     hook = tmp_path / event
-    hook.write_bytes(whole(event, str(program)))
+    hook.write_bytes(hook_script(event, str(program)))
     for path in (program, sleep, hook):
         path.chmod(0o755)
     repo.git("config", "envhist.autoPush", "true")
@@ -142,22 +142,22 @@ def test_of_hooks_in_a_row_the_last_one_starts_the_program_but_for_pushes(
     assert sorted(told.read_text().split()) == started
 
 
-def test_a_hook_that_is_called_elsewhere_leaves_nothing_there(repo: Repo, tmp_path: Path) -> None:
+def test_hook_called_outside_a_repository_writes_nothing(repo: Repo, tmp_path: Path) -> None:
     hook, elsewhere = tmp_path / "post-merge", tmp_path / "elsewhere"
-    hook.write_bytes(whole("post-merge", "/bin/true"))
+    hook.write_bytes(hook_script("post-merge", "/bin/true"))
     hook.chmod(0o755)
     elsewhere.mkdir()
     subprocess.run([hook], cwd=elsewhere, env=repo.env, check=True)
     assert list(elsewhere.iterdir()) == []
 
 
-def test_an_amended_commit_is_one_snapshot_though_two_hooks_call(at_rest: Repo) -> None:
+def test_amended_commit_makes_one_snapshot(at_rest: Repo) -> None:
     at_rest.write("app.py", "print('amended')\n")
     found = happened(at_rest, ["commit", "-q", "-a", "--amend", "-m", "amended"])
     assert [intent for _, intent in found] == ["amended"]
 
 
-def test_a_checkout_and_a_merge_are_captured(at_rest: Repo) -> None:
+def test_checkout_and_merge_are_captured(at_rest: Repo) -> None:
     assert happened(at_rest, ["checkout", "-q", "-b", "side"]) == []
     at_rest.write("side.txt", "side")
     at_rest.git("add", "-A")
@@ -168,7 +168,7 @@ def test_a_checkout_and_a_merge_are_captured(at_rest: Repo) -> None:
     assert found == [("merge", "merged")]
 
 
-def test_a_rebase_of_a_hundred_commits_is_one_capture(at_rest: Repo) -> None:
+def test_rebase_of_a_hundred_commits_makes_one_capture(at_rest: Repo) -> None:
     at_rest.git("branch", "base")
     numbers = range(100)
     stream = _hundred_commits(at_rest, numbers)
@@ -203,7 +203,7 @@ def _hundred_commits(repo: Repo, numbers: range) -> bytes:
     return ("\n".join(lines) + "\n").encode()
 
 
-def test_cherry_picks_are_captured_and_the_last_subject_tells(at_rest: Repo) -> None:
+def test_cherry_picks_are_captured_with_the_last_subject(at_rest: Repo) -> None:
     at_rest.git(*UNHOOKED, "checkout", "-q", "-b", "picked")
     for number in range(3):
         at_rest.write("picked.txt", str(number))
@@ -215,7 +215,7 @@ def test_cherry_picks_are_captured_and_the_last_subject_tells(at_rest: Repo) -> 
     assert len(found) == 1
 
 
-def test_a_stash_calls_no_hook_and_hurts_nothing(at_rest: Repo) -> None:
+def test_stash_calls_no_hook(at_rest: Repo) -> None:
     at_rest.write("app.py", "stashed\n")
     assert happened(at_rest, ["stash", "-q"]) == []
     assert happened(at_rest, ["stash", "pop", "-q"]) == []
@@ -223,7 +223,7 @@ def test_a_stash_calls_no_hook_and_hurts_nothing(at_rest: Repo) -> None:
     at_rest.git("checkout", "-q", "--", "app.py")
 
 
-def test_a_rebase_that_stops_is_captured_when_it_goes_on(at_rest: Repo) -> None:
+def test_stopped_rebase_is_captured_when_it_continues(at_rest: Repo) -> None:
     for branch, text in (("left", "left\n"), ("right", "right\n")):
         at_rest.git(*UNHOOKED, "checkout", "-q", "-b", branch, "main")
         at_rest.write("app.py", text)
@@ -238,7 +238,7 @@ def test_a_rebase_that_stops_is_captured_when_it_goes_on(at_rest: Repo) -> None:
     assert len(intents(at_rest)) == before + 1
 
 
-def test_in_a_linked_worktree_its_own_environment_is_captured(at_rest: Repo) -> None:
+def test_linked_worktree_captures_its_own_environment(at_rest: Repo) -> None:
     place = at_rest.path.parent / "linked"
     at_rest.git("worktree", "add", "-q", "-b", "linked", str(place))
     linked = Repo(place, at_rest.env)
@@ -263,7 +263,7 @@ def test_in_a_linked_worktree_its_own_environment_is_captured(at_rest: Repo) -> 
     [("-a", "-q", "-m", "all"), ("-q", "-m", "only", "--only", "app.py"), ("-p", "-q", "-m", "patch")],
     ids=["-a", "--only", "-p"],
 )
-def test_the_index_stays_byte_for_byte_however_it_is_committed(at_rest: Repo, words: tuple[str, ...]) -> None:
+def test_hook_never_changes_the_index(at_rest: Repo, words: tuple[str, ...]) -> None:
     at_rest.write("app.py", f"print({words!r})\n")
     at_rest.write("staged", f"for later {words!r}\n")
     if words[0] == "-q":
@@ -282,7 +282,7 @@ def _seen(path: Path) -> tuple[str, int, int]:
     return hashlib.sha256(path.read_bytes()).hexdigest(), seen.st_mtime_ns, seen.st_ino
 
 
-def test_a_caller_that_reads_what_git_prints_is_not_held(at_rest: Repo) -> None:
+def test_hook_does_not_block_a_reader_of_git_output(at_rest: Repo) -> None:
     """The capture is held by a lock of the test; git and whoever reads its output are done all the same."""
     held = subprocess.Popen(
         ["flock", str(git_dir(at_rest) / "envhist/lock"), "cat"],
@@ -314,18 +314,18 @@ def test_a_caller_that_reads_what_git_prints_is_not_held(at_rest: Repo) -> None:
     assert intents(at_rest)[0] == "held"
 
 
-def test_switched_off_nothing_is_captured_and_the_log_says_why(at_rest: Repo) -> None:
+def test_disabled_hook_captures_nothing_and_logs_it(at_rest: Repo) -> None:
     at_rest.git("config", "envhist.enabled", "false")
     at_rest.write("app.py", "off\n")
     assert happened(at_rest, ["commit", "-q", "-am", "off"]) == []
     assert json.loads(log_of(at_rest)[-1])["result"] == "off"
-    assert "switched off" in at_rest.run("envlog", "status", check=True).err
+    assert "automatic captures are disabled" in at_rest.run("envlog", "status", check=True).err
     at_rest.git("config", "--unset", "envhist.enabled")
     at_rest.write("app.py", "on again\n")
     assert happened(at_rest, ["-c", "envhist.enabled=false", "commit", "-q", "-am", "off for once"]) == []
 
 
-def test_a_check_runs_for_hooks_only_where_that_is_configured(at_rest: Repo) -> None:
+def test_check_runs_for_hooks_only_when_configured(at_rest: Repo) -> None:
     at_rest.git("config", "envhist.verify", "test -e app.py")
     for on, approved, verdict in (
         ("manual", True, "none"),
@@ -347,7 +347,7 @@ def test_a_check_runs_for_hooks_only_where_that_is_configured(at_rest: Repo) -> 
     at_rest.git("config", "--unset", "envhist.verifyOn")
 
 
-def test_the_next_capture_does_not_wait_for_a_check(at_rest: Repo, tmp_path: Path) -> None:
+def test_next_capture_does_not_wait_for_a_check(at_rest: Repo, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "go")
     at_rest.git("config", "envhist.verify", f"cat {tmp_path}/go")
     trusted_list(at_rest.env).add_command(str(at_rest.path / ".git"), f"cat {tmp_path}/go")
@@ -365,7 +365,7 @@ def test_the_next_capture_does_not_wait_for_a_check(at_rest: Repo, tmp_path: Pat
                 os.close(os.open(tmp_path / "go", os.O_WRONLY | os.O_NONBLOCK))
 
 
-def test_who_comes_while_another_is_at_work_waits_for_its_end(at_rest: Repo) -> None:
+def test_hook_waits_for_a_running_hook(at_rest: Repo) -> None:
     """The other may have taken its mark, and looked for no more, just before."""
     lock = git_dir(at_rest) / "envhist/hooks/lock"
     with locked(str(lock)):
@@ -379,7 +379,7 @@ def _somebody_waits_for(lock: Path) -> bool:
     return any(f":{lock.stat().st_ino} " in line for line in waiting)
 
 
-def test_what_git_sets_for_its_hooks_confuses_nothing(at_rest: Repo) -> None:
+def test_git_variables_of_hooks_are_ignored(at_rest: Repo) -> None:
     """Another author, a date long ago, a repository and an index that are named, an editor."""
     at_rest.write("app.py", "somebody else's\n")
     more = {
@@ -396,7 +396,7 @@ def test_what_git_sets_for_its_hooks_confuses_nothing(at_rest: Repo) -> None:
     assert shown["env_changed"]["paths"] == [{"status": "M", "path": "app.py"}]
 
 
-def test_a_worker_that_was_killed_is_made_up_for(at_rest: Repo) -> None:
+def test_next_hook_repeats_the_capture_of_a_killed_one(at_rest: Repo) -> None:
     hooks = git_dir(at_rest) / "envhist/hooks"
     (hooks / "pending").write_text('["post-commit", 0]')
     at_rest.write("untracked-now", "x")
@@ -406,7 +406,7 @@ def test_a_worker_that_was_killed_is_made_up_for(at_rest: Repo) -> None:
     assert intents(at_rest)[0] == "after it"
 
 
-def test_a_submodule_has_hooks_of_its_own(at_rest: Repo, tmp_path: Path) -> None:
+def test_submodule_has_its_own_hooks(at_rest: Repo, tmp_path: Path) -> None:
     make_repo(tmp_path / "library")
     outer = make_repo(tmp_path / "outer")
     outer.git("-c", "protocol.file.allow=always", "submodule", "add", "-q", str(tmp_path / "library"), "lib")
@@ -428,9 +428,7 @@ def configurable(monkeypatch: pytest.MonkeyPatch) -> None:
     max(found, key=lambda git: git.version).put_first(monkeypatch)
 
 
-def test_with_a_newer_git_the_hooks_stand_in_the_configuration(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_newer_git_gets_hooks_in_its_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     configurable(monkeypatch)
     repo = make_repo(tmp_path / "repo")
     shutil.rmtree(repo.path / ".git/hooks", ignore_errors=True)
@@ -451,9 +449,7 @@ def test_with_a_newer_git_the_hooks_stand_in_the_configuration(
     assert (repo.path / ".git/config").read_bytes() == before
 
 
-def test_no_hook_of_the_users_configuration_runs_for_what_we_do(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_our_git_calls_run_no_configured_hook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     configurable(monkeypatch)
     repo = make_repo(tmp_path / "repo")
     for event in ("reference-transaction", "post-checkout", "post-index-change", "pre-push"):

@@ -18,7 +18,7 @@ from tests.support.repository import Repo, make_repo
 EVENTS = ("post-commit", "post-merge", "post-checkout", "post-rewrite", "pre-push")
 
 
-def test_uninstall_gives_back_every_byte_and_the_absence_of_what_was_not_there(repo: Repo) -> None:
+def test_uninstall_restores_every_byte_and_removes_new_files(repo: Repo) -> None:
     shutil.rmtree(repo.path / ".git/hooks", ignore_errors=True)
     before = standing(repo.path)
     repo.run("envlog", "install", check=True)
@@ -27,7 +27,7 @@ def test_uninstall_gives_back_every_byte_and_the_absence_of_what_was_not_there(r
     assert standing(repo.path) == before
 
 
-def test_what_stands_there_comes_back_with_its_mode_and_its_links(repo: Repo) -> None:
+def test_uninstall_restores_modes_and_links(repo: Repo) -> None:
     write_hook(repo, "post-commit", "#!/bin/sh\necho mine", 0o750)
     write_hook(repo, "post-merge", "#!/usr/bin/env python3\nprint('mine')\n")
     write_hook(repo, "post-rewrite", "#!/bin/sh\nexit 3\n", 0o644)
@@ -41,7 +41,7 @@ def test_what_stands_there_comes_back_with_its_mode_and_its_links(repo: Repo) ->
     assert standing(repo.path) == before
 
 
-def test_installed_twice_is_installed_once(repo: Repo) -> None:
+def test_install_is_idempotent(repo: Repo) -> None:
     repo.run("envlog", "install", check=True)
     once = standing(repo.path / ".git/hooks")
     again = repo.run("envlog", "install", check=True)
@@ -49,7 +49,7 @@ def test_installed_twice_is_installed_once(repo: Repo) -> None:
     assert standing(repo.path / ".git/hooks") == once
 
 
-def test_a_dry_run_prints_every_byte_and_writes_none(repo: Repo) -> None:
+def test_dry_run_prints_every_byte_and_writes_none(repo: Repo) -> None:
     write_hook(repo, "post-commit", "#!/bin/sh\necho mine\n")
     before = standing(repo.path)
     shown = repo.run("envlog", "install", "--dry-run", check=True).out
@@ -91,7 +91,7 @@ def call_hook(repo: Repo, event: str, *words: str) -> int:
     return repo.execute(*call, input=b"old new\n", check=False, env=git).status
 
 
-def test_hooks_that_were_there_keep_their_input_their_words_and_their_status(repo: Repo) -> None:
+def test_earlier_hooks_keep_their_input_arguments_and_status(repo: Repo) -> None:
     write_hook(repo, "post-rewrite", SHELL_HOOK)
     write_hook(repo, "post-checkout", PYTHON_HOOK.format(python=sys.executable))
     repo.run("envlog", "install", check=True)
@@ -103,7 +103,7 @@ def test_hooks_that_were_there_keep_their_input_their_words_and_their_status(rep
     wait_for_runs(repo, 1)
 
 
-def test_a_hook_that_was_switched_off_stays_off(repo: Repo) -> None:
+def test_disabled_hook_stays_disabled(repo: Repo) -> None:
     write_hook(repo, "post-commit", "#!/bin/sh\ntouch ran\n", 0o644)
     repo.run("envlog", "install", check=True)
     repo.commit("by itself")
@@ -112,7 +112,7 @@ def test_a_hook_that_was_switched_off_stays_off(repo: Repo) -> None:
     assert not (repo.path / "ran").exists()
 
 
-def test_where_core_hookspath_says_is_where_they_go(repo: Repo) -> None:
+def test_hooks_are_installed_in_core_hookspath(repo: Repo) -> None:
     repo.write(".gitignore", "/.tool/\n")
     repo.git("config", "core.hooksPath", ".tool/hooks")
     repo.run("envlog", "install", check=True)
@@ -123,9 +123,7 @@ def test_where_core_hookspath_says_is_where_they_go(repo: Repo) -> None:
     assert not (repo.path / ".tool").exists()
 
 
-def test_hooks_that_are_code_or_shared_are_changed_only_where_that_is_said(
-    repo: Repo, tmp_path: Path
-) -> None:
+def test_tracked_or_shared_hooks_are_changed_only_with_force(repo: Repo, tmp_path: Path) -> None:
     for where, word in ((".githooks", "part of its code"), (str(tmp_path / "shared"), "shared with others")):
         repo.git("config", "core.hooksPath", where)
         refused = repo.run("envlog", "install")
@@ -137,7 +135,7 @@ def test_hooks_that_are_code_or_shared_are_changed_only_where_that_is_said(
     assert not (tmp_path / "shared").exists()
 
 
-def test_what_was_changed_since_loses_our_lines_alone(repo: Repo) -> None:
+def test_uninstall_removes_only_our_lines_from_edited_hooks(repo: Repo) -> None:
     hook = write_hook(repo, "post-commit", "#!/bin/sh\necho mine\n")
     repo.run("envlog", "install", check=True)
     hook.write_text(hook.read_text() + "echo more of mine\n")
@@ -145,7 +143,7 @@ def test_what_was_changed_since_loses_our_lines_alone(repo: Repo) -> None:
     assert hook.read_text() == "#!/bin/sh\necho mine\necho more of mine\n"
 
 
-def test_a_program_that_has_gone_leaves_hooks_that_do_nothing(repo: Repo, tmp_path: Path) -> None:
+def test_hooks_of_a_removed_program_do_nothing(repo: Repo, tmp_path: Path) -> None:
     """An installation of its own, moved away after it had installed hooks."""
     environment, gone = tmp_path / "venv", tmp_path / "moved"
     (environment / "bin").mkdir(parents=True)
@@ -166,10 +164,10 @@ def test_a_program_that_has_gone_leaves_hooks_that_do_nothing(repo: Repo, tmp_pa
     done = repo.execute("git", "commit", "-q", "-m", "alone", env={"PATH": os.pathsep.join(without)})
     assert (done.status, done.stdout, done.stderr) == (0, b"", b"")
     told = repo.run("envlog", "status", check=True)
-    assert "not there any more" in told.err
+    assert "no longer exists" in told.err
 
 
-def test_outside_of_a_repository_there_is_nothing_to_install_into(tmp_path: Path) -> None:
+def test_install_outside_of_a_repository_is_an_error(tmp_path: Path) -> None:
     place = make_repo(tmp_path / "r")
     shutil.rmtree(place.path / ".git")
     refused = place.run("envlog", "install")
@@ -177,18 +175,18 @@ def test_outside_of_a_repository_there_is_nothing_to_install_into(tmp_path: Path
     assert refused.err.startswith("error: not a git repository")
 
 
-def test_an_agent_that_nobody_knows_is_a_usage_error(repo: Repo) -> None:
+def test_unknown_agent_is_a_usage_error(repo: Repo) -> None:
     refused = repo.run("envlog", "install", "--agent", "nobody")
     assert refused.status == 129
     assert "'nobody'" in refused.err
 
 
 @pytest.mark.parametrize("word", ["install", "uninstall", "status"])
-def test_paths_make_no_sense_there(repo: Repo, word: str) -> None:
+def test_install_takes_no_paths(repo: Repo, word: str) -> None:
     assert repo.run("envlog", word, "--", "file").status == 129
 
 
-def test_an_older_git_has_them_in_what_is_made_from_now_on(tmp_path: Path, hermetic: Path) -> None:
+def test_older_git_gets_global_hooks_in_new_repositories(tmp_path: Path, hermetic: Path) -> None:
     config = hermetic / "gitconfig"
     before = config.read_bytes()
     place = make_repo(tmp_path / "older")
@@ -196,7 +194,7 @@ def test_an_older_git_has_them_in_what_is_made_from_now_on(tmp_path: Path, herme
     if git_version() >= CONFIGURED_SINCE:
         assert "envhist-post-commit" in config.read_text()
     else:
-        assert "from now on" in told.err
+        assert "new repositories get the hooks" in told.err
         place.execute("git", "init", "-q", str(tmp_path / "newer"))
         assert sorted(os.listdir(tmp_path / "newer/.git/hooks")) == sorted(EVENTS)
         assert not (place.path / ".git/hooks").exists()
@@ -206,7 +204,7 @@ def test_an_older_git_has_them_in_what_is_made_from_now_on(tmp_path: Path, herme
     assert {path.name for path in (hermetic / "data/git-envhist").iterdir()} <= {"trusted", "trusted.lock"}
 
 
-def test_the_users_own_directory_of_hooks_serves_every_repository(tmp_path: Path, hermetic: Path) -> None:
+def test_global_install_uses_the_user_hooks_directory(tmp_path: Path, hermetic: Path) -> None:
     own = hermetic / "my hooks"
     own.mkdir()
     place = make_repo(tmp_path / "one")
@@ -236,7 +234,7 @@ def call_global_hook(repo: Repo, event: str, *words: str) -> None:
     repo.execute("git-envhist", "hook", "--named", event, "999999999", *words)
 
 
-def test_hooks_of_every_repository_capture_named_ones_alone(repo: Repo) -> None:
+def test_global_hooks_capture_only_named_repositories(repo: Repo) -> None:
     repo.write("file", "x")
     # An archive brings its own git directory, and the records of an installation with it.
     (repo.path / ".git/envhist").mkdir(exist_ok=True)
@@ -256,7 +254,7 @@ def test_hooks_of_every_repository_capture_named_ones_alone(repo: Repo) -> None:
 
 
 @pytest.mark.full
-def test_hooks_of_every_repository_push_nothing_of_an_unnamed_one(repo: Repo, tmp_path: Path) -> None:
+def test_global_hooks_push_nothing_of_unnamed_repositories(repo: Repo, tmp_path: Path) -> None:
     """The configuration of an archive may name a place to push to, and agree to it in advance."""
     remote = make_repo(tmp_path / "remote", bare=True)
     repo.env["CLAUDECODE"] = "1"
@@ -272,13 +270,11 @@ def test_hooks_of_every_repository_push_nothing_of_an_unnamed_one(repo: Repo, tm
     assert remote.git("for-each-ref", "refs/envhist") == before
 
 
-def test_status_names_hooks_of_every_repository_that_do_not_capture_here(
-    tmp_path: Path, hermetic: Path
-) -> None:
+def test_status_reports_global_hooks_that_do_not_capture_here(tmp_path: Path, hermetic: Path) -> None:
     if git_version() >= CONFIGURED_SINCE:
         pytest.skip("this git has its hooks in the configuration")
     named, other = make_repo(tmp_path / "named"), make_repo(tmp_path / "other")
     named.git("config", "--global", "core.hooksPath", str(hermetic / "my hooks"))
     named.run("envlog", "install", "--global", check=True)
-    assert "no person named" not in named.run("envlog", "status").out
-    assert "no person named" in other.run("envlog", "status").out
+    assert "no person enabled" not in named.run("envlog", "status").out
+    assert "no person enabled" in other.run("envlog", "status").out

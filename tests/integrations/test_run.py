@@ -28,9 +28,7 @@ def output_of(repo: Repo, tmp_path: Path, revision: str = "@") -> bytes:
     return only.read_bytes()
 
 
-def test_there_is_a_moment_before_and_one_after_and_the_status_is_the_commands(
-    repo: Repo, tmp_path: Path
-) -> None:
+def test_run_captures_before_and_after_and_returns_the_command_status(repo: Repo, tmp_path: Path) -> None:
     done = repo.run("envlog", "run", "-m", "try it", "--", sys.executable, "-c", TALK)
     assert (done.status, done.out) == (3, "said\n")
     assert "told\n" in done.err
@@ -46,13 +44,13 @@ def test_there_is_a_moment_before_and_one_after_and_the_status_is_the_commands(
     assert output_of(repo, tmp_path) in (b"said\ntold\n", b"told\nsaid\n")
 
 
-def test_where_nothing_changed_the_moment_before_is_the_one_that_is_there(repo: Repo) -> None:
+def test_run_reuses_the_newest_snapshot_when_nothing_changed(repo: Repo) -> None:
     repo.run("envlog", "capture", "ready", check=True)
     repo.run("envlog", "run", "--", "true", check=True)
     assert [one["intent"] for one in moments(repo)] == ["true", "ready"]
 
 
-def test_with_json_standard_output_is_the_answer(repo: Repo) -> None:
+def test_json_of_run_is_on_standard_output(repo: Repo) -> None:
     done = repo.run("envlog", "run", "--json", "--", sys.executable, "-c", TALK)
     answer = json.loads(done.out)
     assert (done.status, answer["status"], answer["after"]["snapshot"]["meta"]["exit"]) == (3, 3, "3")
@@ -63,7 +61,7 @@ def test_with_json_standard_output_is_the_answer(repo: Repo) -> None:
     ("words", "status"),
     [(["no-such-program"], 127), (["./app.py"], 126), (["sh", "-c", "kill -TERM $$"], 143)],
 )
-def test_what_cannot_be_run_or_is_killed_ends_as_in_a_shell(
+def test_failed_or_killed_command_has_the_status_of_a_shell(
     repo: Repo, words: list[str], status: int
 ) -> None:
     os.chmod(repo.path / "app.py", 0o644)
@@ -71,20 +69,20 @@ def test_what_cannot_be_run_or_is_killed_ends_as_in_a_shell(
     assert moments(repo)[0]["meta"]["exit"] == str(status)  # type: ignore[index]
 
 
-def test_nothing_is_run_without_a_moment_before_it(repo: Repo) -> None:
+def test_command_is_not_run_when_the_first_capture_fails(repo: Repo) -> None:
     done = repo.run("envlog", "run", "--", "touch", "ran", env={"GIT_DIR": os.fspath(repo.path / "none")})
     assert done.status == 128
     assert not (repo.path / "ran").exists()
 
 
-def test_what_it_reads_is_ours_and_what_it_leaves_behind_is_not_waited_for(repo: Repo) -> None:
+def test_command_reads_our_input_and_its_background_processes_are_not_awaited(repo: Repo) -> None:
     script = "cat; sleep 1000 & echo $! > left"
     done = repo.run("envlog", "run", "--", "sh", "-c", script, input="typed\n")
     os.kill(int(repo.read("left")), signal.SIGKILL)
     assert (done.status, done.out) == (0, "typed\n")
 
 
-def test_a_signal_is_the_programs_and_the_moment_after_is_taken(repo: Repo) -> None:
+def test_signal_is_forwarded_and_the_second_snapshot_is_taken(repo: Repo) -> None:
     script = "trap 'echo heard > heard; exit 7' TERM; echo ready; while :; do sleep 0.01; done"
     words = ("git-envlog", "run", "--", "sh", "-c", script)
     with subprocess.Popen(words, cwd=repo.path, env=repo.env, stdout=subprocess.PIPE) as child:
@@ -105,7 +103,7 @@ sys.stdin.readline()
 """
 
 
-def test_a_program_on_a_terminal_has_one_and_ctrl_c_reaches_it(repo: Repo, tmp_path: Path) -> None:
+def test_command_on_a_terminal_gets_a_terminal_and_ctrl_c(repo: Repo, tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text(TERMINAL)
     child, master = pty.fork()
     if child == 0:
@@ -144,17 +142,17 @@ def read_until(master: int, words: bytes) -> None:
         seen += data
 
 
-def test_of_much_output_the_beginning_and_the_end_are_kept() -> None:
+def test_long_output_keeps_its_beginning_and_end() -> None:
     kept = HeadAndTail(head=10, tail=10)
     for number in range(100):
         kept.take(b"%03d\n" % number)
-    assert kept.text == b"000\n001\n00\n[380 bytes left out]\n7\n098\n099\n"
+    assert kept.text == b"000\n001\n00\n[380 bytes omitted]\n7\n098\n099\n"
     short = HeadAndTail(head=10, tail=10)
     short.take(b"short")
     assert short.text == b"short"
 
 
-def test_what_came_of_it_can_be_checked(repo: Repo) -> None:
+def test_run_verifies_the_second_snapshot(repo: Repo) -> None:
     done = repo.run("envlog", "run", "--verify", "test -e made", "--", "touch", "made")
     assert (done.status, done.out) == (0, "")
     assert [one["verify"]["status"] for one in moments(repo)[:1]] == ["pass"]  # type: ignore[index]

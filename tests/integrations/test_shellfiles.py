@@ -27,7 +27,7 @@ def places(home: Path) -> list[Path]:
     ]
 
 
-def test_man_and_shells_find_what_an_installation_leaves_out(repo: Repo, hermetic: Path) -> None:
+def test_linked_manual_and_completions_are_found(repo: Repo, hermetic: Path) -> None:
     dry = repo.run("envlog", "install", "--shell", "-n", check=True)
     assert dry.out.count("would be linked") == len(places(hermetic))
     assert not any(place.exists() for place in places(hermetic))
@@ -39,7 +39,7 @@ def test_man_and_shells_find_what_an_installation_leaves_out(repo: Repo, hermeti
 
 
 @needs("man")
-def test_man_shows_the_page(repo: Repo, hermetic: Path) -> None:
+def test_man_shows_the_linked_page(repo: Repo, hermetic: Path) -> None:
     repo.run("envlog", "install", "--shell", check=True)
     env = {**os.environ, "MANPATH": str(hermetic / "data/man"), "MANPAGER": "cat", "MANWIDTH": "80"}
     for page in ("envdiff", "envlog"):
@@ -49,7 +49,7 @@ def test_man_shows_the_page(repo: Repo, hermetic: Path) -> None:
         assert f"git-{page}(1)" in done.stdout, done.stderr
 
 
-def test_what_somebody_else_put_there_is_left_alone(repo: Repo, hermetic: Path) -> None:
+def test_files_of_others_are_not_replaced(repo: Repo, hermetic: Path) -> None:
     theirs = hermetic / "data/man/man1/git-envlog.1"
     theirs.parent.mkdir(parents=True)
     theirs.write_text("theirs\n")
@@ -62,7 +62,7 @@ def test_what_somebody_else_put_there_is_left_alone(repo: Repo, hermetic: Path) 
     assert stale.is_file()
 
 
-def test_what_was_linked_goes_and_nothing_else(repo: Repo, hermetic: Path) -> None:
+def test_uninstall_removes_only_our_links(repo: Repo, hermetic: Path) -> None:
     repo.run("envlog", "install", "--shell", check=True)
     other = hermetic / "data/man/man1/other.1"
     other.write_text("x")
@@ -73,12 +73,12 @@ def test_what_was_linked_goes_and_nothing_else(repo: Repo, hermetic: Path) -> No
     assert "no man pages" in repo.run("envlog", "uninstall", "--shell", check=True).out
 
 
-def test_it_goes_with_nothing_else(repo: Repo) -> None:
+def test_shell_option_excludes_other_options(repo: Repo) -> None:
     assert repo.run("envlog", "install", "--shell", "--global").status == 129
     assert repo.run("envlog", "uninstall", "--shell", "--history").status == 129
 
 
-def test_installing_hooks_says_where_the_manual_is_missing(repo: Repo) -> None:
+def test_install_hints_at_missing_manual(repo: Repo) -> None:
     words = ("git-envlog", "install", "-n")
     assert "note: man pages and shell" in on_terminal(repo, *words)[0]
     assert repo.run("envlog", "install", "-n", check=True).err == ""

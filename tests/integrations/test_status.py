@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from git_envhist.api import EnvHistory
-from git_envhist.integrations.git_hooks import leave_mark, place_of, write_outcome
+from git_envhist.integrations.git_hooks import hooks_state, write_outcome, write_pending
 from git_envhist.model.work import HookRun
 from tests.cli.test_json import validate
 from tests.integrations.hooks import git_dir, is_idle, log_of, standing, wait_for, wait_for_runs
@@ -25,14 +25,14 @@ def status(repo: Repo, *words: str) -> dict[str, object]:
     return told
 
 
-def test_where_nothing_is_installed_it_says_so_and_changes_nothing(repo: Repo) -> None:
+def test_status_without_hooks_says_so_and_changes_nothing(repo: Repo) -> None:
     before = standing(repo.path)
     assert "no hooks are installed" in repo.run("envlog", "status", check=True).out
     assert status(repo)["here"] == {}
     assert standing(repo.path) == before
 
 
-def test_it_tells_what_is_active_and_what_ran_last(repo: Repo) -> None:
+def test_status_lists_active_hooks_and_last_runs(repo: Repo) -> None:
     repo.run("envlog", "install", check=True)
     repo.commit("by itself")
     wait_for_runs(repo, 1)
@@ -58,7 +58,7 @@ def test_a_report_has_versions_and_settings_and_no_secret(repo: Repo) -> None:
     assert "settings" in status(repo, "--report")
 
 
-def test_hooks_that_another_tool_replaced_are_told(repo: Repo) -> None:
+def test_status_warns_about_replaced_hooks(repo: Repo) -> None:
     repo.run("envlog", "install", check=True)
     for event in ("post-commit", "post-merge", "post-checkout", "post-rewrite", "pre-push"):
         (repo.path / ".git/hooks" / event).write_text("#!/bin/sh\nexit 0\n")
@@ -67,7 +67,7 @@ def test_hooks_that_another_tool_replaced_are_told(repo: Repo) -> None:
     assert status(repo)["here"] == {}
 
 
-def test_hooks_that_git_does_not_look_at_are_told(repo: Repo) -> None:
+def test_status_warns_about_hooks_in_an_unused_directory(repo: Repo) -> None:
     repo.run("envlog", "install", check=True)
     repo.git("config", "core.hooksPath", "elsewhere")
     told = repo.run("envlog", "status", check=True)
@@ -76,7 +76,7 @@ def test_hooks_that_git_does_not_look_at_are_told(repo: Repo) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="no permission binds root")
-def test_a_capture_that_failed_is_told_and_the_commit_stands(repo: Repo) -> None:
+def test_status_reports_a_failed_capture_and_the_commit_is_kept(repo: Repo) -> None:
     repo.run("envlog", "install", check=True)
     repo.commit("first by itself")
     wait_for_runs(repo, 1)
@@ -97,7 +97,7 @@ def test_a_capture_that_failed_is_told_and_the_commit_stands(repo: Repo) -> None
     assert "failed" in repo.run("envlog", "status", check=True).err
 
 
-def test_a_hook_that_was_never_called_is_told(repo: Repo) -> None:
+def test_status_warns_about_a_hook_that_was_never_called(repo: Repo) -> None:
     repo.run("envlog", "install", check=True)
     record = Path(repo.path, ".git/envhist/installed")
     held = json.loads(record.read_text())
@@ -108,7 +108,7 @@ def test_a_hook_that_was_never_called_is_told(repo: Repo) -> None:
     assert "no hook was called" in repo.run("envlog", "status", check=True).err
 
 
-def test_the_log_of_hooks_is_bounded_and_no_rubbish_in_it_matters(repo: Repo) -> None:
+def test_hook_log_is_bounded_and_ignores_invalid_lines(repo: Repo) -> None:
     repo.run("envlog", "install", check=True)
     repo.commit("by itself")
     wait_for_runs(repo, 1)
@@ -121,7 +121,7 @@ def test_the_log_of_hooks_is_bounded_and_no_rubbish_in_it_matters(repo: Repo) ->
     assert json.loads(lines[-1])["result"] == "captured"
 
 
-def test_a_directory_without_git_has_a_report_too(repo: Repo, tmp_path: Path) -> None:
+def test_report_works_without_git(repo: Repo, tmp_path: Path) -> None:
     plain = tmp_path / "plain"
     plain.mkdir()
     repo.run("envlog", "init", cwd=plain, check=True)
@@ -135,11 +135,11 @@ def test_a_directory_without_git_has_a_report_too(repo: Repo, tmp_path: Path) ->
     assert (told["here"], told["warnings"]) == ({}, [])
 
 
-def test_a_list_says_that_a_capture_of_a_hook_is_on_its_way(repo: Repo) -> None:
+def test_log_notes_a_pending_capture_of_a_hook(repo: Repo) -> None:
     repo.run("envlog", "capture", "x", check=True)
     assert repo.run("envlog", check=True).err == ""
-    place = place_of(EnvHistory.open(str(repo.path), one_command=True).repository.state)
-    leave_mark(place, "post-merge")
+    place = hooks_state(EnvHistory.open(str(repo.path), one_command=True).repository.state)
+    write_pending(place, "post-merge")
     told = "note: a capture is running (post-merge); it is not in this list yet\n"
     assert repo.run("envlog", "-1", check=True).err == told
     assert repo.run("envlog", "--json", check=True).err == ""
@@ -151,7 +151,7 @@ def test_a_list_says_that_a_capture_of_a_hook_is_on_its_way(repo: Repo) -> None:
     assert repo.run("envlog", check=True).err == ""
 
 
-def test_it_tells_what_an_agents_hooks_came_to_among_the_last_runs(repo: Repo) -> None:
+def test_status_lists_results_of_agent_hooks(repo: Repo) -> None:
     repo.run("envlog", "install", "--agent", "claude", check=True)
     place = Path(EnvHistory.open(str(repo.path), one_command=True).repository.state, "agents")
     place.mkdir(parents=True, exist_ok=True)

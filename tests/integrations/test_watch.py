@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from git_envhist.integrations.watch import APART, MAX_LENGTH, SETTLE, SHARE, SPAN, Pace
+from git_envhist.integrations.watch import LIMIT_SECONDS, MAX_UNSETTLED, MIN_APART, MIN_PAUSE, SETTLE, Pace
 from tests.support.needs import needs
 from tests.support.repository import Repo
 
@@ -37,7 +37,7 @@ def next_paths(child: subprocess.Popen[bytes]) -> list[str]:
     return [one["path"] for one in snapshot["env_changed"]["paths"]]
 
 
-def test_what_changes_anywhere_is_captured_once_it_has_settled(repo: Repo) -> None:
+def test_watch_captures_changes_once_they_settle(repo: Repo) -> None:
     with watching(repo) as child:
         assert "app.py" in next_paths(child)
         (repo.path / "new/deep").mkdir(parents=True)
@@ -51,25 +51,25 @@ def test_what_changes_anywhere_is_captured_once_it_has_settled(repo: Repo) -> No
         second = repo.run("envlog", "watch")
         assert (second.status, second.err.splitlines()[0]) == (
             3,
-            "error: another process watches this environment already",
+            "error: another process already watches this environment",
         )
         child.send_signal(signal.SIGTERM)
         assert child.wait() == 143
 
 
-def test_a_capture_that_failed_is_tried_again_though_nothing_changes_any_more(repo: Repo) -> None:
+def test_watch_retries_a_failed_capture_without_new_changes(repo: Repo) -> None:
     with watching(repo) as child:
         assert "app.py" in next_paths(child)
         repo.git("config", "envhist.timeline", "a..b")
         repo.write("late", b"1")
         assert child.stderr is not None
-        assert b"warning: not captured, it is tried again" in child.stderr.readline()
+        assert b"warning: capture failed, trying again" in child.stderr.readline()
         repo.git("config", "--unset", "envhist.timeline")
         assert next_paths(child) == ["late"]
 
 
 @needs("unshare")
-def test_where_there_are_not_enough_watches_changes_are_looked_for(repo: Repo) -> None:
+def test_watch_polls_without_enough_inotify_watches(repo: Repo) -> None:
     if subprocess.run([*FEW_WATCHES, "true"], capture_output=True, check=False).returncode != 0:
         pytest.skip("no namespace with fewer watches can be had")
     for name in "abc":
@@ -80,40 +80,40 @@ def test_where_there_are_not_enough_watches_changes_are_looked_for(repo: Repo) -
         assert next_paths(child) == ["c/file"]
         child.kill()
         assert child.stderr is not None
-        assert b"warning: the system tells of no change here" in child.stderr.read()
+        assert b"warning: the system reports no changes here" in child.stderr.read()
 
 
-def test_nobody_watches_where_captures_by_themselves_are_switched_off(repo: Repo) -> None:
+def test_watch_refuses_when_captures_are_disabled(repo: Repo) -> None:
     repo.git("config", "envhist.enabled", "false")
     done = repo.run("envlog", "watch")
-    assert (done.status, done.err.splitlines()[0]) == (3, "error: captures by themselves are switched off")
+    assert (done.status, done.err.splitlines()[0]) == (3, "error: automatic captures are disabled")
     assert repo.run("envlog", "watch", "--settle", "soon").status == 129
 
 
-def test_a_capture_is_due_once_it_is_quiet_and_in_the_end_in_any_case() -> None:
+def test_capture_is_due_after_quiet_or_a_maximum_time() -> None:
     pace = Pace()
     assert pace.wait(0.0) is None
-    for tenth in range(round(MAX_LENGTH * 10)):
+    for tenth in range(round(MAX_UNSETTLED * 10)):
         pace.changed(tenth / 10)
-        assert pace.wait(tenth / 10) == pytest.approx(min(SETTLE, MAX_LENGTH - tenth / 10))
-    assert pace.wait(MAX_LENGTH) == 0.0
+        assert pace.wait(tenth / 10) == pytest.approx(min(SETTLE, MAX_UNSETTLED - tenth / 10))
+    assert pace.wait(MAX_UNSETTLED) == 0.0
 
 
-def test_captures_are_apart_and_the_more_so_the_longer_they_take() -> None:
+def test_captures_are_spaced_by_their_duration() -> None:
     pace = Pace()
     for took in (0.1, 7.0):
         pace.captured(100.0, took, 0)
         assert pace.wait(100.0) is None
         pace.changed(100.0)
-        assert pace.wait(100.0) == max(APART * SETTLE, SHARE * took)
+        assert pace.wait(100.0) == max(MIN_APART * SETTLE, MIN_PAUSE * took)
 
 
-def test_no_more_than_there_is_room_for_is_added_within_an_hour() -> None:
-    pace = Pace(room=100)
+def test_captures_are_delayed_at_the_hourly_byte_limit() -> None:
+    pace = Pace(max_added=100)
     pace.captured(0.0, 0.0, 60)
     pace.captured(10.0, 0.0, 60)
     pace.changed(20.0)
     assert pace.is_full(20.0)
-    assert pace.wait(20.0) == SPAN - 20.0
-    assert not pace.is_full(SPAN)
-    assert pace.wait(SPAN) == 0.0
+    assert pace.wait(20.0) == LIMIT_SECONDS - 20.0
+    assert not pace.is_full(LIMIT_SECONDS)
+    assert pace.wait(LIMIT_SECONDS) == 0.0

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from git_envhist.integrations.watch import is_watched, watch_lock
-from git_envhist.remote.upload import RemoteState, read_memory, write_memory
+from git_envhist.remote.upload import RemoteState, read_remote_state, write_remote_state
 from tests.support.repository import Repo
 
 
@@ -65,8 +65,8 @@ def test_purge_prints_a_command_for_a_remote_given_by_address(repo: Repo, tmp_pa
 
 def test_address_of_a_remote_is_remembered(tmp_path: Path) -> None:
     memory = RemoteState(address="https://user@host/a b.git")
-    write_memory(str(tmp_path), "0" * 16, memory)
-    assert read_memory(str(tmp_path), "0" * 16) == memory
+    write_remote_state(str(tmp_path), "0" * 16, memory)
+    assert read_remote_state(str(tmp_path), "0" * 16) == memory
 
 
 def test_uninstall_global_names_repositories_with_hooks(repo: Repo) -> None:

@@ -120,7 +120,7 @@ def test_save_starts_the_upkeep_of_its_store_and_never_of_the_users_repository(
     assert asyncio.run(save("1", "2", "3", "4", "5")) == ["5", "4", "3"]
     make_due(service.git_dir)
     assert asyncio.run(save("6")) == ["6", "5", "4"]
-    store = service._keeper._book.history()
+    store = service._keeper._store.history()
     # The first two, and the initial one, are marked and few.
     wait_until(lambda: len(store.dropper.trash()) >= 3)
     assert [one.intent for one in store.log() if not is_marked(one)] == ["6", "5", "4"]

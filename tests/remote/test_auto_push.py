@@ -50,7 +50,7 @@ def settled(repo: Repo, number: int = 1) -> dict[str, object]:
     return outcomes(repo)[-1]
 
 
-def test_what_was_captured_goes_along(riding: Repo, bare: Repo) -> None:
+def test_auto_push_sends_captured_snapshots(riding: Repo, bare: Repo) -> None:
     done = riding.run_git("push", "-q", "origin", "HEAD:refs/heads/main")
     assert done.stdout + done.stderr == b""
     assert settled(riding)["result"] == "pushed"
@@ -62,7 +62,7 @@ def test_what_was_captured_goes_along(riding: Repo, bare: Repo) -> None:
     assert told["warnings"] == []
 
 
-def test_a_commit_made_just_before_goes_along_with_what_was_captured_for_it(riding: Repo, bare: Repo) -> None:
+def test_auto_push_waits_for_the_capture_of_the_last_commit(riding: Repo, bare: Repo) -> None:
     for number in range(3):
         riding.write("tracked", f"{number}")
         riding.git("add", "tracked")
@@ -73,7 +73,7 @@ def test_a_commit_made_just_before_goes_along_with_what_was_captured_for_it(ridi
         assert refs(bare, "refs/envhist") == refs(riding, "refs/envhist")
 
 
-def test_a_capture_that_waits_for_the_end_of_a_rebase_is_not_waited_for(
+def test_auto_push_does_not_wait_for_a_capture_during_a_rebase(
     riding: Repo, bare: Repo, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place = git_dir(riding) / "envhist/hooks"
@@ -84,7 +84,7 @@ def test_a_capture_that_waits_for_the_end_of_a_rebase_is_not_waited_for(
     riding_along._wait_for_capture(str(place))
 
 
-def test_nothing_goes_where_nobody_said_yes_and_the_status_tells(riding: Repo, bare: Repo) -> None:
+def test_auto_push_sends_nothing_without_consent_and_status_reports_it(riding: Repo, bare: Repo) -> None:
     riding.git("remote", "set-url", "origin", f"file://{bare.path}")
     before = refs(bare, "refs/envhist")
     riding.git("push", "-q", "origin", "HEAD:refs/heads/main")
@@ -93,7 +93,9 @@ def test_nothing_goes_where_nobody_said_yes_and_the_status_tells(riding: Repo, b
     assert "git envlog push --yes" in riding.run("envlog", "status", check=True).err
 
 
-def test_new_database_is_held_until_somebody_agrees_and_the_status_names_it(riding: Repo, bare: Repo) -> None:
+def test_auto_push_refuses_a_new_database_without_consent_and_status_names_it(
+    riding: Repo, bare: Repo
+) -> None:
     riding.write("customers.db", b"SQLite format 3\0" + bytes(4080))
     riding.write("prod-dump.sql", "-- PostgreSQL database dump\n")
     capture(riding, "three")
@@ -112,7 +114,7 @@ def test_new_database_is_held_until_somebody_agrees_and_the_status_names_it(ridi
     assert settled(riding, 2)["result"] == "pushed"
 
 
-def test_the_history_goes_where_it_is_configured_to(riding: Repo, bare: Repo, tmp_path: Path) -> None:
+def test_auto_push_uses_the_configured_remote(riding: Repo, bare: Repo, tmp_path: Path) -> None:
     riding.git("config", "envhist.remote", str(bare.path))
     riding.git("init", "-q", "--bare", str(tmp_path / "code.git"))
     riding.git("push", "-q", str(tmp_path / "code.git"), "HEAD:refs/heads/main")
@@ -121,7 +123,9 @@ def test_the_history_goes_where_it_is_configured_to(riding: Repo, bare: Repo, tm
     assert not riding.git("--git-dir", str(tmp_path / "code.git"), "for-each-ref", "refs/envhist")
 
 
-def test_a_push_neither_waits_for_it_nor_fails_with_it(riding: Repo, bare: Repo, tmp_path: Path) -> None:
+def test_git_push_neither_waits_for_auto_push_nor_fails_with_it(
+    riding: Repo, bare: Repo, tmp_path: Path
+) -> None:
     # The other side takes the code and never answers for the history.
     reached = bare.path / "reached"
     os.mkfifo(reached)
@@ -139,14 +143,14 @@ def test_a_push_neither_waits_for_it_nor_fails_with_it(riding: Repo, bare: Repo,
     wait_for(lambda: any(one["result"] == "pushed" for one in outcomes(riding)), "the next makes up for it")
 
 
-def test_where_the_remote_is_gone_the_push_says_what_it_always_said(riding: Repo, bare: Repo) -> None:
+def test_git_push_prints_the_usual_error_when_the_remote_is_gone(riding: Repo, bare: Repo) -> None:
     bare.path.rename(bare.path.with_name("gone"))
     done = riding.run_git("push", "origin", "HEAD:refs/heads/main", check=False)
     assert done.status == 128
     assert b"envhist" not in done.stderr.replace(os.fsencode(bare.path.parent.parent), b"")
 
 
-def test_it_is_off_until_it_is_asked_for(riding: Repo, bare: Repo) -> None:
+def test_auto_push_is_off_by_default(riding: Repo, bare: Repo) -> None:
     riding.git("config", "--unset", "envhist.autoPush")
     before = refs(bare, "refs/envhist")
     riding.git("push", "-q", "origin", "HEAD:refs/heads/main")
@@ -158,7 +162,7 @@ def test_it_is_off_until_it_is_asked_for(riding: Repo, bare: Repo) -> None:
     assert refs(bare, "refs/envhist") == before
 
 
-def test_a_hook_of_the_users_keeps_its_input_its_words_and_its_say(repo: Repo, bare: Repo) -> None:
+def test_user_hook_keeps_its_input_arguments_and_exit_status(repo: Repo, bare: Repo) -> None:
     repo.git("config", "envhist.autoPush", "true")
     write_hook(repo, "pre-push", '#!/bin/sh\nread -r line\necho "$1 $line" >seen\nexit 7\n')
     repo.run("envlog", "install", check=True)
@@ -169,13 +173,13 @@ def test_a_hook_of_the_users_keeps_its_input_its_words_and_its_say(repo: Repo, b
     assert settled(repo)["result"] in ("off", "refused", "failed")
 
 
-def test_without_hooks_the_status_says_that_nothing_rides(repo: Repo) -> None:
+def test_status_warns_when_auto_push_is_set_without_hooks(repo: Repo) -> None:
     repo.git("config", "envhist.autoPush", "true")
     assert "git's hooks are not installed" in repo.run("envlog", "status", check=True).err
 
 
 @pytest.mark.parametrize("git", gits()[1:], ids=str)
-def test_with_other_versions_of_git_it_goes_along_too(
+def test_auto_push_works_with_other_versions_of_git(
     riding: Repo, bare: Repo, git: OtherGit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     git.put_first(monkeypatch)

@@ -122,9 +122,7 @@ BOMBS: dict[str, tuple[Callable[[Repo], bytes], str]] = {
 
 
 @pytest.mark.parametrize("kind", BOMBS)
-def test_what_would_unfold_is_refused_and_takes_no_more_than_it_may(
-    repo: Repo, tmp_path: Path, file: str, kind: str
-) -> None:
+def test_import_refuses_bombs_within_its_limits(repo: Repo, tmp_path: Path, file: str, kind: str) -> None:
     make, told = BOMBS[kind]
     write_tar(file, VERSION, ("history.bundle", make(make_repo(tmp_path / "evil.git", bare=True))))
     assert os.path.getsize(file) < 2 << 20
@@ -145,7 +143,7 @@ def test_what_would_unfold_is_refused_and_takes_no_more_than_it_may(
     assert not (repo.path / ".git/envhist/import/work").exists()
 
 
-def test_who_takes_longer_than_it_may_is_ended_and_that_is_said() -> None:
+def test_process_over_its_time_limit_is_killed_with_an_error() -> None:
     with subprocess.Popen(["sh", "-c", "while :; do :; done"]) as running:
         bounds = ResourceLimits(MEMORY, 1)
         bounds.apply(running.pid)
@@ -160,16 +158,16 @@ def head(name: str, size: int) -> bytes:
 
 
 @pytest.mark.parametrize("size", [1 << 40, (1 << 63) - 1])
-def test_a_file_that_tells_of_far_more_than_it_has_is_not_unpacked(repo: Repo, file: str, size: int) -> None:
+def test_file_that_declares_far_more_than_its_size_is_refused(repo: Repo, file: str, size: int) -> None:
     start = head(*("envhist-export", 17)) + VERSION[1].ljust(512, b"\0") + head("history.bundle", size)
     Path(file).write_bytes(zstandard.ZstdCompressor(level=1).compress(start + bytes(ZEROS)))
     assert os.path.getsize(file) < 1 << 20
     done = repo.run("envlog", "import", file)
     assert done.status == 128
-    assert "and tells of" in done.err
+    assert "and declares" in done.err
 
 
-def test_where_there_is_no_room_it_is_said_before_anything_is_written(repo: Repo, file: str) -> None:
+def test_import_refuses_before_writing_when_the_disk_is_full(repo: Repo, file: str) -> None:
     # Nothing that can be compressed: the file would be as large.
     size = 1 << 46
     start = head("envhist-export", 17) + VERSION[1].ljust(512, b"\0") + head("history.bundle", size)

@@ -96,7 +96,7 @@ def write_tar(file: str, *members: tuple[str, bytes]) -> None:
     Path(file).write_bytes(zstandard.ZstdCompressor().compress(buffer.getvalue()[:end]))
 
 
-def test_a_whole_timeline_goes_and_comes_as_it_was(
+def test_exported_timeline_is_imported_unchanged(
     repo: Repo, colleague: Repo, moments: list[str], file: str, tmp_path: Path
 ) -> None:
     repo.run("envlog", "export", file, check=True)
@@ -112,7 +112,7 @@ def test_a_whole_timeline_goes_and_comes_as_it_was(
     assert set(refs(repo, "refs/envhist").values()) <= set(refs_of_fetched(colleague).values())
 
 
-def test_chosen_moments_leave_and_what_lies_between_stays(
+def test_export_contains_only_the_chosen_snapshots(
     repo: Repo, colleague: Repo, moments: list[str], file: str, tmp_path: Path
 ) -> None:
     repo.run("envlog", "export", file, "start", "@", check=True)
@@ -141,7 +141,7 @@ def everything_in(file: str, place: Path) -> bytes:
     return seen.run_git("cat-file", "--batch", input=ids + "\n").stdout + Path(file).read_bytes()
 
 
-def test_tar_and_git_alone_read_the_file(repo: Repo, moments: list[str], file: str, tmp_path: Path) -> None:
+def test_tar_and_git_read_an_export(repo: Repo, moments: list[str], file: str, tmp_path: Path) -> None:
     repo.run("envlog", "export", file, "@", check=True)
     require("zstd")
     subprocess.run(["tar", "--zstd", "-xf", file], cwd=tmp_path, check=True)
@@ -153,7 +153,7 @@ def test_tar_and_git_alone_read_the_file(repo: Repo, moments: list[str], file: s
     assert os.stat(file).st_mode & 0o077 == 0
 
 
-def test_nothing_of_the_users_changes_on_either_side(
+def test_export_and_import_do_not_change_user_data(
     repo: Repo, colleague: Repo, moments: list[str], file: str
 ) -> None:
     def seen(one: Repo) -> tuple[object, ...]:
@@ -167,7 +167,7 @@ def test_nothing_of_the_users_changes_on_either_side(
     assert not list((colleague.path / ".git/envhist/import").glob("work*"))
 
 
-def test_as_json_both_are_what_the_schema_says(
+def test_json_of_export_and_import_matches_the_schema(
     repo: Repo, colleague: Repo, moments: list[str], file: str
 ) -> None:
     told = json.loads(repo.run("envlog", "export", "--json", file, "@", check=True).out)
@@ -179,7 +179,7 @@ def test_as_json_both_are_what_the_schema_says(
     assert told["name"] == "handover"
 
 
-def test_a_token_in_the_clear_keeps_it_here(repo: Repo, file: str) -> None:
+def test_export_refuses_a_token_in_plain_text(repo: Repo, file: str) -> None:
     database(repo, value=TOKEN)
     capture(repo, "one")
     done = repo.run("envlog", "export", file)
@@ -191,7 +191,7 @@ def test_a_token_in_the_clear_keeps_it_here(repo: Repo, file: str) -> None:
     assert "app.db" in repo.run("envlog", "export", "--force", file, "--allow", "app.db").err
 
 
-def test_a_file_that_is_there_is_not_written_over_unasked(repo: Repo, moments: list[str], file: str) -> None:
+def test_export_does_not_replace_a_file_without_force(repo: Repo, moments: list[str], file: str) -> None:
     Path(file).write_text("mine")
     assert repo.run("envlog", "export", file).status == 3
     assert Path(file).read_text() == "mine"
@@ -200,9 +200,7 @@ def test_a_file_that_is_there_is_not_written_over_unasked(repo: Repo, moments: l
 
 
 @pytest.mark.parametrize("there", [False, True])
-def test_where_files_have_no_links_it_is_written_too(
-    repo: Repo, moments: list[str], file: str, there: bool
-) -> None:
+def test_export_works_without_hard_links(repo: Repo, moments: list[str], file: str, there: bool) -> None:
     """Most sticks are such."""
     if there:
         Path(file).write_text("mine")
@@ -215,7 +213,7 @@ def test_where_files_have_no_links_it_is_written_too(
     assert (Path(file).read_bytes() == b"mine") is there
 
 
-def test_what_came_before_is_added_to_or_stands_beside(
+def test_import_extends_an_earlier_import_or_gets_its_own_name(
     repo: Repo, colleague: Repo, moments: list[str], file: str
 ) -> None:
     def brought(*words: str) -> tuple[str, str]:
@@ -238,7 +236,7 @@ def test_what_came_before_is_added_to_or_stands_beside(
     assert len(listed(colleague, f"handover/{timeline(repo)}")) == 4
 
 
-def test_an_earlier_file_takes_back_nothing_that_was_said_later(
+def test_import_of_an_older_file_keeps_newer_notes(
     repo: Repo, colleague: Repo, moments: list[str], file: str
 ) -> None:
     repo.run("envlog", "export", file, check=True)
@@ -250,7 +248,7 @@ def test_an_earlier_file_takes_back_nothing_that_was_said_later(
     assert told.count("and later") == told.count("it went well") == 1
 
 
-def test_a_remote_and_an_import_never_share_a_name(
+def test_remote_and_import_never_share_a_name(
     repo: Repo, bare: Repo, colleague: Repo, moments: list[str], file: str
 ) -> None:
     repo.run("envlog", "export", file, "@", check=True)
@@ -262,7 +260,7 @@ def test_a_remote_and_an_import_never_share_a_name(
     assert listed(colleague, f"handover/{timeline(repo)}")
 
 
-def test_what_was_attached_later_goes_along(repo: Repo, colleague: Repo, file: str) -> None:
+def test_export_contains_later_attachments(repo: Repo, colleague: Repo, file: str) -> None:
     capture(repo, "one")
     EnvHistory.open(str(repo.path), one_command=True).attach(attached=[("talk.txt", b"what was said")])
     repo.write("b")
@@ -275,9 +273,7 @@ def test_what_was_attached_later_goes_along(repo: Repo, colleague: Repo, file: s
     assert (colleague.path.parent / "said/talk.txt").read_bytes() == b"what was said"
 
 
-def test_what_was_attached_between_two_files_comes_with_the_second(
-    repo: Repo, colleague: Repo, file: str
-) -> None:
+def test_second_import_adds_later_attachments(repo: Repo, colleague: Repo, file: str) -> None:
     capture(repo, "one")
     for number, name in enumerate(("talk.txt", "more.txt")):
         EnvHistory.open(str(repo.path), one_command=True).attach(attached=[(name, name.encode())])
@@ -291,7 +287,7 @@ def test_what_was_attached_between_two_files_comes_with_the_second(
     assert said == {"talk.txt": b"talk.txt", "more.txt": b"more.txt"}
 
 
-def test_a_fetched_timeline_is_exported_by_its_own_name(
+def test_fetched_timeline_is_exported_by_its_original_name(
     repo: Repo, bare: Repo, colleague: Repo, moments: list[str], file: str
 ) -> None:
     repo.run("envlog", "push", "--yes", check=True)
@@ -308,7 +304,9 @@ def test_a_fetched_timeline_is_exported_by_its_own_name(
     [("now",), ("nothing-of-that-name",), ("@..@",), ("-x",)],
     ids=["now", "unknown", "empty", "option"],
 )
-def test_odd_words_export_nothing(repo: Repo, moments: list[str], file: str, words: tuple[str, ...]) -> None:
+def test_invalid_arguments_export_nothing(
+    repo: Repo, moments: list[str], file: str, words: tuple[str, ...]
+) -> None:
     done = repo.run("envlog", "export", file, *words)
     assert done.status in (4, 129)
     assert done.err.startswith("error: ")
@@ -380,7 +378,7 @@ HOSTILE: dict[str, Callable[[Repo], bytes]] = {
 
 
 @pytest.mark.parametrize("kind", HOSTILE)
-def test_what_is_hostile_is_refused_whole(repo: Repo, tmp_path: Path, file: str, kind: str) -> None:
+def test_hostile_export_is_refused_completely(repo: Repo, tmp_path: Path, file: str, kind: str) -> None:
     bare = make_repo(tmp_path / "evil.git", bare=True)
     write_tar(file, ("envhist-export", b"envhist-export 1\n"), ("history.bundle", HOSTILE[kind](bare)))
     before = refs(repo)
@@ -408,27 +406,25 @@ GOOD = ("envhist-export", b"envhist-export 1\n")
     ],
     ids=["another name", "one member", "an absolute name", "a later form", "a long head", "more members"],
 )
-def test_a_tar_of_another_kind_is_refused(
-    repo: Repo, file: str, members: tuple[tuple[str, bytes], ...]
-) -> None:
+def test_other_tar_files_are_refused(repo: Repo, file: str, members: tuple[tuple[str, bytes], ...]) -> None:
     write_tar(file, *members)
     done = repo.run("envlog", "import", file)
     assert done.status == 128
     assert done.err.startswith("error: ")
 
 
-def test_no_file_and_no_export_are_told_apart(repo: Repo, tmp_path: Path, file: str) -> None:
+def test_missing_file_and_wrong_file_have_different_errors(repo: Repo, tmp_path: Path, file: str) -> None:
     assert "no such file" in repo.run("envlog", "import", file).err
     assert "directory" in repo.run("envlog", "import", str(tmp_path)).err
     Path(file).write_bytes(os.urandom(2000))
-    assert "not the file of an export" in repo.run("envlog", "import", file).err
+    assert "not an export file" in repo.run("envlog", "import", file).err
     Path(file).write_bytes(zstandard.ZstdCompressor().compress(bytes(50 << 20)))
-    assert "not the file of an export" in repo.run("envlog", "import", file).err
+    assert "not an export file" in repo.run("envlog", "import", file).err
     assert repo.run("envlog", "import").status == repo.run("envlog", "export").status == 129
 
 
 @pytest.mark.parametrize("where", [20, 0.5, -20])
-def test_a_flipped_bit_is_noticed(repo: Repo, colleague: Repo, file: str, where: float) -> None:
+def test_flipped_bit_is_detected(repo: Repo, colleague: Repo, file: str, where: float) -> None:
     repo.write("data", os.urandom(100_000))
     capture(repo, "one")
     repo.run("envlog", "export", file, check=True)

@@ -16,7 +16,7 @@ from git_envhist.api import EnvHistory
 from git_envhist.errors import EnvhistError
 from git_envhist.platform import SYSTEM
 from git_envhist.remote.errors import RemoteFailed
-from git_envhist.remote.fetch import MAX_COUNT, next_turn
+from git_envhist.remote.fetch import MAX_BATCH, next_batch_size
 from git_envhist.snapshots.fetched import FetchedStore
 from tests.cli.test_json import validate
 from tests.end_to_end.captures import capture, everything_of_git
@@ -85,7 +85,7 @@ def take_in_key(repo: Repo, colleague: Repo) -> None:
 
 
 @pytest.mark.parametrize("transport", ["path", "file", "ssh", "http"])
-def test_a_timeline_comes_over_every_transport_and_contents_when_they_are_wanted(
+def test_fetch_works_over_every_transport_with_contents_on_demand(
     repo: Repo,
     bare: Repo,
     colleague: Repo,
@@ -107,7 +107,7 @@ def test_a_timeline_comes_over_every_transport_and_contents_when_they_are_wanted
     assert tree_differences(repo.path, tmp_path / "out") == ()
 
 
-def test_a_fetch_is_lazy_and_brings_what_is_asked_for(repo: Repo, colleague: Repo, shared: str) -> None:
+def test_fetch_is_lazy_and_gets_contents_on_demand(repo: Repo, colleague: Repo, shared: str) -> None:
     told = json.loads(colleague.run("envlog", "fetch", "--json", check=True).out)
     validate("fetched", told)
     assert told["timelines"] == [{"timeline": shared, "status": "new"}]
@@ -127,7 +127,7 @@ def test_a_fetch_is_lazy_and_brings_what_is_asked_for(repo: Repo, colleague: Rep
     assert size_of(colleague) > BIG
 
 
-def test_with_full_nothing_is_asked_for_later(repo: Repo, bare: Repo, colleague: Repo, shared: str) -> None:
+def test_full_fetch_needs_no_later_request(repo: Repo, bare: Repo, colleague: Repo, shared: str) -> None:
     colleague.run("envlog", "fetch", "--full", check=True)
     bare.path.rename(bare.path.with_name("gone"))
     assert colleague.run("envlog", "show", shared, "--", "data.bin", check=True).stdout == repo.read(
@@ -135,7 +135,7 @@ def test_with_full_nothing_is_asked_for_later(repo: Repo, bare: Repo, colleague:
     )
 
 
-def test_a_server_without_partial_clone_gives_all_of_it(
+def test_server_without_partial_clone_sends_everything(
     repo: Repo, bare: Repo, colleague: Repo, shared: str
 ) -> None:
     for key in ("uploadpack.allowFilter", "uploadpack.allowAnySHA1InWant"):
@@ -148,7 +148,9 @@ def test_a_server_without_partial_clone_gives_all_of_it(
     )
 
 
-def test_the_users_repository_stays_what_it_is(repo: Repo, bare: Repo, colleague: Repo, shared: str) -> None:
+def test_fetch_does_not_change_the_user_repository(
+    repo: Repo, bare: Repo, colleague: Repo, shared: str
+) -> None:
     before, own = everything_of_git(colleague), refs(colleague)
     objects = colleague.git("count-objects", "-v")
     colleague.run("envlog", "fetch", check=True)
@@ -168,7 +170,7 @@ def test_the_users_repository_stays_what_it_is(repo: Repo, bare: Repo, colleague
     assert len(refs(bare, "refs/envhist/heads")) == 1
 
 
-def test_what_no_key_here_signed_is_a_claim_and_with_the_key_it_is_ours(
+def test_fetched_snapshot_is_unsigned_without_its_key_and_trusted_with_it(
     repo: Repo, colleague: Repo, shared: str
 ) -> None:
     colleague.run("envlog", "fetch", check=True)
@@ -186,14 +188,14 @@ def test_what_no_key_here_signed_is_a_claim_and_with_the_key_it_is_ours(
     assert "A" in told
 
 
-def test_a_fetched_moment_is_compared_with_what_is_here_now(colleague: Repo, shared: str) -> None:
+def test_fetched_snapshot_is_compared_with_now(colleague: Repo, shared: str) -> None:
     colleague.run("envlog", "fetch", check=True)
     told = colleague.run("envdiff", "--name-only", f"{shared}..now", check=True).out.splitlines()
     assert {"b", "data.bin", ".env"} <= set(told)
     assert "app.py" not in told
 
 
-def test_the_next_fetch_follows_what_grew_was_rewritten_and_went(
+def test_fetch_follows_growth_rewrites_and_deletions(
     repo: Repo, bare: Repo, colleague: Repo, shared: str
 ) -> None:
     def fetched() -> str:
@@ -218,9 +220,7 @@ def test_the_next_fetch_follows_what_grew_was_rewritten_and_went(
     assert colleague.run("envlog", shared).status == 4
 
 
-def test_what_a_remote_rewrites_or_puts_there_leaves_ours_alone(
-    repo: Repo, bare: Repo, colleague: Repo, shared: str
-) -> None:
+def test_fetch_never_changes_our_own_timelines(repo: Repo, bare: Repo, colleague: Repo, shared: str) -> None:
     capture(colleague, "mine")
     ours = refs(colleague)
     tip = refs(bare, "refs/envhist/heads")[f"refs/envhist/heads/{timeline(repo)}"]
@@ -248,9 +248,7 @@ def refs_of_fetched(colleague: Repo) -> dict[str, str]:
     return dict(line.split(" ") for line in lines)
 
 
-def test_what_a_power_cut_left_is_in_no_fetchs_way(
-    repo: Repo, bare: Repo, colleague: Repo, tmp_path: Path
-) -> None:
+def test_fetch_succeeds_after_a_power_cut(repo: Repo, bare: Repo, colleague: Repo, tmp_path: Path) -> None:
     capture(repo, "one")
     repo.run("envlog", "push", "--yes", check=True)
     repo.run("envlog", "export", str(tmp_path / "file"), check=True)
@@ -276,9 +274,7 @@ def test_what_a_power_cut_left_is_in_no_fetchs_way(
     )
 
 
-def test_a_ref_of_it_that_leads_nowhere_is_in_nobodys_way(
-    repo: Repo, bare: Repo, colleague: Repo, shared: str
-) -> None:
+def test_dangling_fetched_ref_is_ignored(repo: Repo, bare: Repo, colleague: Repo, shared: str) -> None:
     colleague.run("envlog", "capture", "mine", check=True)
     colleague.run("envlog", "fetch", check=True)
     fetched = colleague.path / ".git/envhist/fetched.git"
@@ -294,7 +290,7 @@ def test_a_ref_of_it_that_leads_nowhere_is_in_nobodys_way(
     assert colleague.run("envlog", "--all", check=True).err == ""
 
 
-def test_hostile_objects_are_refused_with_the_whole_pack(repo: Repo, bare: Repo, colleague: Repo) -> None:
+def test_hostile_objects_are_refused_with_their_pack(repo: Repo, bare: Repo, colleague: Repo) -> None:
     for key in ("receive.fsckObjects", "transfer.fsckObjects"):
         bare.git("config", key, "false")
     blob = bare.git("hash-object", "-w", "--stdin", input="x")
@@ -307,7 +303,7 @@ def test_hostile_objects_are_refused_with_the_whole_pack(repo: Repo, bare: Repo,
     assert refs_of_fetched(colleague) == {}
 
 
-def test_a_fetch_that_is_broken_off_leaves_what_is_whole_and_goes_on(
+def test_interrupted_fetch_keeps_complete_timelines_and_continues(
     repo: Repo, bare: Repo, colleague: Repo, shared: str
 ) -> None:
     colleague.run("envlog", "fetch", check=True)
@@ -328,7 +324,7 @@ def test_a_fetch_that_is_broken_off_leaves_what_is_whole_and_goes_on(
     assert len(colleague.run("envlog", "--oneline", shared, check=True).out.splitlines()) == 3
 
 
-def test_what_came_before_the_line_broke_is_looked_at_by_the_next_fetch(
+def test_packs_of_an_interrupted_fetch_are_checked_by_the_next(
     repo: Repo, bare: Repo, colleague: Repo, shared: str
 ) -> None:
     colleague.run("envlog", "fetch", check=True)
@@ -346,7 +342,7 @@ def test_what_came_before_the_line_broke_is_looked_at_by_the_next_fetch(
     assert not list((repo.path / ".git/envhist/fetched.git").glob("fetching-*"))
 
 
-def test_what_came_before_the_line_broke_and_is_no_more_there_is_not_taken(
+def test_refs_of_an_interrupted_fetch_that_were_deleted_are_dropped(
     repo: Repo, bare: Repo, colleague: Repo, shared: str
 ) -> None:
     colleague.run("envlog", "fetch", check=True)
@@ -367,7 +363,7 @@ def test_what_came_before_the_line_broke_and_is_no_more_there_is_not_taken(
 
 
 @pytest.mark.usefixtures("shared")
-def test_what_packs_are_known_is_told_whole_or_not_at_all(colleague: Repo) -> None:
+def test_list_of_checked_packs_is_complete_or_ignored(colleague: Repo) -> None:
     """Half of a list makes packs new that are not, and what is new goes where anything of it is refused."""
     colleague.run("envlog", "fetch", check=True)
     fetched = FetchedStore.of(EnvHistory.open(str(colleague.path), one_command=True).repository)
@@ -389,16 +385,16 @@ def test_what_packs_are_known_is_told_whole_or_not_at_all(colleague: Repo) -> No
 @pytest.mark.parametrize(
     ("many", "seconds", "then"), [(2000, 0.1, 8000), (2000, 5, 2000), (2000, 60, 1000), (600, 60, 500)]
 )
-def test_a_turn_is_as_long_as_one_would_lose(many: int, seconds: float, then: int) -> None:
-    assert next_turn(many, seconds) == then
-    assert next_turn(MAX_COUNT, seconds) <= MAX_COUNT
+def test_batch_size_follows_the_duration_of_batches(many: int, seconds: float, then: int) -> None:
+    assert next_batch_size(many, seconds) == then
+    assert next_batch_size(MAX_BATCH, seconds) <= MAX_BATCH
 
 
-def test_a_full_fetch_that_was_broken_off_asks_only_for_what_is_missing(
+def test_interrupted_full_fetch_requests_only_missing_objects(
     repo: Repo, bare: Repo, colleague: Repo, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("git_envhist.remote.fetch.FIRST_TURN", 20)
-    monkeypatch.setattr("git_envhist.remote.fetch.MAX_COUNT", 20)
+    monkeypatch.setattr("git_envhist.remote.fetch.FIRST_BATCH", 20)
+    monkeypatch.setattr("git_envhist.remote.fetch.MAX_BATCH", 20)
     for number in range(100):
         repo.write(f"d/{number}", os.urandom(3000))
     capture(repo, "one")
@@ -418,7 +414,7 @@ def test_a_full_fetch_that_was_broken_off_asks_only_for_what_is_missing(
 
 
 @pytest.mark.skipif(not SYSTEM.proc, reason="nobody tells whether a git is at work")
-def test_what_a_killed_git_left_goes_and_nothing_of_one_that_is_at_work(
+def test_leftovers_of_a_killed_git_are_removed_but_not_of_a_running_one(
     repo: Repo, bare: Repo, colleague: Repo, shared: str
 ) -> None:
     colleague.run("envlog", "fetch", check=True)
@@ -442,15 +438,13 @@ def test_what_a_killed_git_left_goes_and_nothing_of_one_that_is_at_work(
     assert not list(place.glob("objects/*/tmp_*"))
 
 
-def test_what_is_not_to_be_had_any_more_is_said(
-    bare: Repo, colleague: Repo, shared: str, tmp_path: Path
-) -> None:
+def test_unavailable_contents_are_an_error(bare: Repo, colleague: Repo, shared: str, tmp_path: Path) -> None:
     colleague.run("envlog", "fetch", check=True)
     bare.path.rename(bare.path.with_name("gone"))
     done = colleague.run("envlog", "show", shared, "--", "data.bin")
     assert done.status == 128
     assert "'origin'" in done.err
-    assert f"contents of '{shared}' are not here yet and come from there alone" in done.err
+    assert f"contents of '{shared}' are not stored here yet, and only this remote has them" in done.err
     assert colleague.run("envlog", shared).status == 0, "the list needs nobody"
     before = listing(colleague.path, top=True)
     assert colleague.run("envrestore", "--to", str(tmp_path / "then"), shared).status == 128
@@ -458,7 +452,7 @@ def test_what_is_not_to_be_had_any_more_is_said(
     assert listing(colleague.path, top=True) == before
 
 
-def test_an_address_without_a_name_is_fetched_too(
+def test_address_without_a_remote_name_is_fetched(
     repo: Repo, bare: Repo, colleague: Repo, shared: str
 ) -> None:
     colleague.run("envlog", "fetch", f"file://{bare.path}", check=True)
@@ -468,7 +462,7 @@ def test_an_address_without_a_name_is_fetched_too(
     assert colleague.run("envlog", "show", name, "--", "b", check=True).stdout == b"2"
 
 
-def test_what_is_said_of_a_fetched_moment_is_told_here_and_there(
+def test_notes_on_a_fetched_snapshot_are_shown_on_both_sides(
     repo: Repo, bare: Repo, colleague: Repo, shared: str
 ) -> None:
     colleague.run("envlog", "fetch", check=True)
@@ -490,7 +484,7 @@ def test_what_is_said_of_a_fetched_moment_is_told_here_and_there(
     assert told.count("said by") == 2
 
 
-def test_the_newest_of_all_are_the_first_lines_of_all(
+def test_log_of_all_timelines_with_a_limit_is_its_beginning(
     repo: Repo, bare: Repo, colleague: Repo, shared: str
 ) -> None:
     for number in range(3):
@@ -509,7 +503,7 @@ def test_the_newest_of_all_are_the_first_lines_of_all(
             assert [_words(line) for line in some] == [_words(line) for line in whole[:count]]
 
 
-def test_fetch_does_not_bring_back_what_this_repository_pushed(repo: Repo, bare: Repo) -> None:
+def test_fetch_skips_timelines_that_this_repository_pushed(repo: Repo, bare: Repo) -> None:
     repo.write("big", os.urandom(300_000))
     repo.run("envlog", "capture", "one", check=True)
     repo.run("envlog", "push", "--yes", check=True)

@@ -95,7 +95,7 @@ ATTACKS = [rewound, reordered, without_the_fail, without_history_of_the_fail, wi
 
 
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.__name__)
-def test_fetch_refuses_what_is_not_as_it_was_signed(
+def test_fetch_refuses_a_timeline_that_does_not_match_its_signed_head(
     reader: Repo, bare: Repo, pushed: str, attack: Callable[[Repo, str], None]
 ) -> None:
     told = answer(reader)
@@ -203,7 +203,7 @@ def test_ssh_signature_is_enough_for_a_colleague_without_the_key(
     assert fetched(colleague) == before
 
 
-def test_ssh_signature_of_a_stranger_vouches_for_nothing(
+def test_ssh_signature_of_an_unknown_signer_is_not_trusted(
     repo: Repo, colleague: Repo, bare: Repo, ssh_key: Path, pushed: str, tmp_path: Path
 ) -> None:
     other = tmp_path / "other"
@@ -249,4 +249,4 @@ def test_push_refuses_a_secret_behind_the_text_of_a_head(repo: Repo, bare: Repo,
     note = f"{head}\npassword = Tr0ub4dor\n"
     repo.git("notes", f"--ref={NOTES}{pushed}", "add", "-f", "-F", "-", f"{HEADS}{pushed}~1", input=note)
     done = repo.run("envlog", "push", "--yes")
-    assert (done.status, "a secret in its words" in done.err) == (3, True), done.err
+    assert (done.status, "a secret in its text" in done.err) == (3, True), done.err

@@ -68,7 +68,7 @@ CHOSEN = [("fetch", name) for name in list(CASES)[5 % EVERY :: EVERY]] + [
 
 
 @pytest.mark.parametrize(("way", "name"), CHOSEN)
-def test_what_came_is_refused_or_harmless(
+def test_hostile_history_is_refused_or_harmless(
     stranger: Stranger, victim: Repo, tmp_path: Path, way: str, name: str
 ) -> None:
     stranger.plant(CASES[name](Smith(stranger.repo)))

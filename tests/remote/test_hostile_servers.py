@@ -97,30 +97,28 @@ def fetch(repo: Repo) -> tuple[subprocess.CompletedProcess[str], int]:
 
 
 @pytest.mark.parametrize("kind", BOMBS)
-def test_what_would_unfold_is_refused_and_takes_no_more_than_it_may(
-    repo: Repo, server: Callable[..., None], kind: str
-) -> None:
+def test_fetch_refuses_bombs_within_its_limits(repo: Repo, server: Callable[..., None], kind: str) -> None:
     server("pack", BOMBS[kind](repo).partition(b"\n\n")[2])
     before = refs(repo)
     done, taken = fetch(repo)
     assert done.returncode == 128
-    assert done.stderr.startswith("error: what 'origin' (file://")
-    assert "sends takes more memory to read than it may" in done.stderr
+    assert done.stderr.startswith("error: the data that 'origin' (file://")
+    assert "sends needs more memory to read than allowed" in done.stderr
     assert "envhist.fetchMemory" in done.stderr
     assert taken < 1.2 * LIMIT
     assert refs(repo) == before
     assert refs_of_fetched(repo) == {}
 
 
-def test_a_listing_without_end_ends(repo: Repo, server: Callable[..., None]) -> None:
+def test_endless_listing_is_cut(repo: Repo, server: Callable[..., None]) -> None:
     server("refs")
     done, taken = fetch(repo)
     assert done.returncode == 128
-    assert "sends takes more memory to read than it may" in done.stderr
+    assert "sends needs more memory to read than allowed" in done.stderr
     assert taken < 1.2 * LIMIT
 
 
-def test_of_endless_talk_the_beginning_is_kept(repo: Repo, server: Callable[..., None]) -> None:
+def test_endless_messages_are_cut_after_the_beginning(repo: Repo, server: Callable[..., None]) -> None:
     server("chatter")
     done, taken = fetch(repo)
     assert done.returncode == 128
@@ -155,7 +153,7 @@ def test_fetch_refuses_and_removes_an_object_that_is_too_large_to_read(
         )
     done = repo.run("envlog", "fetch")
     assert done.status == 128
-    assert f"sends holds a {kind} of 12" in done.err
+    assert f"sends contains a {kind} of 12" in done.err
     assert refs_of_fetched(repo) == kept
     fetched = repo.path / ".git/envhist/fetched.git"
     held = sum(path.stat().st_size for path in fetched.glob("objects/pack/*.pack"))

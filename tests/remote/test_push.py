@@ -43,7 +43,7 @@ def database(repo: Repo, name: str = "app.db", value: str = "x") -> None:
 
 
 @pytest.mark.parametrize("transport", ["path", "file", "ssh", "http"])
-def test_a_timeline_its_notes_and_names_arrive_over_every_transport(
+def test_push_sends_timeline_notes_and_names_over_every_transport(
     repo: Repo, bare: Repo, address: Callable[[str], str], transport: str
 ) -> None:
     url = address(transport)
@@ -62,7 +62,7 @@ def test_a_timeline_its_notes_and_names_arrive_over_every_transport(
     assert '"name":"start"' in bare.git("log", "-1", "--notes=envhist/*/*", second)
 
 
-def test_the_first_push_tells_what_leaves_and_wants_a_yes(repo: Repo, bare: Repo) -> None:
+def test_first_push_lists_what_is_sent_and_needs_consent(repo: Repo, bare: Repo) -> None:
     database(repo)
     repo.write(".env", "A=1\n")
     repo.write("node_modules/x/index.js", "1")
@@ -83,7 +83,7 @@ def test_the_first_push_tells_what_leaves_and_wants_a_yes(repo: Repo, bare: Repo
     assert repo.run("envlog", "push").status == 3, "another address is another place"
 
 
-def test_what_is_to_be_typed_after_the_first_push_says_where_to(repo: Repo, bare: Repo) -> None:
+def test_hint_of_the_first_push_repeats_the_remote(repo: Repo, bare: Repo) -> None:
     capture(repo, "one")
     there = f"file://{bare.path.with_name('other one.git')}"
     bare.git("clone", "-q", "--bare", str(bare.path), str(bare.path.with_name("other one.git")))
@@ -93,7 +93,7 @@ def test_what_is_to_be_typed_after_the_first_push_says_where_to(repo: Repo, bare
     assert shlex.split(hint) == ["--yes", "--allow", "a b", there, timeline(repo)]
 
 
-def test_a_dry_run_sends_and_remembers_nothing(repo: Repo, bare: Repo) -> None:
+def test_dry_run_sends_and_stores_nothing(repo: Repo, bare: Repo) -> None:
     database(repo, value=TOKEN)
     capture(repo, "one")
     done = repo.run("envlog", "push", "--dry-run", "--yes", check=True)
@@ -103,7 +103,7 @@ def test_a_dry_run_sends_and_remembers_nothing(repo: Repo, bare: Repo) -> None:
     assert repo.run("envlog", "push").status == 3
 
 
-def test_as_json_it_is_what_the_schema_says(repo: Repo, bare: Repo) -> None:
+def test_json_of_push_matches_the_schema(repo: Repo, bare: Repo) -> None:
     database(repo)
     capture(repo, "one")
     for words in (("--dry-run",), ("--yes",), ()):
@@ -118,7 +118,7 @@ def test_as_json_it_is_what_the_schema_says(repo: Repo, bare: Repo) -> None:
 
 
 @pytest.mark.parametrize("place", ["server.log", "app.db", "big.bin"])
-def test_a_token_in_the_clear_keeps_a_push_here_and_is_never_told(repo: Repo, bare: Repo, place: str) -> None:
+def test_push_refuses_a_token_and_never_prints_it(repo: Repo, bare: Repo, place: str) -> None:
     if place.endswith(".db"):
         database(repo, place, TOKEN)
     else:
@@ -156,7 +156,7 @@ def test_push_refuses_a_secret_in_a_message_or_a_note_that_an_older_version_wrot
     repo.git("notes", "--ref", note, "add", "-f", "-F", "-", commit, input=old)
     done = repo.run("envlog", "push", "--yes")
     assert done.status == 3
-    assert f"'message {commit[:7]}' (a secret in its words; git envlog drop {commit[:7]})" in done.err
+    assert f"'message {commit[:7]}' (a secret in its text; git envlog drop {commit[:7]})" in done.err
     assert "'note " in done.err
     assert "Tr0ub4dor" not in done.err + done.out
     assert refs(bare) == {}
@@ -192,7 +192,7 @@ HIDDEN = {
 }
 
 
-def test_token_in_any_directory_and_any_form_keeps_a_push_here(repo: Repo, bare: Repo) -> None:
+def test_push_refuses_a_token_in_any_directory_and_form(repo: Repo, bare: Repo) -> None:
     for place, hide in HIDDEN.items():
         repo.write(place, hide(TOKEN.encode()))
     repo.git("config", "--add", "envhist.secret", "!/key.bin")
@@ -210,14 +210,14 @@ def test_token_in_any_directory_and_any_form_keeps_a_push_here(repo: Repo, bare:
     assert repo.run("envlog", "push", "--yes", *words).status == 0
 
 
-def test_token_in_a_compressed_file_in_pieces_keeps_a_push_here(repo: Repo, bare: Repo) -> None:
+def test_push_refuses_a_token_in_a_compressed_chunked_file(repo: Repo, bare: Repo) -> None:
     noise = os.urandom(12 << 20)
     repo.write("big.log.gz", gzip.compress(noise + b"\n" + TOKEN.encode() + b"\n" + noise[:1000], 1))
     capture(repo, "one")
     assert "'big.log.gz' (GitHub tokens)" in repo.run("envlog", "push", "--yes").err
 
 
-def test_new_databases_dumps_classes_and_names_want_another_yes(repo: Repo, bare: Repo) -> None:
+def test_new_databases_dumps_classes_and_names_need_new_consent(repo: Repo, bare: Repo) -> None:
     repo.write("a", "1")
     repo.git("config", "--add", "envhist.secret", "!/credentials.json")
     capture(repo, "one")
@@ -243,18 +243,18 @@ def test_new_databases_dumps_classes_and_names_want_another_yes(repo: Repo, bare
 
 
 @given(st.binary(max_size=400))
-def test_no_bytes_are_too_odd_to_be_read_in_every_form(data: bytes) -> None:
+def test_scan_reads_any_bytes_in_every_form(data: bytes) -> None:
     assert next(decoded_forms(data)) == data
     list(decoded_forms(gzip.compress(data)[:-3]))
     list(decoded_forms(b"PK\x03\x04" + data))
 
 
-def test_what_unfolds_without_end_is_bounded() -> None:
+def test_scan_limits_decompression() -> None:
     bomb = gzip.compress(bytes(300 << 20), 9)
     assert sum(map(len, decoded_forms(bomb))) <= len(bomb) + MADE
 
 
-def test_what_was_sent_is_not_looked_through_again(repo: Repo, bare: Repo) -> None:
+def test_sent_objects_are_not_scanned_again(repo: Repo, bare: Repo) -> None:
     database(repo, value=TOKEN)
     capture(repo, "one")
     repo.run("envlog", "push", "--yes", "--allow", "app.db", check=True)
@@ -263,7 +263,7 @@ def test_what_was_sent_is_not_looked_through_again(repo: Repo, bare: Repo) -> No
     assert repo.run("envlog", "push").status == 0
 
 
-def test_nothing_of_the_users_changes(repo: Repo, bare: Repo) -> None:
+def test_push_does_not_change_user_data(repo: Repo, bare: Repo) -> None:
     capture(repo, "one")
     repo.git("push", "-q", "origin", "HEAD:refs/heads/main")
     repo.git("config", "remote.origin.fetch", "+refs/*:refs/remotes/everything/*")
@@ -296,7 +296,7 @@ def rewrite(repo: Repo) -> str:
     return commit
 
 
-def test_a_push_that_was_killed_when_it_had_arrived_is_known_for_ours(repo: Repo, bare: Repo) -> None:
+def test_killed_push_that_arrived_is_recognised_as_ours(repo: Repo, bare: Repo) -> None:
     capture(repo, "one")
     capture(repo, "two")
     repo.run("envlog", "push", "--yes", check=True)
@@ -316,7 +316,7 @@ def test_a_push_that_was_killed_when_it_had_arrived_is_known_for_ours(repo: Repo
     assert len(set(memory.read_text().splitlines())) == len(memory.read_text().splitlines()) == 7
 
 
-def test_what_was_rewritten_here_replaces_what_we_put_there(repo: Repo, bare: Repo) -> None:
+def test_rewritten_timeline_replaces_our_earlier_push(repo: Repo, bare: Repo) -> None:
     capture(repo, "one")
     repo.write("b")
     capture(repo, "two")
@@ -326,7 +326,7 @@ def test_what_was_rewritten_here_replaces_what_we_put_there(repo: Repo, bare: Re
     assert refs(bare)[f"refs/envhist/heads/{timeline(repo)}"] == commit
 
 
-def test_what_is_there_already_is_not_sent_again(repo: Repo, bare: Repo) -> None:
+def test_objects_on_the_remote_are_not_sent_again(repo: Repo, bare: Repo) -> None:
     bare.git("config", "receive.unpackLimit", "1")
     many(repo)
     capture(repo, "one")
@@ -341,7 +341,7 @@ def test_what_is_there_already_is_not_sent_again(repo: Repo, bare: Repo) -> None
     assert git_fsck(bare.path) == ""
 
 
-def test_what_somebody_else_put_there_is_never_replaced(repo: Repo, bare: Repo, colleague: Repo) -> None:
+def test_push_never_replaces_a_timeline_of_another_writer(repo: Repo, bare: Repo, colleague: Repo) -> None:
     name = "lab/shared-000000"
     for one in (repo, colleague):
         one.git("config", "envhist.timeline", name)
@@ -350,14 +350,14 @@ def test_what_somebody_else_put_there_is_never_replaced(repo: Repo, bare: Repo, 
     before, ours = refs(bare), refs(colleague)
     done = colleague.run("envlog", "push", "--yes")
     assert done.status == 3
-    assert "other moments" in done.err
+    assert "other snapshots" in done.err
     assert "git envlog fetch origin" in done.err
     assert (refs(bare), refs(colleague)) == (before, ours), "both are kept"
     rewrite(colleague)
     assert colleague.run("envlog", "push", "--yes").status == 3
 
 
-def test_a_timeline_can_be_taken_away_there(repo: Repo, bare: Repo) -> None:
+def test_push_deletes_a_timeline_on_the_remote(repo: Repo, bare: Repo) -> None:
     capture(repo, "one", "--name", "start")
     repo.run("envlog", "push", "--yes", check=True)
     ours = refs(repo)
@@ -367,9 +367,9 @@ def test_a_timeline_can_be_taken_away_there(repo: Repo, bare: Repo) -> None:
     assert refs(repo) == ours
     gone = repo.run("envlog", "push", "origin", "--delete", timeline(repo))
     assert gone.status == 4
-    assert "'origin' holds no timeline" in gone.err
+    assert "'origin' has no timeline" in gone.err
     assert repo.run("envlog", "push", check=True).out.count("new") == 1
-    assert f"'origin' holds {timeline(repo)}" in repo.run("envlog", "push", "--delete", "lab/odd-000000").err
+    assert f"'origin' has {timeline(repo)}" in repo.run("envlog", "push", "--delete", "lab/odd-000000").err
 
 
 NO_TIMELINES = 'case $1 in refs/envhist/heads/*) echo "no timelines here" >&2; exit 1 ;; esac'
@@ -377,7 +377,7 @@ NO_NOTES = 'case $1 in refs/notes/*) echo "no notes here" >&2; exit 1 ;; esac'
 
 
 @pytest.mark.parametrize("transport", ["path", "ssh", "http"])
-def test_a_timeline_and_its_notes_move_together(
+def test_timeline_and_notes_move_atomically(
     repo: Repo, bare: Repo, address: Callable[[str], str], transport: str
 ) -> None:
     url = address(transport)
@@ -388,7 +388,7 @@ def test_a_timeline_and_its_notes_move_together(
         hook(bare, text, "update")
         done = repo.run("envlog", "push", "--yes")
         assert done.status == 128
-        assert f"does not take 'refs/{said.split()[1] if 'notes' in said else 'envhist/heads'}/" in done.err
+        assert f"rejects 'refs/{said.split()[1] if 'notes' in said else 'envhist/heads'}/" in done.err
         assert said in done.err
         assert refs(bare) == {}
     # A server that moves them one by one gets what counts last.
@@ -421,7 +421,7 @@ esac
         ("for-each-ref", 60, ("push", "origin", "lab/*")),
     ],
 )
-def test_what_a_git_said_that_was_ended_half_way_decides_nothing(
+def test_output_of_a_killed_git_is_ignored(
     repo: Repo, bare: Repo, tmp_path: Path, verb: str, bytes: int, words: tuple[str, ...]
 ) -> None:
     for name in ("lab/a-000001", "lab/b-000002"):
@@ -444,7 +444,7 @@ def test_what_a_git_said_that_was_ended_half_way_decides_nothing(
     repo.run("envlog", "push", check=True)
 
 
-def test_timelines_are_chosen_by_name_and_by_pattern(repo: Repo, bare: Repo) -> None:
+def test_timelines_are_chosen_by_name_or_pattern(repo: Repo, bare: Repo) -> None:
     for name in ("lab/a-000001", "lab/b-000002", "ci/c-000003"):
         repo.git("config", "envhist.timeline", name)
         capture(repo, "one")
@@ -467,7 +467,7 @@ def many(repo: Repo) -> None:
         repo.write(f"data/{number}", os.urandom(60_000))
 
 
-def test_what_is_too_much_for_one_pack_goes_in_parts_that_are_gone_afterwards(repo: Repo, bare: Repo) -> None:
+def test_large_push_is_sent_in_parts_that_are_deleted_afterwards(repo: Repo, bare: Repo) -> None:
     hook(bare, BIG_PACKS.format(limit=250_000))
     repo.git("config", "receive.unpackLimit", "1")
     bare.git("config", "receive.unpackLimit", "1")
@@ -483,7 +483,7 @@ def test_what_is_too_much_for_one_pack_goes_in_parts_that_are_gone_afterwards(re
     assert git_fsck(bare.path) == ""
 
 
-def test_an_upload_that_was_broken_off_is_gone_on_with(repo: Repo, bare: Repo) -> None:
+def test_interrupted_upload_is_continued(repo: Repo, bare: Repo) -> None:
     bare.git("config", "receive.unpackLimit", "1")
     repo.git("config", "envhist.uploadSize", "200000")
     many(repo)
@@ -503,11 +503,11 @@ def test_an_upload_that_was_broken_off_is_gone_on_with(repo: Repo, bare: Repo) -
     assert not list((repo.path / ".git" / "envhist" / "remotes").glob("*.upload"))
 
 
-def test_of_a_push_that_is_broken_off_no_more_is_lost_than_a_few_minutes_of_a_slow_line() -> None:
+def test_interrupted_push_loses_at_most_one_part() -> None:
     assert TransferLimits().upload_size <= 200_000_000, "twenty minutes of one that takes 10 MB a minute"
 
 
-def test_who_is_broken_off_at_the_very_end_has_the_next_push_clear_away(repo: Repo, bare: Repo) -> None:
+def test_push_removes_upload_refs_of_an_interrupted_push(repo: Repo, bare: Repo) -> None:
     repo.git("config", "envhist.uploadSize", "200000")
     many(repo)
     capture(repo, "one")
@@ -522,7 +522,7 @@ def test_who_is_broken_off_at_the_very_end_has_the_next_push_clear_away(repo: Re
     assert not list((repo.path / ".git" / "envhist" / "remotes").glob("*.upload"))
 
 
-def test_a_push_that_is_killed_leaves_a_whole_timeline_or_none(repo: Repo, bare: Repo) -> None:
+def test_killed_push_leaves_a_complete_timeline_or_none(repo: Repo, bare: Repo) -> None:
     many(repo)
     commit = capture(repo, "one")
     fifo = bare.path / "reached"
@@ -543,7 +543,7 @@ def test_a_push_that_is_killed_leaves_a_whole_timeline_or_none(repo: Repo, bare:
     assert git_fsck(bare.path) == ""
 
 
-def test_an_object_that_hosts_refuse_is_refused_before_anything_is_sent(repo: Repo, bare: Repo) -> None:
+def test_too_large_object_is_refused_before_anything_is_sent(repo: Repo, bare: Repo) -> None:
     repo.git("config", "envhist.largestObject", "200k")
     repo.write("dump.bin", os.urandom(300_000))
     capture(repo, "one")
@@ -554,7 +554,7 @@ def test_an_object_that_hosts_refuse_is_refused_before_anything_is_sent(repo: Re
     assert repo.run("envlog", "push", "--yes", "--allow", "dump.bin").status == 0
 
 
-def test_the_configuration_names_another_repository_for_the_history(repo: Repo, bare: Repo) -> None:
+def test_configured_remote_is_used_for_the_history(repo: Repo, bare: Repo) -> None:
     repo.git("remote", "set-url", "origin", "/nowhere")
     repo.git("config", "envhist.remote", f"file://{bare.path}")
     capture(repo, "one")
@@ -565,7 +565,7 @@ def test_the_configuration_names_another_repository_for_the_history(repo: Repo, 
 @pytest.mark.parametrize(
     "word", ["-x", "--upload-pack=touch pwned", "ext::sh -c touch% pwned", "nowhere", "--exec=touch pwned"]
 )
-def test_odd_words_run_nothing(repo: Repo, word: str) -> None:
+def test_invalid_arguments_run_nothing(repo: Repo, word: str) -> None:
     capture(repo, "one")
     repo.git("config", "envhist.remote", word)
     done = repo.run("envlog", "push", "--yes")
@@ -574,7 +574,7 @@ def test_odd_words_run_nothing(repo: Repo, word: str) -> None:
     assert not list(repo.path.rglob("pwned"))
 
 
-def test_what_a_remote_says_cannot_command_a_terminal(repo: Repo, bare: Repo) -> None:
+def test_remote_output_is_escaped_for_the_terminal(repo: Repo, bare: Repo) -> None:
     hook(bare, "printf 'no \\033]0;owned\\007 \\233 thanks\\n' >&2; exit 1\n")
     capture(repo, "one")
     done = repo.run("envlog", "push", "--yes")
@@ -598,13 +598,13 @@ def test_what_a_remote_says_cannot_command_a_terminal(repo: Repo, bare: Repo) ->
         ("'https://x:s3cret@example.com/': 403", "'https://example.com/': 403"),
     ],
 )
-def test_an_address_is_shown_and_named_without_what_may_be_a_password(address: str, shown: str) -> None:
+def test_address_is_shown_and_named_without_its_password(address: str, shown: str) -> None:
     assert without_password(address) == shown
     assert name_for(address) == name_for(shown)
     assert "s3" not in name_for(address)
 
 
-def test_without_a_history_or_a_remote_it_is_said_what_to_do(repo: Repo) -> None:
+def test_push_without_history_or_remote_has_a_hint(repo: Repo) -> None:
     assert "git config envhist.remote" in repo.run("envlog", "push").err
     repo.git("remote", "add", "origin", "/nowhere/at/all")
     done = repo.run("envlog", "push")
@@ -612,7 +612,7 @@ def test_without_a_history_or_a_remote_it_is_said_what_to_do(repo: Repo) -> None
     assert "hint" in done.err
 
 
-def test_what_retention_rewrote_replaces_what_we_put_there_and_keeps_its_ids(
+def test_timeline_rewritten_by_retention_replaces_our_push_and_keeps_ids(
     repo: Repo, bare: Repo, colleague: Repo
 ) -> None:
     ids = []
@@ -632,7 +632,7 @@ def test_what_retention_rewrote_replaces_what_we_put_there_and_keeps_its_ids(
     assert "it went well" in colleague.run("envlog", "show", line, check=True).out
 
 
-def test_a_token_that_was_purged_keeps_nothing_here(repo: Repo, bare: Repo) -> None:
+def test_purged_token_does_not_stop_a_push(repo: Repo, bare: Repo) -> None:
     database(repo, value=TOKEN)
     capture(repo, "one")
     refused = repo.run("envlog", "push", "--yes")

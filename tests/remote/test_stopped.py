@@ -200,6 +200,7 @@ def prepare_import(
     return words, (tmp_path / "bin/git").unlink
 
 
+AGAIN = "hint: run the command again: it continues where it stopped; for a longer timeout: "
 KINDS = {"push": prepare_push, "fetch": prepare_fetch, "export": prepare_export, "import": prepare_import}
 AGAIN = "hint: run the command again: it continues where it stopped"
 SAYS = {
@@ -216,7 +217,7 @@ def came(repo: Repo) -> dict[str, str]:
 
 @pytest.mark.parametrize("how", ["Ctrl-C", "SIGTERM"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_who_is_stopped_says_so_leaves_nothing_and_goes_on(
+def test_interrupted_command_reports_it_cleans_up_and_continues_later(
     repo: Repo, bare: Repo, tmp_path: Path, reached: Path, kind: str, how: str
 ) -> None:
     capture(repo, "one")
@@ -245,7 +246,7 @@ def test_who_is_stopped_says_so_leaves_nothing_and_goes_on(
     assert left(repo) == []
 
 
-def test_no_git_goes_on_behind_the_back_of_who_was_stopped(
+def test_interrupted_command_leaves_no_running_git(
     repo: Repo, bare: Repo, tmp_path: Path, reached: Path
 ) -> None:
     capture(repo, "one")
@@ -261,7 +262,7 @@ def test_no_git_goes_on_behind_the_back_of_who_was_stopped(
     assert any(str(reached) in told for told in of_session(running.pid))
 
 
-def test_a_person_sees_how_far_it_is(repo: Repo, bare: Repo) -> None:
+def test_progress_is_shown_on_a_terminal(repo: Repo, bare: Repo) -> None:
     for number in range(200):
         repo.write(f"d/{number}", os.urandom(2000))
     capture(repo, "one")
@@ -284,11 +285,11 @@ def test_a_person_sees_how_far_it_is(repo: Repo, bare: Repo) -> None:
         (b"remote: x\x1b]0;y\x07\n", None),
     ],
 )
-def test_of_what_a_server_says_no_more_is_shown(said: bytes, shown: str | None) -> None:
+def test_server_messages_are_cut(said: bytes, shown: str | None) -> None:
     assert parse_progress(said) == shown
 
 
-def test_overwritten_lines_keep_only_their_last_part() -> None:
+def test_only_the_last_of_overwritten_progress_lines_is_shown() -> None:
     said = b"one:   1% \rone: 100% \rone: 100%, done.\r\nerror: two\r\r\nthree\rfour\r"
     assert _without_overwritten(bytearray(said)) == b"one: 100%, done.\r\nerror: two\r\nfour\r"
     assert _without_overwritten(bytearray(b"\r\rone\n\r")) == b"one\n"
@@ -297,7 +298,7 @@ def test_overwritten_lines_keep_only_their_last_part() -> None:
     assert _without_overwritten(bytearray(endless)) == endless
 
 
-def test_a_server_that_says_nothing_is_given_up(
+def test_fetch_times_out_when_the_server_is_silent(
     repo: Repo, bare: Repo, tmp_path: Path, reached: Path
 ) -> None:
     capture(repo, "one")
@@ -306,8 +307,8 @@ def test_a_server_that_says_nothing_is_given_up(
     running = subprocess.Popen(words, cwd=repo.path, env=repo.env, stderr=subprocess.PIPE, text=True)
     wait_for(reached)
     assert running.communicate()[1].splitlines() == [
-        f"error: 'origin' ({bare.path}) has said nothing for 1 s",
-        "hint: type it again: it goes on where it stood; to wait longer: git -c envhist.fetchTimeout=1h envlog fetch",
+        f"error: 'origin' ({bare.path}) sent nothing for 1 s",
+        f"{AGAIN}git -c envhist.fetchTimeout=1h envlog fetch",
     ]
     assert running.returncode == 128
     os.close(os.open(reached, os.O_RDWR | os.O_NONBLOCK))
@@ -318,7 +319,7 @@ def test_a_server_that_says_nothing_is_given_up(
     assert refs_of_fetched(repo)
 
 
-def test_one_that_says_nothing_to_a_push_is_given_up_too(
+def test_push_times_out_when_the_server_is_silent(
     repo: Repo, bare: Repo, tmp_path: Path, reached: Path
 ) -> None:
     capture(repo, "one")
@@ -327,8 +328,8 @@ def test_one_that_says_nothing_to_a_push_is_given_up_too(
     running = subprocess.Popen(words, cwd=repo.path, env=repo.env, stderr=subprocess.PIPE, text=True)
     wait_for(reached)
     assert running.communicate()[1].splitlines() == [
-        f"error: 'origin' ({bare.path}) has said nothing for 1 s",
-        "hint: type it again: it goes on where it stood; to wait longer: git -c envhist.pushTimeout=1h envlog push",
+        f"error: 'origin' ({bare.path}) sent nothing for 1 s",
+        f"{AGAIN}git -c envhist.pushTimeout=1h envlog push",
     ]
     assert running.returncode == 128
     os.close(os.open(reached, os.O_RDWR | os.O_NONBLOCK))
@@ -441,14 +442,14 @@ def test_fetch_over_a_slow_line_is_not_given_up(repo: Repo, bare: Repo, tmp_path
     assert time.monotonic() - started > 2 * PATIENCE
 
 
-def test_what_makes_no_sense_is_said_and_the_usual_holds(repo: Repo, bare: Repo) -> None:
+def test_invalid_limit_warns_and_the_default_applies(repo: Repo, bare: Repo) -> None:
     capture(repo, "one")
     repo.git("config", "envhist.fetchTimeout", "for ever")
     done = repo.run("envlog", "push", "--yes", check=True)
     assert "envhist.fetchtimeout is not a duration: 'for ever'" in done.err
 
 
-def test_who_would_wait_for_months_need_not(repo: Repo, bare: Repo) -> None:
+def test_very_long_timeout_is_accepted(repo: Repo, bare: Repo) -> None:
     """The kernel takes no more than 596 hours for a time to wait."""
     capture(repo, "one")
     repo.git("config", "envhist.fetchTimeout", "9999h")
@@ -457,7 +458,7 @@ def test_who_would_wait_for_months_need_not(repo: Repo, bare: Repo) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_who_waits_for_another_says_so(
+def test_command_reports_that_it_waits_for_a_lock(
     repo: Repo, bare: Repo, tmp_path: Path, reached: Path, kind: str
 ) -> None:
     capture(repo, "one")

@@ -84,7 +84,7 @@ def ci(request: pytest.FixtureRequest, tmp_path: Path) -> Machine:
     return machine
 
 
-def test_a_failure_there_is_read_here(ci: Machine, tmp_path: Path) -> None:
+def test_failure_on_another_machine_is_inspected_after_a_fetch(ci: Machine, tmp_path: Path) -> None:
     history = make_remote(tmp_path / "srv" / "history.git")
     ci.give_away(tmp_path / "ci-home", history.path)
     url = f"file://{history.path}"
@@ -123,7 +123,7 @@ def test_a_failure_there_is_read_here(ci: Machine, tmp_path: Path) -> None:
     assert not (tmp_path / "failing/.env.local").exists(), "sealed with a key that you do not have"
 
 
-def test_one_machine_is_told_whole(repo: Repo, bare: Repo) -> None:
+def test_fetched_machine_is_shown_completely(repo: Repo, bare: Repo) -> None:
     repo.write("server.log", "1")
     repo.run("envlog", "capture", check=True)
     # What a fetch finds here whole, it does not bring back.

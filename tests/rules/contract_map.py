@@ -276,32 +276,32 @@ CONFIG = (
     Line(
         "config envhist.remote",
         "where the history is shared, if not where the code is",
-        ("remote/test_push.py::test_the_configuration_names_another_repository_for_the_history",),
+        ("remote/test_push.py::test_configured_remote_is_used_for_the_history",),
     ),
     Line(
         "config envhist.uploadsize",
         "most bytes in one push",
-        ("remote/test_push.py::test_what_is_too_much_for_one_pack_goes_in_parts_that_are_gone_afterwards",),
+        ("remote/test_push.py::test_large_push_is_sent_in_parts_that_are_deleted_afterwards",),
     ),
     Line(
         "config envhist.largestobject",
         "what hosts refuse for its size is refused before",
-        ("remote/test_push.py::test_an_object_that_hosts_refuse_is_refused_before_anything_is_sent",),
+        ("remote/test_push.py::test_too_large_object_is_refused_before_anything_is_sent",),
     ),
     Line(
         "config envhist.fetchmemory",
         "most memory that a fetch may take",
-        ("remote/test_hostile_servers.py::test_what_would_unfold_is_refused_and_takes_no_more_than_it_may",),
+        ("remote/test_hostile_servers.py::test_fetch_refuses_bombs_within_its_limits",),
     ),
     Line(
         "config envhist.fetchtimeout",
         "so long a remote may say nothing before a fetch gives up",
-        ("remote/test_stopped.py::test_a_server_that_says_nothing_is_given_up",),
+        ("remote/test_stopped.py::test_fetch_times_out_when_the_server_is_silent",),
     ),
     Line(
         "config envhist.pushtimeout",
         "so long a remote may say nothing before a push gives up",
-        ("remote/test_stopped.py::test_one_that_says_nothing_to_a_push_is_given_up_too",),
+        ("remote/test_stopped.py::test_push_times_out_when_the_server_is_silent",),
     ),
     Line(
         "config envhist.exclude",
@@ -564,12 +564,12 @@ LIST = (
     Line(
         "envlog install --shell",
         "man and the shells find what uv leaves out",
-        ("integrations/test_shellfiles.py::test_man_and_shells_find_what_an_installation_leaves_out",),
+        ("integrations/test_shellfiles.py::test_linked_manual_and_completions_are_found",),
     ),
     Line(
         "envlog uninstall --shell",
         "and no longer",
-        ("integrations/test_shellfiles.py::test_what_was_linked_goes_and_nothing_else",),
+        ("integrations/test_shellfiles.py::test_uninstall_removes_only_our_links",),
     ),
     Line(
         "symbols",
@@ -621,8 +621,8 @@ LIST = (
         "envlog --html",
         "one self-contained page",
         (
-            "html/test_written.py::test_a_page_is_written_and_written_anew",
-            "html/test_browser.py::test_a_moment_is_chosen_and_told",
+            "html/test_written.py::test_page_is_written_and_replaced",
+            "html/test_browser.py::test_chosen_snapshot_shows_its_details",
         ),
     ),
     Line(
@@ -630,7 +630,7 @@ LIST = (
         "what each changed, below it",
         (
             "end_to_end/test_reading.py::test_what_each_changed_stands_below_it",
-            "html/test_measured.py::test_sizes_are_those_that_du_finds",
+            "html/test_measured.py::test_sizes_agree_with_du",
         ),
     ),
     Line(
@@ -723,7 +723,7 @@ LIST = (
     Line(
         "config envhist.forkplace",
         "the directory below which agents may make forks; by default right beside the project",
-        ("mcp/test_server.py::test_fork_is_refused_wherever_programs_and_settings_are_looked_for",),
+        ("mcp/test_server.py::test_fork_is_refused_in_directories_of_programs_and_settings",),
     ),
     Line(
         "envlog fork --relocate",
@@ -932,22 +932,22 @@ LIST = (
         "envlog mcp",
         "the verbs as tools with schemas, the values of --json; a restore takes the id of a plan just shown",
         (
-            "mcp/test_server.py::test_an_agent_captures_looks_plans_restores_and_goes_back",
-            "mcp/test_server.py::test_without_the_extra_there_is_one_clear_line_and_a_hint",
+            "mcp/test_server.py::test_agent_captures_reads_plans_restores_and_undoes",
+            "mcp/test_server.py::test_missing_extra_is_one_error_line_with_a_hint",
         ),
     ),
     Line(
         "envlog browse",
         "the timeline on a terminal: stories, differences, restore and undo",
         (
-            "tui/test_terminal.py::test_the_timeline_stands_left_and_what_changed_right",
-            "tui/test_terminal.py::test_a_restore_is_shown_first_done_and_undone",
+            "tui/test_terminal.py::test_list_is_left_and_changes_are_right",
+            "tui/test_terminal.py::test_restore_is_planned_confirmed_and_undone",
         ),
     ),
     Line(
         "envlog mcp --read-only",
         "only the tools that change nothing",
-        ("mcp/test_server.py::test_a_server_that_only_reads_has_no_tool_that_changes_anything",),
+        ("mcp/test_server.py::test_read_only_server_has_no_writing_tool",),
     ),
     Line(
         "envlog key",
@@ -976,35 +976,35 @@ LIST = (
         "envlog push",
         "sends a timeline, its notes and names; grows it, or replaces our own by lease, and nothing else",
         (
-            "remote/test_push.py::test_a_timeline_its_notes_and_names_arrive_over_every_transport",
-            "remote/test_push.py::test_what_was_rewritten_here_replaces_what_we_put_there",
-            "remote/test_push.py::test_what_somebody_else_put_there_is_never_replaced",
-            "remote/test_push.py::test_a_token_in_the_clear_keeps_a_push_here_and_is_never_told",
-            "remote/test_push.py::test_nothing_of_the_users_changes",
-            "remote/test_push.py::test_an_upload_that_was_broken_off_is_gone_on_with",
+            "remote/test_push.py::test_push_sends_timeline_notes_and_names_over_every_transport",
+            "remote/test_push.py::test_rewritten_timeline_replaces_our_earlier_push",
+            "remote/test_push.py::test_push_never_replaces_a_timeline_of_another_writer",
+            "remote/test_push.py::test_push_refuses_a_token_and_never_prints_it",
+            "remote/test_push.py::test_push_does_not_change_user_data",
+            "remote/test_push.py::test_interrupted_upload_is_continued",
         ),
     ),
     Line(
         "envlog push --dry-run",
         "says what would leave, sends nothing",
-        ("remote/test_push.py::test_a_dry_run_sends_and_remembers_nothing",),
+        ("remote/test_push.py::test_dry_run_sends_and_stores_nothing",),
     ),
     Line(
         "envlog push --yes",
         "what the first push lists may leave",
-        ("remote/test_push.py::test_the_first_push_tells_what_leaves_and_wants_a_yes",),
+        ("remote/test_push.py::test_first_push_lists_what_is_sent_and_needs_consent",),
     ),
     Line(
         "envlog push --delete",
         "takes a timeline away there",
-        ("remote/test_push.py::test_a_timeline_can_be_taken_away_there",),
+        ("remote/test_push.py::test_push_deletes_a_timeline_on_the_remote",),
     ),
     Line(
         "envlog push --allow",
         "a path may leave with a token in it, or too large",
         (
-            "remote/test_push.py::test_a_token_in_the_clear_keeps_a_push_here_and_is_never_told",
-            "remote/test_push.py::test_an_object_that_hosts_refuse_is_refused_before_anything_is_sent",
+            "remote/test_push.py::test_push_refuses_a_token_and_never_prints_it",
+            "remote/test_push.py::test_too_large_object_is_refused_before_anything_is_sent",
         ),
     ),
     Line(
@@ -1110,20 +1110,20 @@ LIST = (
         "envlog fetch",
         "timelines of a remote beside ours, lazily; hostile ones change nothing here",
         (
-            "remote/test_fetch.py::test_a_timeline_comes_over_every_transport_and_contents_when_they_are_wanted",
-            "remote/test_fetch.py::test_a_fetch_is_lazy_and_brings_what_is_asked_for",
-            "remote/test_fetch.py::test_a_server_without_partial_clone_gives_all_of_it",
-            "remote/test_fetch.py::test_the_users_repository_stays_what_it_is",
-            "remote/test_fetch.py::test_what_a_remote_rewrites_or_puts_there_leaves_ours_alone",
-            "remote/test_fetch.py::test_hostile_objects_are_refused_with_the_whole_pack",
-            "remote/test_fetch.py::test_a_fetch_that_is_broken_off_leaves_what_is_whole_and_goes_on",
+            "remote/test_fetch.py::test_fetch_works_over_every_transport_with_contents_on_demand",
+            "remote/test_fetch.py::test_fetch_is_lazy_and_gets_contents_on_demand",
+            "remote/test_fetch.py::test_server_without_partial_clone_sends_everything",
+            "remote/test_fetch.py::test_fetch_does_not_change_the_user_repository",
+            "remote/test_fetch.py::test_fetch_never_changes_our_own_timelines",
+            "remote/test_fetch.py::test_hostile_objects_are_refused_with_their_pack",
+            "remote/test_fetch.py::test_interrupted_fetch_keeps_complete_timelines_and_continues",
         ),
     ),
     Line(
         "envlog fetch --accept-rollback",
         "takes what is not as its head was signed",
         (
-            "remote/test_heads.py::test_fetch_refuses_what_is_not_as_it_was_signed",
+            "remote/test_heads.py::test_fetch_refuses_a_timeline_that_does_not_match_its_signed_head",
             "remote/test_heads.py::test_rollback_to_an_earlier_signed_state_is_reported_as_rollback",
             "remote/test_heads.py::test_ssh_signature_is_enough_for_a_colleague_without_the_key",
         ),
@@ -1131,7 +1131,7 @@ LIST = (
     Line(
         "envlog fetch --full",
         "with all contents",
-        ("remote/test_fetch.py::test_with_full_nothing_is_asked_for_later",),
+        ("remote/test_fetch.py::test_full_fetch_needs_no_later_request",),
     ),
     Line(
         "config envhist.identity",
@@ -1143,7 +1143,7 @@ LIST = (
         "a push signs heads with an SSH key too",
         (
             "remote/test_heads.py::test_ssh_signature_is_enough_for_a_colleague_without_the_key",
-            "remote/test_heads.py::test_ssh_signature_of_a_stranger_vouches_for_nothing",
+            "remote/test_heads.py::test_ssh_signature_of_an_unknown_signer_is_not_trusted",
             "remote/test_heads.py::test_push_without_a_usable_ssh_key_warns_and_sends",
         ),
     ),
@@ -1151,75 +1151,73 @@ LIST = (
         "config envhist.autopush",
         "the history rides along with git push: in the background, bounded, never failing it",
         (
-            "remote/test_auto_push.py::test_what_was_captured_goes_along",
-            "remote/test_auto_push.py::test_nothing_goes_where_nobody_said_yes_and_the_status_tells",
-            "remote/test_auto_push.py::test_a_push_neither_waits_for_it_nor_fails_with_it",
-            "remote/test_auto_push.py::test_a_hook_of_the_users_keeps_its_input_its_words_and_its_say",
+            "remote/test_auto_push.py::test_auto_push_sends_captured_snapshots",
+            "remote/test_auto_push.py::test_auto_push_sends_nothing_without_consent_and_status_reports_it",
+            "remote/test_auto_push.py::test_git_push_neither_waits_for_auto_push_nor_fails_with_it",
+            "remote/test_auto_push.py::test_user_hook_keeps_its_input_arguments_and_exit_status",
         ),
     ),
     Line(
         "envlog export",
         "one file with chosen moments, their notes and names; plain git reads it",
         (
-            "remote/test_export.py::test_a_whole_timeline_goes_and_comes_as_it_was",
-            "remote/test_export.py::test_chosen_moments_leave_and_what_lies_between_stays",
-            "remote/test_export.py::test_tar_and_git_alone_read_the_file",
-            "remote/test_export.py::test_nothing_of_the_users_changes_on_either_side",
+            "remote/test_export.py::test_exported_timeline_is_imported_unchanged",
+            "remote/test_export.py::test_export_contains_only_the_chosen_snapshots",
+            "remote/test_export.py::test_tar_and_git_read_an_export",
+            "remote/test_export.py::test_export_and_import_do_not_change_user_data",
         ),
     ),
     Line(
         "envlog export --force",
         "writes over a file that is there",
-        ("remote/test_export.py::test_a_file_that_is_there_is_not_written_over_unasked",),
+        ("remote/test_export.py::test_export_does_not_replace_a_file_without_force",),
     ),
     Line(
         "envlog export --allow",
         "a path may leave with a token in it",
-        ("remote/test_export.py::test_a_token_in_the_clear_keeps_it_here",),
+        ("remote/test_export.py::test_export_refuses_a_token_in_plain_text",),
     ),
     Line(
         "envlog import",
         "what a file holds, beside ours, checked whole and held to be hostile",
         (
-            "remote/test_export.py::test_what_came_before_is_added_to_or_stands_beside",
-            "remote/test_export.py::test_what_is_hostile_is_refused_whole",
-            "remote/test_export.py::test_a_tar_of_another_kind_is_refused",
-            "remote/test_export.py::test_a_flipped_bit_is_noticed",
+            "remote/test_export.py::test_import_extends_an_earlier_import_or_gets_its_own_name",
+            "remote/test_export.py::test_hostile_export_is_refused_completely",
+            "remote/test_export.py::test_other_tar_files_are_refused",
+            "remote/test_export.py::test_flipped_bit_is_detected",
         ),
     ),
     Line(
         "envlog import --as",
         "under another name",
-        ("remote/test_export.py::test_a_remote_and_an_import_never_share_a_name",),
+        ("remote/test_export.py::test_remote_and_import_never_share_a_name",),
     ),
     Line(
         "python push",
         "the same as a verb",
-        ("remote/test_push.py::test_a_timeline_its_notes_and_names_arrive_over_every_transport",),
+        ("remote/test_push.py::test_push_sends_timeline_notes_and_names_over_every_transport",),
     ),
     Line(
         "python fetch",
         "the same as a verb",
-        (
-            "remote/test_fetch.py::test_a_timeline_comes_over_every_transport_and_contents_when_they_are_wanted",
-        ),
+        ("remote/test_fetch.py::test_fetch_works_over_every_transport_with_contents_on_demand",),
     ),
     Line(
         "python export",
         "the same as a verb",
-        ("remote/test_export.py::test_a_whole_timeline_goes_and_comes_as_it_was",),
+        ("remote/test_export.py::test_exported_timeline_is_imported_unchanged",),
     ),
     Line(
         "python import_",
         "the same as a verb",
-        ("remote/test_export.py::test_a_whole_timeline_goes_and_comes_as_it_was",),
+        ("remote/test_export.py::test_exported_timeline_is_imported_unchanged",),
     ),
     Line(
         "revision origin/<timeline>",
         "on a fetched timeline; a claim until its key is here",
         (
-            "remote/test_fetch.py::test_what_no_key_here_signed_is_a_claim_and_with_the_key_it_is_ours",
-            "remote/test_fetch.py::test_a_fetched_moment_is_compared_with_what_is_here_now",
+            "remote/test_fetch.py::test_fetched_snapshot_is_unsigned_without_its_key_and_trusted_with_it",
+            "remote/test_fetch.py::test_fetched_snapshot_is_compared_with_now",
         ),
     ),
     Line(
@@ -1321,8 +1319,8 @@ DIFF = (
         "envdiff --no-fold",
         "between two machines: also what differs by nature, which is counted otherwise",
         (
-            "remote/test_works_here.py::test_a_failure_there_is_read_here",
-            "remote/test_works_here.py::test_one_machine_is_told_whole",
+            "remote/test_works_here.py::test_failure_on_another_machine_is_inspected_after_a_fetch",
+            "remote/test_works_here.py::test_fetched_machine_is_shown_completely",
             "diff/test_path_classes.py::test_each_change_is_listed_or_set_apart",
         ),
     ),
@@ -1458,7 +1456,7 @@ RESTORE = (
     Line(
         "envrestore --plan",
         "the plan that was shown, or nothing",
-        ("mcp/test_server.py::test_a_plan_is_carried_out_as_it_was_shown_or_not_at_all",),
+        ("mcp/test_server.py::test_stale_plan_is_not_carried_out",),
     ),
     Line(
         "envrestore --keep-new",
@@ -1569,36 +1567,34 @@ RESTORE = (
         "envlog run",
         "a command between two moments; its status and its output are kept, and passed on",
         (
-            "integrations/test_run.py::test_there_is_a_moment_before_and_one_after_and_the_status_is_the_commands",
-            "integrations/test_run.py::test_a_program_on_a_terminal_has_one_and_ctrl_c_reaches_it",
-            "integrations/test_run.py::test_nothing_is_run_without_a_moment_before_it",
+            "integrations/test_run.py::test_run_captures_before_and_after_and_returns_the_command_status",
+            "integrations/test_run.py::test_command_on_a_terminal_gets_a_terminal_and_ctrl_c",
+            "integrations/test_run.py::test_command_is_not_run_when_the_first_capture_fails",
         ),
     ),
     Line(
         "envlog run --message",
         "why it is run",
-        (
-            "integrations/test_run.py::test_there_is_a_moment_before_and_one_after_and_the_status_is_the_commands",
-        ),
+        ("integrations/test_run.py::test_run_captures_before_and_after_and_returns_the_command_status",),
     ),
     Line(
         "envlog run --verify",
         "what came of it is checked; the status stays the command's",
-        ("integrations/test_run.py::test_what_came_of_it_can_be_checked",),
+        ("integrations/test_run.py::test_run_verifies_the_second_snapshot",),
     ),
     Line(
         "envlog watch",
         "captures when the environment settles after a change",
         (
-            "integrations/test_watch.py::test_what_changes_anywhere_is_captured_once_it_has_settled",
-            "integrations/test_watch.py::test_where_there_are_not_enough_watches_changes_are_looked_for",
-            "integrations/test_watch.py::test_no_more_than_there_is_room_for_is_added_within_an_hour",
+            "integrations/test_watch.py::test_watch_captures_changes_once_they_settle",
+            "integrations/test_watch.py::test_watch_polls_without_enough_inotify_watches",
+            "integrations/test_watch.py::test_captures_are_delayed_at_the_hourly_byte_limit",
         ),
     ),
     Line(
         "envlog watch --settle",
         "how long nothing is to change before a capture",
-        ("integrations/test_watch.py::test_what_changes_anywhere_is_captured_once_it_has_settled",),
+        ("integrations/test_watch.py::test_watch_captures_changes_once_they_settle",),
     ),
     Line(
         "envlog drop",
@@ -1826,54 +1822,54 @@ RESTORE = (
         "envlog observe",
         "a checkpoint that the platform made without us is kept with its own time",
         (
-            "compat/test_workbench.py::test_observed_by_hand_and_as_json",
-            "compat/test_workbench.py::test_what_the_platform_made_without_us_is_listed_as_observed",
+            "compat/test_workbench.py::test_observed_checkpoints_are_recorded_manually_and_in_json",
+            "compat/test_workbench.py::test_platform_checkpoints_are_listed_as_observed",
         ),
     ),
     Line(
         "envlog observe --at",
         "when it was made",
-        ("compat/test_workbench.py::test_observed_by_hand_and_as_json",),
+        ("compat/test_workbench.py::test_observed_checkpoints_are_recorded_manually_and_in_json",),
     ),
     Line(
         "envlog observe --message",
         "what the platform says of it",
-        ("compat/test_workbench.py::test_observed_by_hand_and_as_json",),
+        ("compat/test_workbench.py::test_observed_checkpoints_are_recorded_manually_and_in_json",),
     ),
     Line(
         "envlog observe --source",
         "which platform",
-        ("compat/test_workbench.py::test_observed_by_hand_and_as_json",),
+        ("compat/test_workbench.py::test_observed_checkpoints_are_recorded_manually_and_in_json",),
     ),
     Line(
         "envlog observe --list",
         "those that are known",
-        ("compat/test_workbench.py::test_observed_by_hand_and_as_json",),
+        ("compat/test_workbench.py::test_observed_checkpoints_are_recorded_manually_and_in_json",),
     ),
     Line(
         "config envhist.platformlist",
         "what lists the checkpoints of the platform",
         (
-            "compat/test_workbench.py::test_what_the_platform_made_without_us_is_listed_as_observed",
-            "compat/test_workbench.py::test_lists_of_platforms_are_read",
-            "compat/test_workbench.py::test_what_fails_is_told_and_nothing_is_lost",
+            "compat/test_workbench.py::test_platform_checkpoints_are_listed_as_observed",
+            "compat/test_workbench.py::test_platform_lists_are_parsed",
+            "compat/test_workbench.py::test_failures_are_reported_and_lose_nothing",
         ),
     ),
     Line(
         "config envhist.platformcreate",
         "what makes one and says its id",
-        ("compat/test_workbench.py::test_a_platforms_checkpoint_is_made_with_ours_and_lends_it_its_id",),
+        ("compat/test_workbench.py::test_platform_checkpoint_is_created_with_ours_and_provides_the_id",),
     ),
     Line(
         "revision <external id>",
         "the id that another program knows it by",
-        ("compat/test_workbench.py::test_another_programs_id_finds_the_moment",),
+        ("compat/test_workbench.py::test_external_id_finds_the_snapshot",),
     ),
     Line(
         "workbench",
         "checkpoint create, list, info, delete and restore on these verbs",
         (
-            "compat/test_workbench.py::test_checkpoints_are_created_listed_told_restored_and_deleted",
+            "compat/test_workbench.py::test_checkpoints_are_created_listed_shown_restored_and_deleted",
             "docs/test_workbench.py::test_the_page_is_true",
         ),
     ),
@@ -1925,7 +1921,7 @@ RESTORE = (
     Line(
         "envlog undo --plan",
         "the plan that was printed, or nothing",
-        ("mcp/test_server.py::test_an_agent_captures_looks_plans_restores_and_goes_back",),
+        ("mcp/test_server.py::test_agent_captures_reads_plans_restores_and_undoes",),
     ),
     Line(
         "envlog undo --services",
@@ -1976,7 +1972,7 @@ SETTINGS = (
     Line(
         "config envhist.enabled",
         "false stops every capture of a hook",
-        ("integrations/test_hooks.py::test_switched_off_nothing_is_captured_and_the_log_says_why",),
+        ("integrations/test_hooks.py::test_disabled_hook_captures_nothing_and_logs_it",),
     ),
     Line(
         "config envhist.maxsize",
@@ -2067,7 +2063,7 @@ PYTHON = (
     Line(
         "python with_contents",
         "a snapshot whose trees can be read; fetches contents",
-        ("remote/test_fetch.py::test_a_fetch_is_lazy_and_brings_what_is_asked_for",),
+        ("remote/test_fetch.py::test_fetch_is_lazy_and_gets_contents_on_demand",),
     ),
     Line(
         "python resolve",
@@ -2082,7 +2078,7 @@ PYTHON = (
     Line(
         "python newest",
         "the newest moments of all timelines",
-        ("remote/test_fetch.py::test_the_newest_of_all_are_the_first_lines_of_all",),
+        ("remote/test_fetch.py::test_log_of_all_timelines_with_a_limit_is_its_beginning",),
     ),
     Line(
         "python read_file",
@@ -2143,17 +2139,17 @@ PYTHON = (
     Line(
         "python fetch_missing",
         "fetches the contents of a fetched snapshot",
-        ("remote/test_fetch.py::test_a_fetch_is_lazy_and_brings_what_is_asked_for",),
+        ("remote/test_fetch.py::test_fetch_is_lazy_and_gets_contents_on_demand",),
     ),
     Line(
         "python fetch_blobs",
         "fetches attachments of a fetched snapshot",
-        ("remote/test_fetch.py::test_a_fetch_is_lazy_and_brings_what_is_asked_for",),
+        ("remote/test_fetch.py::test_fetch_is_lazy_and_gets_contents_on_demand",),
     ),
     Line(
         "python pushed_tip",
         "the commit that a push left at a remote",
-        ("remote/test_fetch.py::test_a_fetch_is_lazy_and_brings_what_is_asked_for",),
+        ("remote/test_fetch.py::test_fetch_is_lazy_and_gets_contents_on_demand",),
     ),
     Line(
         "python warn",
@@ -2218,7 +2214,7 @@ CHECKS = (
     Line(
         "config envhist.agenttimeout",
         "how long a tool is held; the card says when that was too short",
-        (AGENTS + "test_a_tool_is_held_for_agent_timeout_and_the_card_says_when_that_was_too_short",),
+        (AGENTS + "test_tool_waits_up_to_agent_timeout_and_a_late_snapshot_says_so",),
     ),
     Line(
         "config envhist.verifyon",
@@ -2314,24 +2310,24 @@ HOOKS = (
         "hooks of git",
         "commit, amend, merge, rebase, cherry-pick, stash, checkout, worktree: captured once, with the subject",
         (
-            "integrations/test_hooks.py::test_a_commit_is_captured_with_its_subject_and_what_git_does_not_see",
-            "integrations/test_hooks.py::test_an_amended_commit_is_one_snapshot_though_two_hooks_call",
-            "integrations/test_hooks.py::test_a_checkout_and_a_merge_are_captured",
-            "integrations/test_hooks.py::test_a_rebase_of_a_hundred_commits_is_one_capture",
-            "integrations/test_hooks.py::test_cherry_picks_are_captured_and_the_last_subject_tells",
-            "integrations/test_hooks.py::test_a_stash_calls_no_hook_and_hurts_nothing",
-            "integrations/test_hooks.py::test_in_a_linked_worktree_its_own_environment_is_captured",
-            "integrations/test_hooks.py::test_with_a_newer_git_the_hooks_stand_in_the_configuration",
+            "integrations/test_hooks.py::test_commit_is_captured_with_its_subject_and_ignored_files",
+            "integrations/test_hooks.py::test_amended_commit_makes_one_snapshot",
+            "integrations/test_hooks.py::test_checkout_and_merge_are_captured",
+            "integrations/test_hooks.py::test_rebase_of_a_hundred_commits_makes_one_capture",
+            "integrations/test_hooks.py::test_cherry_picks_are_captured_with_the_last_subject",
+            "integrations/test_hooks.py::test_stash_calls_no_hook",
+            "integrations/test_hooks.py::test_linked_worktree_captures_its_own_environment",
+            "integrations/test_hooks.py::test_newer_git_gets_hooks_in_its_configuration",
         ),
     ),
     Line(
         "hooks hold nobody",
         "no caller, no index, no lock; nothing fails",
         (
-            "integrations/test_hooks.py::test_a_caller_that_reads_what_git_prints_is_not_held",
-            "integrations/test_hooks.py::test_the_index_stays_byte_for_byte_however_it_is_committed",
-            "integrations/test_hooks.py::test_the_next_capture_does_not_wait_for_a_check",
-            "integrations/test_hooks.py::test_what_git_sets_for_its_hooks_confuses_nothing",
+            "integrations/test_hooks.py::test_hook_does_not_block_a_reader_of_git_output",
+            "integrations/test_hooks.py::test_hook_never_changes_the_index",
+            "integrations/test_hooks.py::test_next_capture_does_not_wait_for_a_check",
+            "integrations/test_hooks.py::test_git_variables_of_hooks_are_ignored",
         ),
     ),
     Line(
@@ -2347,59 +2343,57 @@ HOOKS = (
         "envlog install",
         "git captures by itself; what is there keeps running; once is enough",
         (
-            "integrations/test_install.py::test_installed_twice_is_installed_once",
-            "integrations/test_install.py::test_hooks_that_were_there_keep_their_input_their_words_and_their_status",
-            "integrations/test_install.py::test_where_core_hookspath_says_is_where_they_go",
-            "integrations/test_install.py::test_a_program_that_has_gone_leaves_hooks_that_do_nothing",
+            "integrations/test_install.py::test_install_is_idempotent",
+            "integrations/test_install.py::test_earlier_hooks_keep_their_input_arguments_and_status",
+            "integrations/test_install.py::test_hooks_are_installed_in_core_hookspath",
+            "integrations/test_install.py::test_hooks_of_a_removed_program_do_nothing",
         ),
     ),
     Line(
         "envlog install --agent",
         "an agent by its name; before a tool writes and after the turn there is a moment",
         (
-            AGENTS + "test_the_moment_before_a_tool_writes_and_the_moment_after_the_turn",
+            AGENTS + "test_agent_hooks_capture_before_a_tool_and_after_the_turn",
             AGENTS + "test_two_hooks_for_one_event_make_one_capture",
-            AGENTS + "test_whatever_comes_in_a_hook_is_silent_and_ends_well",
-            "integrations/agents/test_install.py::test_what_is_installed_is_there_once_and_goes_without_a_trace",
-            "integrations/agents/test_install.py::test_settings_that_were_there_come_back_byte_for_byte",
-            "integrations/test_install.py::test_an_agent_that_nobody_knows_is_a_usage_error",
+            AGENTS + "test_hook_is_silent_and_succeeds_for_any_input",
+            "integrations/agents/test_install.py::test_install_is_idempotent_and_uninstall_leaves_nothing",
+            "integrations/agents/test_install.py::test_uninstall_restores_settings_byte_for_byte",
+            "integrations/test_install.py::test_unknown_agent_is_a_usage_error",
         ),
     ),
     Line(
         "envlog install --global",
         "for every repository of this user",
-        ("integrations/test_install.py::test_an_older_git_has_them_in_what_is_made_from_now_on",),
+        ("integrations/test_install.py::test_older_git_gets_global_hooks_in_new_repositories",),
     ),
     Line(
         "envlog install --force",
         "also where others would notice",
-        (
-            "integrations/test_install.py::test_hooks_that_are_code_or_shared_are_changed_only_where_that_is_said",
-        ),
+        ("integrations/test_install.py::test_tracked_or_shared_hooks_are_changed_only_with_force",),
     ),
     Line(
         "envlog install --dry-run",
         "every byte, and none written",
-        ("integrations/test_install.py::test_a_dry_run_prints_every_byte_and_writes_none",),
+        ("integrations/test_install.py::test_dry_run_prints_every_byte_and_writes_none",),
     ),
     Line(
         "envlog uninstall",
         "every byte comes back, or its absence",
         (
-            "integrations/test_install.py::test_uninstall_gives_back_every_byte_and_the_absence_of_what_was_not_there",
-            "integrations/test_install.py::test_what_stands_there_comes_back_with_its_mode_and_its_links",
-            "integrations/test_install.py::test_what_was_changed_since_loses_our_lines_alone",
+            "integrations/test_install.py::test_uninstall_restores_every_byte_and_removes_new_files",
+            "integrations/test_install.py::test_uninstall_restores_modes_and_links",
+            "integrations/test_install.py::test_uninstall_removes_only_our_lines_from_edited_hooks",
         ),
     ),
     Line(
         "envlog uninstall --agent",
         "that agent alone",
-        ("integrations/test_install.py::test_an_agent_that_nobody_knows_is_a_usage_error",),
+        ("integrations/test_install.py::test_unknown_agent_is_a_usage_error",),
     ),
     Line(
         "envlog uninstall --global",
         "what was installed for every repository",
-        ("integrations/test_install.py::test_an_older_git_has_them_in_what_is_made_from_now_on",),
+        ("integrations/test_install.py::test_older_git_gets_global_hooks_in_new_repositories",),
     ),
     Line(
         "envlog uninstall --force",
@@ -2410,27 +2404,27 @@ HOOKS = (
         "envlog uninstall --history",
         "refs, notes, packs and keys go, and nothing else",
         (
-            "integrations/test_forgetting.py::test_every_ref_pack_note_and_key_goes_and_the_code_stays",
-            "integrations/test_forgetting.py::test_keys_of_what_was_sent_elsewhere_stay",
+            "integrations/test_forgetting.py::test_uninstall_history_removes_everything_of_ours_and_keeps_the_code",
+            "integrations/test_forgetting.py::test_keys_of_sent_data_are_kept",
         ),
     ),
     Line(
         "envlog uninstall --yes",
         "without it, it is refused",
-        ("integrations/test_forgetting.py::test_without_a_yes_it_is_refused_and_a_dry_run_lists_it",),
+        ("integrations/test_forgetting.py::test_uninstall_history_needs_consent_and_dry_run_lists_it",),
     ),
     Line(
         "envlog uninstall --dry-run",
         "what would go",
-        ("integrations/test_forgetting.py::test_without_a_yes_it_is_refused_and_a_dry_run_lists_it",),
+        ("integrations/test_forgetting.py::test_uninstall_history_needs_consent_and_dry_run_lists_it",),
     ),
     Line(
         "envlog status",
         "what is active, when it last ran, what went wrong",
         (
-            "integrations/test_status.py::test_it_tells_what_is_active_and_what_ran_last",
-            "integrations/test_status.py::test_hooks_that_another_tool_replaced_are_told",
-            "integrations/test_status.py::test_a_hook_that_was_never_called_is_told",
+            "integrations/test_status.py::test_status_lists_active_hooks_and_last_runs",
+            "integrations/test_status.py::test_status_warns_about_replaced_hooks",
+            "integrations/test_status.py::test_status_warns_about_a_hook_that_was_never_called",
         ),
     ),
     Line(

@@ -74,60 +74,60 @@ def there(tmp_path: Path) -> int:
 
 
 @pytest.mark.parametrize("size", [SMALL, LARGE])
-def test_each_key(shop: Repo, enter: Enter, size: tuple[int, int]) -> None:
+def test_every_key_works_over_ssh(shop: Repo, enter: Enter, size: tuple[int, int]) -> None:
     screen = enter(size)
-    shown = screen.see("2 moments", "left-pad 1.0", "~ app.py", r"[bold]\x1b[31mred\u202e")
+    shown = screen.see("2 snapshots", "left-pad 1.0", "~ app.py", r"[bold]\x1b[31mred\u202e")
     assert all(len(line) <= size[0] for line in shown.split("\n"))
     first, second = shop.run("envlog", "--format=%h", "--reverse", check=True).out.split()
     screen.type("j")
     screen.wait(lambda shown: "clean" in cursor(shown))
     screen.type("k", "/")
     screen.write("CLEAN")
-    screen.see("1 of 2 moments")
+    screen.see("1 of 2 snapshots")
     screen.type("Escape")
-    screen.see("· 2 moments")
+    screen.see("· 2 snapshots")
     screen.type("g", "d", "G", "d")
     screen.see(f"from {first} to {second}", "left-pad 1.0")
     screen.type("?")
-    screen.see("mark this moment")
+    screen.see("mark this snapshot")
     screen.type("Escape")
     # A key right behind it would be one with Alt.
-    screen.wait(lambda shown: "mark this moment" not in shown)
+    screen.wait(lambda shown: "mark this snapshot" not in shown)
     screen.type("r")
-    screen.see("Enter does it", "app.py", r"[bold]\x1b[31mred\u202e", "remove")
+    screen.see("Enter confirms", "app.py", r"[bold]\x1b[31mred\u202e", "remove")
     screen.type("Enter")
     screen.see("restored in", "go back with: git envrestore --undo")
     assert shop.read("app.py") == b"print('hello')\n"
     assert not (shop.path / "[bold]\x1b[31mred\u202e").exists()
     screen.type("Enter", "u")
-    screen.see("take back", "Enter does it")
+    screen.see("undo the last restore", "Enter confirms")
     screen.resize(120, 30)
     screen.type("Enter")
     screen.see("restored in", "git envrestore --redo")
     assert shop.read("app.py") == b"print('works')\n"
     screen.type("Enter", "U")
-    screen.see("do again", "Enter does it")
+    screen.see("redo the last undo", "Enter confirms")
     screen.type("Escape")
-    screen.wait(lambda shown: "Enter does it" not in shown)
+    screen.wait(lambda shown: "Enter confirms" not in shown)
     screen.type("q")
     screen.see("ended with 0")
 
 
-def test_a_lost_connection_ends_it(enter: Enter, tmp_path: Path) -> None:
+def test_lost_connection_ends_the_browser(enter: Enter, tmp_path: Path) -> None:
     screen = enter(SMALL)
-    screen.see("2 moments", "~ app.py")
+    screen.see("2 snapshots", "~ app.py")
     program = there(tmp_path)
     os.kill(screen.program(), signal.SIGKILL)
     wait_until_gone(program)
 
 
 @pytest.mark.parametrize("how", ["killed", "closed"])
-def test_a_restore_ends_whole_without_it(shop: Repo, enter: Enter, tmp_path: Path, how: str) -> None:
+def test_restore_finishes_without_the_browser(shop: Repo, enter: Enter, tmp_path: Path, how: str) -> None:
     """Killed, or its terminal closed, while a restore is under way: that goes on, and nothing is left half done."""
     screen = enter(SMALL)
-    screen.see("2 moments", "~ app.py")
+    screen.see("2 snapshots", "~ app.py")
     screen.type("G", "r")
-    screen.see("Enter does it")
+    screen.see("Enter confirms")
     program = there(tmp_path)
     with (shop.path / ".git/envhist/lock").open("rb") as lock:
         # Nothing can begin before this is let go.

@@ -51,9 +51,9 @@ def cursor(shown: str) -> str:
     return next(line for line in shown.split("\n") if line.startswith("›"))
 
 
-def test_the_timeline_stands_left_and_what_changed_right(told: Repo, browse: Open) -> None:
+def test_list_is_left_and_changes_are_right(told: Repo, browse: Open) -> None:
     screen = browse()
-    shown = screen.see("repo · 3 moments", "env       .env", "+ API_URL", "~ app.py")
+    shown = screen.see("repo · 3 snapshots", "env       .env", "+ API_URL", "~ app.py")
     assert "·" in cursor(shown)
     assert "working version" in cursor(shown)
     assert all(len(line) <= 80 for line in shown.split("\n"))
@@ -63,16 +63,16 @@ def test_the_timeline_stands_left_and_what_changed_right(told: Repo, browse: Ope
     assert "localhost" not in shown
 
 
-def test_in_a_large_terminal_rows_say_what_changed(told: Repo, browse: Open) -> None:
-    shown = browse(LARGE).see("3 moments", "Timeline:", "(works)")
+def test_large_terminal_shows_summaries_in_rows(told: Repo, browse: Open) -> None:
+    shown = browse(LARGE).see("3 snapshots", "Timeline:", "(works)")
     assert all(len(line) <= 200 for line in shown.split("\n"))
     assert ".env: +1 variable" in cursor(shown)
 
 
 @pytest.mark.parametrize("size", [SMALL, LARGE])
-def test_keys_walk(told: Repo, browse: Open, size: tuple[int, int]) -> None:
+def test_keys_move_the_cursor(told: Repo, browse: Open, size: tuple[int, int]) -> None:
     screen = browse(size)
-    screen.see("3 moments", "~ app.py")
+    screen.see("3 snapshots", "~ app.py")
     for key, wanted in (("j", "after package"), ("Down", "clean clone"), ("k", "after package"), ("G", "clean clone"),
                         ("g", "working version"), ("End", "clean clone"), ("Home", "working version"),
                         ("NPage", "clean clone"), ("PPage", "working version"), ("Up", "working version")):  # fmt: skip
@@ -85,25 +85,25 @@ def test_keys_walk(told: Repo, browse: Open, size: tuple[int, int]) -> None:
 @pytest.mark.parametrize("size", [SMALL, LARGE])
 def test_search_narrows_and_escape_shows_all(told: Repo, browse: Open, size: tuple[int, int]) -> None:
     screen = browse(size)
-    screen.see("3 moments")
+    screen.see("3 snapshots")
     screen.type("/")
     screen.write("PACKAGE inst")
-    shown = screen.see("1 of 3 moments")
+    shown = screen.see("1 of 3 snapshots")
     assert "after package" in cursor(shown)
     screen.type("Enter")
     screen.type("Escape")
-    screen.see("· 3 moments")
+    screen.see("· 3 snapshots")
     screen.type("/")
     screen.write("no such words")
-    screen.see("0 of 3 moments", "no moment is told with these words")
+    screen.see("0 of 3 snapshots", "no snapshot matches these words")
     screen.type("Escape")
-    screen.see("· 3 moments")
+    screen.see("· 3 snapshots")
 
 
 @pytest.mark.parametrize("size", [SMALL, LARGE])
-def test_two_marked_moments_are_compared(told: Repo, browse: Open, size: tuple[int, int]) -> None:
+def test_two_marked_snapshots_are_compared(told: Repo, browse: Open, size: tuple[int, int]) -> None:
     screen = browse(size)
-    screen.see("3 moments", "~ app.py")
+    screen.see("3 snapshots", "~ app.py")
     ids = told.run("envlog", "--format=%h", check=True).out.split()
     # Keys come faster than anything is shown: each means what was there when it was pressed.
     screen.type("d", "j", "j", "d")
@@ -115,36 +115,36 @@ def test_two_marked_moments_are_compared(told: Repo, browse: Open, size: tuple[i
 
 
 @pytest.mark.parametrize("size", [SMALL, LARGE])
-def test_a_restore_is_shown_first_done_and_undone(told: Repo, browse: Open, size: tuple[int, int]) -> None:
+def test_restore_is_planned_confirmed_and_undone(told: Repo, browse: Open, size: tuple[int, int]) -> None:
     screen = browse(size)
-    screen.see("3 moments")
+    screen.see("3 snapshots")
     screen.type("j", "r")
-    shown = screen.see("replace 2", "Enter does it")
+    shown = screen.see("replace 2", "Enter confirms")
     assert "app.py" in shown
     screen.type("Escape")
-    screen.wait(lambda shown: "Enter does it" not in shown)
+    screen.wait(lambda shown: "Enter confirms" not in shown)
     assert told.read("app.py") == b"print('works')\n"
     screen.type("r")
-    screen.see("Enter does it")
+    screen.see("Enter confirms")
     screen.type("Enter")
-    screen.see("restored in", "go back with: git envrestore --undo")
+    screen.see("restored in", "to go back: git envrestore --undo")
     assert told.read("app.py") == b"print('hello')\n"
     assert told.read(".env") == b"A=1\n"
     screen.type("Enter")
-    assert "restore of " in screen.see("4 moments")
+    assert "restore of " in screen.see("4 snapshots")
     screen.type("u")
-    screen.see("take back", "Enter does it")
+    screen.see("undo the last restore", "Enter confirms")
     screen.type("Enter")
     screen.see("restored in")
     assert told.read("app.py") == b"print('works')\n"
     assert told.read(".env") == b"A=1\nAPI_URL=http://localhost\n"
 
 
-def test_what_was_shown_is_done_or_nothing(told: Repo, browse: Open) -> None:
+def test_stale_plan_is_not_carried_out(told: Repo, browse: Open) -> None:
     screen = browse()
-    screen.see("3 moments")
+    screen.see("3 snapshots")
     screen.type("j", "r")
-    screen.see("Enter does it")
+    screen.see("Enter confirms")
     told.write("app.py", "print('edited meanwhile')\n")
     screen.type("Enter")
     screen.see("not done", "stale")
@@ -152,35 +152,35 @@ def test_what_was_shown_is_done_or_nothing(told: Repo, browse: Open) -> None:
 
 
 @pytest.mark.parametrize("size", [SMALL, LARGE])
-def test_help_and_leaving(told: Repo, browse: Open, size: tuple[int, int]) -> None:
+def test_help_opens_and_q_quits(told: Repo, browse: Open, size: tuple[int, int]) -> None:
     screen = browse(size)
-    screen.see("3 moments")
+    screen.see("3 snapshots")
     screen.type("?")
-    screen.see("mark this moment", "search intents")
+    screen.see("mark this snapshot", "search intents")
     screen.type("Escape")
-    screen.wait(lambda shown: "mark this moment" not in shown)
+    screen.wait(lambda shown: "mark this snapshot" not in shown)
     screen.type("q")
     screen.see("ended with 0")
 
 
-def test_when_the_terminal_goes_it_goes(told: Repo, browse: Open) -> None:
+def test_browser_ends_with_its_terminal(told: Repo, browse: Open) -> None:
     screen = browse()
-    screen.see("3 moments")
+    screen.see("3 snapshots")
     program = screen.program()
     screen.close()
     wait_until_gone(program)
 
 
-def test_a_signal_ends_it_and_leaves_the_terminal_whole(told: Repo, browse: Open) -> None:
+def test_signal_ends_it_and_restores_the_terminal(told: Repo, browse: Open) -> None:
     screen = browse()
-    screen.see("3 moments", "~ app.py")
+    screen.see("3 snapshots", "~ app.py")
     os.kill(screen.program(), signal.SIGTERM)
     screen.see("ended with 143")
 
 
-def test_it_follows_the_size_of_the_terminal(told: Repo, browse: Open) -> None:
+def test_layout_follows_the_terminal_size(told: Repo, browse: Open) -> None:
     screen = browse()
-    screen.see("3 moments", "~ app.py")
+    screen.see("3 snapshots", "~ app.py")
     screen.resize(140, 40)
     screen.wait(lambda shown: "(works)" in cursor(shown))
     screen.resize(60, 16)
@@ -190,7 +190,7 @@ def test_it_follows_the_size_of_the_terminal(told: Repo, browse: Open) -> None:
     assert "working" in cursor(shown)
 
 
-def test_what_somebody_wrote_commands_no_terminal(repo: Repo, browse: Open) -> None:
+def test_hostile_text_is_escaped(repo: Repo, browse: Open) -> None:
     hostile, shown = "\x1b[2Jgone\u202e [bold]x[] [", r"\x1b[2Jgone\u202e [bold]x[] ["
     repo.write(hostile, "x")
     repo.write("check.sh", f"echo '{hostile}'; exit 1\n")
@@ -198,7 +198,7 @@ def test_what_somebody_wrote_commands_no_terminal(repo: Repo, browse: Open) -> N
     repo.run("envlog", "capture", *words, check=True)
     repo.run("envlog", "note", "-m", hostile, check=True)
     screen = browse(LARGE)
-    told = screen.see("1 moment", shown, "Timeline:", "Note:", "Names:     [red]x")
+    told = screen.see("1 snapshot", shown, "Timeline:", "Note:", "Names:     [red]x")
     # The row, the heading, the file, what the check wrote, the card, the note, what it was captured with.
     assert told.count(shown) >= 8
     screen.type("r")
@@ -206,26 +206,26 @@ def test_what_somebody_wrote_commands_no_terminal(repo: Repo, browse: Open) -> N
     screen.type("Enter")
     (repo.path / hostile).unlink()
     screen.type("r")
-    screen.see("write 1", f"    {shown}", "Enter does it")
+    screen.see("write 1", f"    {shown}", "Enter confirms")
 
 
-def test_five_thousand_moments_are_walked_through(repo: Repo, browse: Open) -> None:
+def test_five_thousand_snapshots_can_be_browsed(repo: Repo, browse: Open) -> None:
     repo.run("envlog", "capture", "the first", check=True)
     grow_timeline(repo, 4_999)
     screen = browse()
-    screen.see("5,000 moments")
+    screen.see("5,000 snapshots")
     screen.type("G")
     screen.wait(lambda shown: "the first" in cursor(shown))
     screen.type("/")
     screen.write("moment-4321-")
-    screen.see("1 of 5,000 moments")
+    screen.see("1 of 5,000 snapshots")
 
 
-def test_without_a_history_it_says_how_to_begin(repo: Repo, browse: Open) -> None:
+def test_empty_history_shows_how_to_start(repo: Repo, browse: Open) -> None:
     browse(LARGE).see("nothing was captured here yet: git envlog capture")
 
 
-def test_without_a_terminal_it_says_what_else_there_is(told: Repo, browse: Open) -> None:
+def test_browse_without_a_terminal_is_an_error_with_a_hint(told: Repo, browse: Open) -> None:
     browse(LARGE, "TERM=dumb git envlog browse").see("a terminal is needed", "ended with 128")
     refused = told.run("envlog", "browse")
     assert refused.status == 128
@@ -236,6 +236,6 @@ def test_without_a_terminal_it_says_what_else_there_is(told: Repo, browse: Open)
 @pytest.mark.full
 def test_list_has_summaries_at_80_columns_and_folds_as_the_terminal_list(told: Repo, browse: Open) -> None:
     screen = browse((80, 24))
-    shown = screen.see("3 moments")
+    shown = screen.see("3 snapshots")
     newest = next(line for line in shown.split("\n") if "›" in line)
     assert re.search(r"[+~−]\d", newest), shown

@@ -16,7 +16,7 @@ from git_envhist.cli.parser import argument, option
 from git_envhist.errors import Refused, UsageError
 from git_envhist.history.times import printed_time, read_time_span
 from git_envhist.history.work import observed_of
-from git_envhist.integrations.run_command import ERR, OUT, pass_through
+from git_envhist.integrations.run_command import ERR, OUT, run_passing_output
 from git_envhist.model import Effect, ObservedCheckpoint, Snapshot
 from git_envhist.text import escape
 from git_envhist.tracking.effects import ListedCheckpoint, read_time
@@ -44,7 +44,7 @@ def effect(session: Session, text: str | None, irreversible: bool, yes: bool) ->
         words = _words(session.paths)
         recorded = effects.perform(
             text,
-            lambda: pass_through(words, _ignore_output, ERR if session.json else OUT),
+            lambda: run_passing_output(words, _ignore_output, ERR if session.json else OUT),
             command=shlex.join(words),
             irreversible=irreversible,
             approve=lambda wanted: yes or _approve(wanted),

@@ -17,21 +17,21 @@ from git_envhist.discovery import unregister_directory
 from git_envhist.errors import EnvhistError, NotARepository, Refused, UsageError
 from git_envhist.git.repository import Repository
 from git_envhist.integrations.base import InstallTarget
-from git_envhist.integrations.edits import describe
+from git_envhist.integrations.edits import patch_lines
 from git_envhist.integrations.install import (
-    LEFT,
+    ALL_AGENTS,
     ShellLink,
-    chosen,
-    every,
+    all_integrations,
+    create_links,
     install,
-    links,
-    make,
-    missing,
+    missing_links,
+    named_integrations,
     parts,
-    take_away,
+    remove_links,
+    shell_links,
     uninstall,
 )
-from git_envhist.integrations.remove_history import forget_history, look_at_history
+from git_envhist.integrations.remove_history import read_inventory, remove_history
 from git_envhist.lazy import replace
 from git_envhist.model.work import FileEdit, IntegrationChange
 from git_envhist.text import escape, escape_invalid
@@ -44,7 +44,7 @@ class HistoryRemoval:
 
     def __init__(self, repository: Repository, *, force: bool = False) -> None:
         self._repository = replace(repository, ignores_hidden=force)
-        self._found = look_at_history(repository, os.environ)
+        self._found = read_inventory(repository, os.environ)
 
     def ask(self) -> None:
         """Raise Refused unless the user confirms on a terminal or with --yes."""
@@ -56,7 +56,7 @@ class HistoryRemoval:
             raise Refused("nothing was removed", hint="type 'yes' to confirm")
 
     def carry_out(self) -> None:
-        for remark in forget_history(self._repository, self._found):
+        for remark in remove_history(self._repository, self._found):
             warn(remark)
         trusted_list(os.environ).forget(self._repository.common_dir)
         if self._repository.plain:
@@ -89,7 +89,7 @@ class HistoryRemoval:
 PROGRAM = "git-envhist"
 EXCLUDED = "--exclude=refs/envhist/*"
 ALIAS = f"log --graph --oneline {EXCLUDED} --exclude=refs/notes/envhist/* --all"
-DONE = {"git": "git's hooks", LEFT: "data of agent hooks"}
+DONE = {"git": "git's hooks", ALL_AGENTS: "data of agent hooks"}
 
 
 @command("install", "git envlog install [--agent <name>]... [--global] [--shell] [-n]", writes=True)
@@ -113,7 +113,7 @@ def install_command(session: Session, agents: tuple[str, ...], **options: bool) 
     if _is_for_shells(agents, options):
         install_shell(session, dry_run=options["dry_run"])
         return
-    wanted = chosen(agents)
+    wanted = named_integrations(agents)
     place = place_of(session, everywhere=options["everywhere"], force=options["force"])
     _print_result(
         session, install(place, wanted, dry_run=options["dry_run"]), options["dry_run"], "installed"
@@ -171,7 +171,7 @@ def uninstall_command(session: Session, agents: tuple[str, ...], **options: bool
         )
     # A history without git has no hooks, and can be deleted too.
     place = place_of(session, everywhere=options["everywhere"], only_looks=options["history"])
-    wanted = chosen(agents) if agents else every()
+    wanted = named_integrations(agents) if agents else all_integrations()
     dry_run = options["dry_run"]
     if not options["history"]:
         _print_result(session, uninstall(place, wanted, dry_run=dry_run), dry_run, "removed")
@@ -215,15 +215,15 @@ def finds_manual() -> bool:
     """Return whether man finds the pages: next to the programs on the PATH, or in the user's directory."""
     from git_envhist.integrations.install import (  # loaded late: keeps help fast
         ShellFilesMissing,
-        links,
-        missing,
+        missing_links,
+        shell_links,
     )
 
     nearby = shutil.which("git-envlog")
     if nearby and os.path.isfile(f"{os.path.dirname(os.path.dirname(nearby))}/share/man/man1/git-envlog.1"):
         return True
     try:
-        return not any("/man/" in link.place for link in missing(links(os.environ)))
+        return not any("/man/" in link.place for link in missing_links(shell_links(os.environ)))
     except ShellFilesMissing:
         return True
 
@@ -272,7 +272,7 @@ def _print_result(
         session.print_json(value if history is None else {**value, "history": history.as_json()})
         return
     if dry_run:
-        for line in describe(edit for one in done for edit in one.edits):
+        for line in patch_lines(edit for one in done for edit in one.edits):
             session.verbatim(escape(line, lines=True))
         for path in (path for one in done for path in one.left):
             session.line(f"remove {escape(path)}/")
@@ -333,17 +333,17 @@ ZSH = "zsh/site-functions"
 
 def install_shell(session: Session, *, dry_run: bool) -> None:
     """Create missing links, and print what a link cannot do."""
-    wanted = links(os.environ)
-    made = missing(wanted)
+    wanted = shell_links(os.environ)
+    made = missing_links(wanted)
     if not dry_run:
-        make(made)
+        create_links(made)
     _print_shell_links(session, made, dry_run, "linked")
     if session.json:
         return
     if not made:
         session.line("manual and completions: nothing to do, already installed")
     for link in wanted:
-        if link.is_anothers:
+        if link.is_foreign:
             print_error_line(f"note: skipped, not created by git-envhist: {escape(link.place)}")
     place = next(os.path.dirname(link.place) for link in wanted if ZSH in link.place)
     print_error_line(f"note: add this line to .zshrc before compinit: fpath=({escape(place)} $fpath)")
@@ -351,8 +351,8 @@ def install_shell(session: Session, *, dry_run: bool) -> None:
 
 def uninstall_shell(session: Session, *, dry_run: bool) -> None:
     """Remove the links to this installation."""
-    ours = [link for link in links(os.environ) if os.path.islink(link.place) and link.is_there]
-    _print_shell_links(session, ours if dry_run else take_away(ours), dry_run, "removed")
+    ours = [link for link in shell_links(os.environ) if os.path.islink(link.place) and link.is_linked]
+    _print_shell_links(session, ours if dry_run else remove_links(ours), dry_run, "removed")
     if not ours and not session.json:
         session.line("no man pages or completions are linked")
 

@@ -14,7 +14,7 @@ from git_envhist.cli.parser import option
 from git_envhist.cli.progress import shown_progress
 from git_envhist.cli.views.details import read_details, verdict_line, warn_of, watching
 from git_envhist.errors import UsageError
-from git_envhist.integrations.run_command import ERR, OUT, pass_through, run_with_snapshots
+from git_envhist.integrations.run_command import ERR, OUT, run_passing_output, run_with_snapshots
 from git_envhist.model import CaptureResult, RunResult
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def run(session: Session, messages: tuple[str, ...], verify: str | None) -> int:
     if not words or not words[0]:
         raise UsageError("no command given", hint="git envlog run npm install")
     intent = "\n\n".join(messages) if messages else None
-    through = partial(pass_through, out=ERR if session.json else OUT)
+    through = partial(run_passing_output, out=ERR if session.json else OUT)
     ran = run_with_snapshots(lambda why, asked: _capture(session, why, asked), words, intent, verify, through)
     for warning in ran.warnings:
         warn(warning)

@@ -111,7 +111,7 @@ def fetch_sides(
     """Fetch the contents that a format prints of these changes."""
     for snapshot, is_after in ((before, False), (after, True)):
         if isinstance(snapshot, Snapshot) and is_fetched(snapshot.timeline):
-            from git_envhist.remote.fetch import bring_contents  # loaded late: most snapshots are not fetched
+            from git_envhist.remote.fetch import fetch_blobs  # loaded late: most snapshots are not fetched
 
             sides = [change.after if is_after else change.before for change in changes]
             from git_envhist.probes.variables import is_variables  # loaded late: few snapshots are fetched
@@ -124,7 +124,7 @@ def fetch_sides(
                 and side.kind is not EntryKind.DIRECTORY
                 and (form in WITH_CONTENTS or is_variables(side.path))
             ]
-            bring_contents(history.repository, os.environ, snapshot, blobs)
+            fetch_blobs(history.repository, os.environ, snapshot, blobs)
 
 
 def fetch_snapshots(history: EnvHistory, *snapshots: Snapshot | str) -> None:

@@ -1,4 +1,4 @@
-"""In the place of `chimera`'s checkpoints: named ones, files before each tool, and environments that can go back.
+"""Replacement for `chimera`'s checkpoints: named checkpoints, files before each tool, environments with restore.
 
     from git_envhist.compat.chimera import CheckpointManager, LocalEnvironment
 
@@ -6,8 +6,8 @@
     manager.create("before-refactor")
     manager.undo()
 
-The modules `checkpoints`, `checkpoints_ghost`, `env.local` and `env.git_env` have the same names as theirs. What
-differs, and why, stands in docs/guide/compat.md.
+The modules `checkpoints`, `checkpoints_ghost`, `env.local` and `env.git_env` have the same names as
+in chimera. docs/guide/compat.md lists the differences and their reasons.
 """
 
 from __future__ import annotations
@@ -51,6 +51,6 @@ __all__ = [
 def __getattr__(name: str) -> object:
     if name not in MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module  # loaded late: each name is made when it is first asked for
+    from importlib import import_module  # loaded late: each name is loaded on first access
 
     return getattr(import_module(f"{__name__}.{MODULES[name]}"), name)

@@ -1,6 +1,6 @@
-"""In the place of `chimera.checkpoints`: checkpoints with names, on anything that has `checkpoint` and `restore`.
+"""Replacement for `chimera.checkpoints`: named checkpoints of anything that has `checkpoint` and `restore`.
 
-With an environment of ours, or with the path of a directory, they are there again in the next process.
+With one of our environments, or the path of a directory, the checkpoints are still available in the next process.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ NUMBERED = re.compile(r"checkpoint-(\d{1,9})")
 
 
 class Environment(Protocol):
-    """What can be brought back."""
+    """Anything that can be checkpointed and restored."""
 
     def checkpoint(self) -> str: ...
 
@@ -26,7 +26,7 @@ class Environment(Protocol):
 
 @runtime_checkable
 class LabelledEnvironment(Protocol):
-    """An environment that keeps what its checkpoints are called."""
+    """An environment that stores the names of its checkpoints."""
 
     def label(self, info: CheckpointInfo) -> None: ...
 
@@ -36,10 +36,10 @@ class LabelledEnvironment(Protocol):
 
 
 class CheckpointManager:
-    """Named checkpoints of one environment, or of one directory."""
+    """Named checkpoints of one environment or directory."""
 
     def __init__(self, env: Environment | str | os.PathLike[str], interval: int = 1) -> None:
-        """`interval`: of so many automatic checkpoints one is made."""
+        """Manage an environment, or a directory; one of `interval` automatic checkpoints is made."""
         self._env: Environment = (
             LocalEnvironment(os.fspath(env)) if isinstance(env, str | os.PathLike) else env
         )
@@ -52,7 +52,7 @@ class CheckpointManager:
 
     @property
     def auto_checkpoint(self) -> bool:
-        """Whether whoever goes in a loop is to make checkpoints by itself."""
+        """Whether a loop should make checkpoints automatically."""
         return self._auto
 
     @auto_checkpoint.setter
@@ -60,7 +60,7 @@ class CheckpointManager:
         self._auto = value
 
     def create(self, name: str = "", description: str = "") -> CheckpointInfo:
-        """A checkpoint of now; without a name it gets the next number."""
+        """Create a checkpoint; without a name it gets the next number."""
         name = name or f"checkpoint-{_next_number(self.list_checkpoints())}"
         info = CheckpointInfo(self._env.checkpoint(), name, time.time(), description)
         if isinstance(self._env, LabelledEnvironment):
@@ -70,18 +70,18 @@ class CheckpointManager:
         return info
 
     def automatic(self, description: str = "") -> CheckpointInfo | None:
-        """A checkpoint, where automatic ones are wanted and it is time for one."""
+        """Create a checkpoint if automatic ones are enabled and one is due."""
         if not self._auto:
             return None
         self._asked += 1
         return self.create(description=description) if (self._asked - 1) % self._interval == 0 else None
 
     def every(self, interval: int) -> EveryNthManager:
-        """This manager for a loop that asks for a checkpoint after each tool: it makes one in so many."""
+        """Return a manager for a loop that asks after each tool: it creates one in `interval` checkpoints."""
         return EveryNthManager(self, interval)
 
     def restore_by_name(self, name: str) -> CheckpointInfo:
-        """Go back to the newest checkpoint of a name; `KeyError` where there is none."""
+        """Restore the newest checkpoint with this name; raises `KeyError` if there is none."""
         found = self.get(name)
         if found is None:
             raise KeyError(f"No checkpoint named {name!r}")
@@ -89,7 +89,7 @@ class CheckpointManager:
         return found
 
     def restore_by_id(self, checkpoint_id: str) -> CheckpointInfo:
-        """Go back to the checkpoint of an id; `KeyError` where there is none."""
+        """Restore the checkpoint with this id; raises `KeyError` if there is none."""
         found = next((one for one in self.list_checkpoints() if one.id == checkpoint_id), None)
         if found is None:
             raise KeyError(f"No checkpoint with ID {checkpoint_id!r}")
@@ -97,7 +97,7 @@ class CheckpointManager:
         return found
 
     def undo(self) -> CheckpointInfo | None:
-        """Go back to the latest checkpoint, which stays the latest; None where there is none."""
+        """Restore the latest checkpoint, which remains the latest; return None if there is none."""
         every = self.list_checkpoints()
         if not every:
             return None
@@ -105,22 +105,22 @@ class CheckpointManager:
         return every[-1]
 
     def list_checkpoints(self) -> list[CheckpointInfo]:
-        """All of them, oldest first."""
+        """Return all checkpoints, oldest first."""
         return self._env.labels() if isinstance(self._env, LabelledEnvironment) else list(self._here)
 
     def get(self, name: str) -> CheckpointInfo | None:
-        """The newest checkpoint of a name; nothing is restored."""
+        """Return the newest checkpoint with this name, without restoring it."""
         return next((one for one in reversed(self.list_checkpoints()) if one.name == name), None)
 
     def clear(self) -> None:
-        """Forget what all of them are called; nothing is restored."""
+        """Delete the names of all checkpoints, without restoring anything."""
         if isinstance(self._env, LabelledEnvironment):
             self._env.remove_labels()
         self._here.clear()
 
 
 class EveryNthManager(CheckpointManager):
-    """A manager that makes one of so many checkpoints that it is asked for."""
+    """A manager that creates one of every n requested checkpoints."""
 
     def __init__(self, manager: CheckpointManager, interval: int) -> None:
         self.__dict__.update(manager.__dict__)
@@ -128,7 +128,7 @@ class EveryNthManager(CheckpointManager):
         self._count = 0
 
     def create(self, name: str = "", description: str = "") -> CheckpointInfo:
-        """A checkpoint, where it is time for one or it has a name; else the latest that there is."""
+        """Create a checkpoint if one is due or it has a name; else return the latest one."""
         self._count += 1
         latest = self.list_checkpoints()[-1:]
         if name or not latest or (self._count - 1) % self._of == 0:
@@ -137,6 +137,6 @@ class EveryNthManager(CheckpointManager):
 
 
 def _next_number(every: list[CheckpointInfo]) -> int:
-    # As many as there are, and above all that are there: of some that are kept the first may be gone.
+    # Count the checkpoints, and use a higher number than all of them, because the first may have been dropped.
     given = [int(found[1]) for one in every if (found := NUMBERED.fullmatch(one.name))]
     return max(len(every), *given, 0) + 1

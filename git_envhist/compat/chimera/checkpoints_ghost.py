@@ -1,4 +1,8 @@
-"""The stack of snapshots of files: a small list beside the repository, and a moment of the named paths for each."""
+"""Replacement for `chimera.checkpoints_ghost`: files as they were before each tool that changes them.
+
+A snapshot contains only the named paths, with their exact bytes, modes and links. The stack of snapshots is stored in a
+small list next to the repository, and is still available in the next process.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +21,8 @@ from git_envhist.compat.chimera.storage import (
     USER_EMAIL,
     USER_NAME,
     PathEscapes,
-    keeping,
-    told_as_os_errors,
+    errors_as_os_errors,
+    library_storage,
 )
 from git_envhist.compat.storage import LibraryRules, ThreadLock, literal_pattern, read_json, write_json
 from git_envhist.disk import locked
@@ -34,7 +38,7 @@ STAYED = "it stayed as it is"
 
 @dataclass(frozen=True, slots=True)
 class Ghost:
-    """One snapshot: its name, the paths it was asked for and where these are, and the moment that holds them."""
+    """One snapshot of files: its name, the requested paths and their places, and the snapshot that contains them."""
 
     id: str
     label: str
@@ -42,11 +46,11 @@ class Ghost:
     places: tuple[tuple[str, str], ...]
     commit: str | None
     also: tuple[str, ...] = ()
-    """What the links among them lead to."""
+    """Targets of the links among them."""
     skipped: tuple[tuple[str, str], ...] = ()
-    """Paths that could not be kept, each with the reason."""
+    """Paths that could not be captured, each with the reason."""
     process: str = ""
-    """The process that made it."""
+    """The process that created it."""
     left: tuple[tuple[str, str], ...] = ()
     """Digests of the paths as that process left them."""
 
@@ -57,7 +61,7 @@ class Ghost:
 
 @dataclass(frozen=True, slots=True)
 class Stack:
-    """All of them, oldest first, and how many there ever were."""
+    """All snapshots, oldest first, and the number ever created."""
 
     counter: int = 0
     ghosts: tuple[Ghost, ...] = ()
@@ -68,73 +72,73 @@ class GhostStack:
 
     def __init__(self, root: str) -> None:
         self._root = root
-        self._keeping = keeping(UNDO)
+        self._keeping = library_storage(UNDO)
 
     @contextmanager
     def locked(self) -> Iterator[Stack]:
-        """The stack, with nobody else changing it."""
+        """Yield the stack under its lock."""
         directory = self._keeping.repository(self._root).git_dir
         with locked(os.path.join(directory, LOCK)):
             yield self.read()
 
     def read(self) -> Stack:
-        """The stack as it is."""
+        """Return the stack."""
         return read_json(self._file, _read_stack, Stack())
 
     def found(self) -> Stack:
-        """The stack, of a directory that was renamed as well."""
+        """Return the stack, also for a directory that was renamed."""
         if not os.path.isdir(self._keeping.place_of(self._root)) and os.path.isdir(self._root):
             self._keeping.repository(self._root)
         return self.read()
 
     def write(self, stack: Stack) -> None:
-        """Put another in its place."""
+        """Replace the stored stack."""
         names = ("id", "label", "timestamp", "places", "commit", "also", "skipped", "process", "left")
         ghosts = [{name: getattr(ghost, name) for name in names} for ghost in stack.ghosts]
         write_json(self._file, {"counter": stack.counter, "ghosts": ghosts})
 
     def take(self, name: str, label: str, places: Iterable[str]) -> str:
-        """The id of a moment that holds these paths."""
+        """Capture these paths; return the id of the snapshot."""
         history = self._open(places)
         snapshot = history.capture(label or name, meta=[("ghost", name)]).snapshot
         assert snapshot is not None
         return snapshot.id
 
-    def not_kept(self, commit: str, places: Iterable[tuple[str, str]]) -> list[str]:
-        """Return the paths that exist and that a moment does not hold."""
-        held = self._held(Ghost("", "", 0.0, tuple(places), commit))
-        return [path for path, place in places if path not in held and os.path.lexists(self._at(place))]
+    def missing_paths(self, commit: str, places: Iterable[tuple[str, str]]) -> list[str]:
+        """Return the paths that exist but are not in the snapshot."""
+        contents = self._contents(Ghost("", "", 0.0, tuple(places), commit))
+        return [path for path, place in places if path not in contents and os.path.lexists(self._at(place))]
 
-    def bring_back(self, ghost: Ghost) -> list[str]:
-        """Bring the paths of a snapshot back; return what happened to each, as it is found on the disk."""
+    def restore(self, ghost: Ghost) -> list[str]:
+        """Restore the paths of a snapshot; return the result of each, as found on disk."""
         skipped = [f"skipped: {path} ({reason})" for path, reason in ghost.skipped]
         if ghost.commit is None:
             return skipped
-        held = self._held(ghost)
-        before = {place: _looks(self._at(place)) for _, place in ghost.places}
+        contents = self._contents(ghost)
+        before = {place: _entry_state(self._at(place)) for _, place in ghost.places}
         history = self._open([*(place for _, place in ghost.places), *ghost.also])
         history.restore(_known(history, ghost.commit))
         done = []
         for path, place in ghost.places:
-            now = _looks(self._at(place))
-            if path in held and before[place] == now and self._leads_out(place):
+            now = _entry_state(self._at(place))
+            if path in contents and before[place] == now and self._leads_out(place):
                 done.append(f"skipped: {path} ({LEADS_OUT})")
-            elif path in held:
+            elif path in contents:
                 done.append(f"restored: {path}" if now else f"skipped: {path} ({STAYED})")
             elif before[place]:
                 done.append(f"skipped: {path} ({STAYED})" if now else f"deleted: {path}")
         return [*done, *skipped]
 
     def changed_since(self, ghost: Ghost) -> list[str]:
-        """Return the paths that are not as the process that made a snapshot left them."""
+        """Return the paths that differ from what the process that created the snapshot left."""
         left = dict(ghost.left)
         return [path for path, place in ghost.places if left.get(place) != self.digest(place)]
 
     def digest(self, place: str) -> str:
-        """Return a digest of the present content of a path; empty if nothing exists there."""
+        """Return a digest of the current content of a path; empty if nothing exists there."""
         full = self._at(place)
         if os.path.islink(full) or not os.path.isfile(full):
-            return _looks(full)
+            return _entry_state(full)
         try:
             with open(full, "rb") as file:
                 return hashlib.file_digest(file, "sha256").hexdigest()
@@ -149,27 +153,27 @@ class GhostStack:
         return os.path.islink(full) and not os.path.realpath(full).startswith(self._root.rstrip("/") + "/")
 
     def texts(self, ghost: Ghost) -> dict[str, str]:
-        """The files as text; empty for what was not there."""
-        held = self._held(ghost) if ghost.commit is not None else {}
-        return {path: held.get(path, b"").decode("utf-8", "replace") for path in ghost.paths}
+        """Return the files as text; empty for files that did not exist."""
+        contents = self._contents(ghost) if ghost.commit is not None else {}
+        return {path: contents.get(path, b"").decode("utf-8", "replace") for path in ghost.paths}
 
-    def let_go(self, ghosts: Sequence[Ghost]) -> None:
-        """Nobody goes back to these any more."""
+    def drop(self, ghosts: Sequence[Ghost]) -> None:
+        """Drop snapshots that are no longer needed."""
         commits = {ghost.commit for ghost in ghosts if ghost.commit is not None}
         if commits:
             history = self._open(())
             drop_soon(history, [one for one in history.log() if one.id in commits])
 
-    def _held(self, ghost: Ghost) -> dict[str, bytes]:
-        """The paths that were there, and their bytes; of a directory none."""
+    def _contents(self, ghost: Ghost) -> dict[str, bytes]:
+        """Return the content of each path that existed; none for directories."""
         history = self._open(())
-        held = {}
+        contents = {}
         with closing(history.reader(_known(history, ghost.commit or ""))) as reader:
             for path, place in ghost.places:
                 name = EnvPath(os.fsencode(place))
                 if reader.entry(name) is not None:
-                    held[path] = _bytes_of(reader, name)
-        return held
+                    contents[path] = _bytes_of(reader, name)
+        return contents
 
     @property
     def _file(self) -> str:
@@ -177,12 +181,12 @@ class GhostStack:
 
     def _open(self, places: Iterable[str]) -> EnvHistory:
         return self._keeping.open(
-            self._root, LibraryRules(only(places), USER_NAME, USER_EMAIL, named_only=True)
+            self._root, LibraryRules(only_patterns(places), USER_NAME, USER_EMAIL, named_only=True)
         )
 
 
-def only(places: Iterable[str]) -> tuple[str, ...]:
-    """Patterns in gitignore's syntax that leave out everything but some paths, and what is below these."""
+def only_patterns(places: Iterable[str]) -> tuple[str, ...]:
+    """Return gitignore patterns that exclude everything except some paths and their content."""
     patterns: dict[str, None] = {"/*": None}
     wanted = set(places)
     for place in sorted(wanted):
@@ -196,40 +200,48 @@ def only(places: Iterable[str]) -> tuple[str, ...]:
     return tuple(patterns)
 
 
-def _read_stack(said: dict[str, Any]) -> Stack:
-    return Stack(int(said["counter"]), tuple(map(_read_ghost, said["ghosts"])))
+def _read_stack(values: dict[str, Any]) -> Stack:
+    return Stack(int(values["counter"]), tuple(map(_read_ghost, values["ghosts"])))
 
 
-def _read_ghost(said: dict[str, Any]) -> Ghost:
-    places = tuple((str(path), str(place)) for path, place in said["places"])
+def _read_ghost(values: dict[str, Any]) -> Ghost:
+    places = tuple((str(path), str(place)) for path, place in values["places"])
     skipped, left = (
-        tuple((str(one), str(other)) for one, other in said.get(name, ())) for name in ("skipped", "left")
+        tuple((str(one), str(other)) for one, other in values.get(name, ())) for name in ("skipped", "left")
     )
-    also, process = tuple(said["also"]), str(said.get("process", ""))
+    also, process = tuple(values["also"]), str(values.get("process", ""))
     return Ghost(
-        said["id"], said["label"], said["timestamp"], places, said["commit"], also, skipped, process, left
+        values["id"],
+        values["label"],
+        values["timestamp"],
+        places,
+        values["commit"],
+        also,
+        skipped,
+        process,
+        left,
     )
 
 
-def with_what_is_left(ghosts: Sequence[Ghost], process: str, now: Mapping[str, str]) -> tuple[Ghost, ...]:
-    """Return snapshots with the digests of some places noted in the newest of a process that names each of them.
+def with_digests(ghosts: Sequence[Ghost], process: str, now: Mapping[str, str]) -> tuple[Ghost, ...]:
+    """Return snapshots with the digests of some places, in the newest one of a process that names each of them.
 
-    What was noted before stays.
+    Existing digests are kept.
     """
     found, open_places = list(ghosts), set(now)
     for number in range(len(found) - 1, -1, -1):
         ghost = found[number]
-        mine = {place for _, place in ghost.places} & open_places
-        open_places -= mine
-        missing = mine - set(dict(ghost.left))
+        own = {place for _, place in ghost.places} & open_places
+        open_places -= own
+        missing = own - set(dict(ghost.left))
         if missing and ghost.process == process:
             left = (*ghost.left, *((place, now[place]) for place in sorted(missing)))
             found[number] = replace(ghost, left=left)
     return tuple(found)
 
 
-def _looks(path: str) -> str:
-    """Return the kind of what exists at a path, and the target of a link; empty if nothing does."""
+def _entry_state(path: str) -> str:
+    """Return the type of the entry at a path, and the target of a link; empty if nothing exists."""
     try:
         return f"link {os.readlink(path)}"
     except OSError:
@@ -248,25 +260,20 @@ def _known(history: EnvHistory, commit: str) -> Snapshot:
     return next(one for one in history.log() if one.id == commit)
 
 
-# In the place of `chimera.checkpoints_ghost`: files as they were before each tool that changes them.
-#
-# A snapshot is a moment that holds the named paths alone, so that it costs little, and their bytes, modes and links
-# exactly. The stack of them is there again in the next process.
-
 PROCESS = os.urandom(8).hex()
-"""Tells this process, and what it forks, from any other."""
+"""Identifies this process and its forks."""
 CHANGED = "changed since that process ended; undo(force=True) restores it"
 
 
 @dataclass
 class GhostSnapshot:
-    """Some files as they were."""
+    """Some files at one point in time."""
 
     id: str
     label: str
     timestamp: float
     files: dict[str, str]
-    """Path -> its text, for people to look at; empty for a file that was not there."""
+    """Path -> its text, for display; empty for a file that did not exist."""
 
 
 class GhostCommitManager:
@@ -282,85 +289,85 @@ class GhostCommitManager:
 
     @property
     def depth(self) -> int:
-        """How many there are."""
+        """The number of snapshots."""
         return len(self._stack().ghosts)
 
     @property
     def history(self) -> list[GhostSnapshot]:
-        """All of them, oldest first."""
-        with told_as_os_errors():
+        """Return all snapshots, oldest first."""
+        with errors_as_os_errors():
             return [self._as_snapshot(ghost) for ghost in self._stack().ghosts]
 
     def snapshot(self, label: str, paths: Sequence[str | os.PathLike[str]] | None = None) -> str:
-        """Keep these files as they are, those of the last snapshot if none are named; return `ghost-N`.
+        """Capture these files, or those of the last snapshot if none are named; return `ghost-N`.
 
-        A path that cannot be kept raises nothing, because the agent's loop calls this before the tool refuses such a
-        path; `undo` reports it as skipped.
+        A path that cannot be captured raises nothing, because the agent's loop calls this before the tool refuses
+        such a path; `undo` reports it as skipped.
         """
-        # A tool is about to write there.
+        # A tool is about to write to the directory.
         os.makedirs(self._workdir, exist_ok=True)
         if not self._notes_at_exit:
             self._notes_at_exit = True
-            atexit.register(self._note_what_is_left)
-        with self._lock, told_as_os_errors(), self._ghosts.locked() as stack:
+            atexit.register(self._record_digests)
+        with self._lock, errors_as_os_errors(), self._ghosts.locked() as stack:
             named = paths if paths is not None else self._named_last(stack)
             places, skipped = self._places([os.fspath(path) for path in named])
             number = stack.counter + 1
             name = f"ghost-{number}"
             also = tuple(
-                sorted({end for place in places.values() if (end := self._led_to(place)) is not None})
+                sorted({end for place in places.values() if (end := self._link_target(place)) is not None})
             )
             taken = self._ghosts.take(name, label, [*places.values(), *also]) if places else None
             if taken is not None:
-                for path in self._ghosts.not_kept(taken, list(places.items())):
+                for path in self._ghosts.missing_paths(taken, list(places.items())):
                     skipped[path] = "it could not be kept"
                     del places[path]
             kept = tuple(places.items())
             ghost = Ghost(name, label, time.time(), kept, taken, also, tuple(skipped.items()), PROCESS)
             now = {place: self._ghosts.digest(place) for place in places.values()}
-            every = (*with_what_is_left(stack.ghosts, PROCESS, now), ghost)
+            every = (*with_digests(stack.ghosts, PROCESS, now), ghost)
             keep = every[max(0, len(every) - self._max_snapshots) :]
             self._ghosts.write(Stack(number, keep))
-            self._ghosts.let_go(every[: len(every) - len(keep)])
+            self._ghosts.drop(every[: len(every) - len(keep)])
             return ghost.id
 
     def undo(self, n: int = 1, *, force: bool = False) -> list[str]:
-        """Bring files back to what they were before the last snapshots; return what happened to each.
+        """Restore files to their state before the last snapshots; return the result of each.
 
-        `force`: also files that were changed after the process that made the snapshot had ended.
+        `force` includes files that were changed after the process that created the snapshot ended.
         """
         done: list[str] = []
-        with self._lock, told_as_os_errors(), self._ghosts.locked() as stack:
+        with self._lock, errors_as_os_errors(), self._ghosts.locked() as stack:
             for _ in range(min(n, len(stack.ghosts))):
                 *rest, ghost = stack.ghosts
                 changed = [] if force or ghost.process == PROCESS else self._ghosts.changed_since(ghost)
                 if changed:
                     done += [f"skipped: {path} ({CHANGED})" for path in changed]
                     break
-                done += self._ghosts.bring_back(ghost)
+                done += self._ghosts.restore(ghost)
                 stack = Stack(stack.counter, tuple(rest))
                 self._ghosts.write(stack)
-                self._ghosts.let_go([ghost])
+                self._ghosts.drop([ghost])
         return done
 
     def peek(self) -> GhostSnapshot | None:
-        """The last snapshot; it stays."""
-        with told_as_os_errors():
+        """Return the last snapshot without removing it."""
+        with errors_as_os_errors():
             ghosts = self._stack().ghosts
             return self._as_snapshot(ghosts[-1]) if ghosts else None
 
     def clear(self) -> None:
-        """Let all of them go."""
-        with self._lock, told_as_os_errors(), self._ghosts.locked() as stack:
+        """Drop all snapshots."""
+        with self._lock, errors_as_os_errors(), self._ghosts.locked() as stack:
             self._ghosts.write(Stack(stack.counter, ()))
-            self._ghosts.let_go(stack.ghosts)
+            self._ghosts.drop(stack.ghosts)
 
     @staticmethod
     def _named_last(stack: Stack) -> tuple[str, ...]:
         return stack.ghosts[-1].paths if stack.ghosts else ()
 
     def _places(self, named: Iterable[str]) -> tuple[dict[str, str], dict[str, str]]:
-        """Return paths with their places, and the paths that cannot be kept with the reasons."""
+        """Return paths with their places, and paths that cannot be captured with the reasons."""
         places: dict[str, str] = {}
         skipped: dict[str, str] = {}
         for path in named:
@@ -375,18 +382,18 @@ class GhostCommitManager:
                 places[path] = place
         return places, skipped
 
-    def _note_what_is_left(self) -> None:
-        """Note the files as this process leaves them, so that a later one knows what was changed since."""
-        # The end of the process is not the time for errors.
+    def _record_digests(self) -> None:
+        """Record the files as this process leaves them, so that a later process detects changes."""
+        # Errors must not disturb the exit of the process.
         with suppress(Exception), self._ghosts.locked() as stack:
             places = {place for one in stack.ghosts if one.process == PROCESS for _, place in one.places}
             now = {place: self._ghosts.digest(place) for place in places}
-            ghosts = with_what_is_left(stack.ghosts, PROCESS, now)
+            ghosts = with_digests(stack.ghosts, PROCESS, now)
             if ghosts != stack.ghosts:
                 self._ghosts.write(Stack(stack.counter, ghosts))
 
     def _stack(self) -> Stack:
-        with self._lock, told_as_os_errors():
+        with self._lock, errors_as_os_errors():
             return self._ghosts.found()
 
     def _as_snapshot(self, ghost: Ghost) -> GhostSnapshot:
@@ -395,10 +402,10 @@ class GhostCommitManager:
         return GhostSnapshot(ghost.id, ghost.label, ghost.timestamp, dict(self._files[ghost]))
 
     def _contain(self, path: str) -> str:
-        """The path below the working directory that is meant; `PathEscapes` where it leads out of it."""
+        """Return the path below the working directory; raises `PathEscapes` if it leads outside."""
         directory, name = os.path.split(os.path.join(self._workdir, path).rstrip(os.sep))
-        # What a link leads to is not asked of the path itself: the link is what is kept. On the way there it is: `..`
-        # behind one is above what that leads to.
+        # The target of the last component is not resolved, because the link itself is captured. Parent directories
+        # are resolved: `..` after a link is above the link's target.
         named = name not in ("", os.curdir, os.pardir)
         real = os.path.realpath(directory if named else os.path.join(directory, name))
         real = os.path.join(real, name) if named else real
@@ -406,8 +413,8 @@ class GhostCommitManager:
             raise PathEscapes(path)
         return os.path.relpath(real, self._workdir)
 
-    def _led_to(self, place: str) -> str | None:
-        """The path that a link leads to, where that is in the working directory: a tool writes through it."""
+    def _link_target(self, place: str) -> str | None:
+        """Return the target of a link inside the working directory, because a tool writes through it."""
         full = os.path.join(self._workdir, place)
         real = os.path.realpath(full)
         inside = real.startswith(self._workdir.rstrip("/") + "/")

@@ -1,7 +1,7 @@
-"""The texts of `/checkpoint create|save|list|restore|undo`, `/undo [N]` and `/redo`, as the command line has them.
+"""The texts of `/checkpoint create|save|list|restore|undo`, `/undo [N]` and `/redo`, as the command line prints them.
 
-Each command takes a session, its environment, the words behind it, and a function that prints a line. A session's
-manager is its `checkpoint_manager`, or for undo and redo one that is made for the environment.
+Each command takes a session, its environment, the arguments, and a function that prints a line. The manager of a
+session is its `checkpoint_manager`; undo and redo create one for the environment if needed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Print = Callable[[str], object]
 
 
 def cmd_checkpoint(session: Any, env: Any, args: str, out: Print) -> None:
-    """`/checkpoint <what> [<name>]`."""
+    """`/checkpoint <command> [<name>]`."""
     manager: CheckpointManager | None = getattr(session, "checkpoint_manager", None)
     if manager is None:
         out("No checkpoint manager active.")
@@ -73,7 +73,7 @@ COMMANDS: dict[str, Callable[[CheckpointManager, str, Print], None]] = {
 
 @dataclass
 class ConversationTurn:
-    """The state after one turn: its checkpoint, where there is an environment, and the conversation."""
+    """The state after one turn: its checkpoint, if there is an environment, and the conversation."""
 
     messages: list[Any]
     info: CheckpointInfo | None = None
@@ -81,11 +81,11 @@ class ConversationTurn:
 
 @dataclass
 class Turns:
-    """The turns of one session; the last of `past` is where it stands."""
+    """The turns of one session; the last of `past` is the current one."""
 
     env: Any = None
     held: Any = None
-    """The session itself, where nobody can be told that it is gone: its number must not be another's."""
+    """The session itself, if it supports no weak references: its id must not be reused."""
     past: list[ConversationTurn] = field(default_factory=list)
     undone: list[ConversationTurn] = field(default_factory=list)
 
@@ -94,7 +94,7 @@ _TURNS: dict[int, Turns] = {}
 
 
 def turns_of(session: Any) -> Turns:
-    """The turns of a session, for as long as that is there."""
+    """Return the turns of a session, stored for the lifetime of the session."""
     key = id(session)
     if key not in _TURNS:
         _TURNS[key] = Turns()
@@ -106,7 +106,7 @@ def turns_of(session: Any) -> Turns:
 
 
 def snapshot_after_turn(session: Any, env: Any) -> CheckpointInfo | None:
-    """Note where a session stands: once when it begins, and after each turn. What was undone is cut off."""
+    """Record the state of a session, once at the start and after each turn. Undone turns are deleted."""
     turns = turns_of(session)
     if turns.env is None and hasattr(env, "checkpoint"):
         turns.env = env
@@ -122,20 +122,20 @@ def _checkpoint(turns: Turns) -> CheckpointInfo | None:
     try:
         made = turns.env.checkpoint()
     except OSError:
-        # The turn is over, and stays so; the conversation can be gone back in.
+        # The turn is recorded even without a checkpoint, so that the conversation can be undone.
         return None
-    # Of its own, without a label: what people gave names to is a list for people.
+    # Not labelled: named checkpoints are a list for users.
     return CheckpointInfo(made, f"turn-{len(turns.past)}", time.time(), "turn snapshot")
 
 
 def cmd_undo(session: Any, env: Any, args: str, out: Print) -> None:
-    """`/undo [N]`: files and conversation, so many turns back."""
+    """`/undo [N]`: restore files and conversation of N turns before."""
     turns = turns_of(session)
     wanted = min(_steps(args), len(turns.past) - 1)
     if wanted < 1:
         out("/undo: nothing to undo")
         return
-    if not _stand("/undo", session, turns, turns.past[-wanted - 1], out):
+    if not _restore_turn("/undo", session, turns, turns.past[-wanted - 1], out):
         return
     for _ in range(wanted):
         turns.undone.append(turns.past.pop())
@@ -143,21 +143,21 @@ def cmd_undo(session: Any, env: Any, args: str, out: Print) -> None:
 
 
 def cmd_redo(session: Any, env: Any, args: str, out: Print) -> None:
-    """`/redo [N]`: forth again, where no turn has come since."""
+    """`/redo [N]`: redo undone turns, if no new turn followed."""
     turns = turns_of(session)
     wanted = min(_steps(args), len(turns.undone))
     if wanted < 1:
         out("/redo: nothing to redo")
         return
-    if not _stand("/redo", session, turns, turns.undone[-wanted], out):
+    if not _restore_turn("/redo", session, turns, turns.undone[-wanted], out):
         return
     for _ in range(wanted):
         turns.past.append(turns.undone.pop())
     out(f"/redo: replayed {_counted(wanted)} ({len(turns.undone)} remaining)")
 
 
-def _stand(command: str, session: Any, turns: Turns, turn: ConversationTurn, out: Print) -> bool:
-    """Files first, then the conversation; whether it stands there now."""
+def _restore_turn(command: str, session: Any, turns: Turns, turn: ConversationTurn, out: Print) -> bool:
+    """Restore the files, then the conversation; return whether that succeeded."""
     if turn.info is not None:
         try:
             turns.env.restore(turn.info.id)

@@ -1,4 +1,4 @@
-"""In the place of `praisonaiagents.checkpoints`: a service that saves a workspace and goes back.
+"""Replacement for `praisonaiagents.checkpoints`: a service that saves and restores a workspace.
 
     from git_envhist.compat.praisonai import CheckpointService
 
@@ -7,8 +7,8 @@
     saved = await service.save("Before refactoring")
     await service.restore(saved)
 
-The modules `types` and `service` have the same names as theirs.
-docs/guide/compat.md lists the differences.
+The modules `types` and `service` have the same names as in that library. docs/guide/compat.md lists the differences and
+their reasons.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ __all__ = [
 def __getattr__(name: str) -> object:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module  # loaded late: each name is made when it is first asked for
+    from importlib import import_module  # loaded late: each name is loaded on first access
 
     module = "service" if name == "CheckpointService" else "types"
     return getattr(import_module(f"{__name__}.{module}"), name)

@@ -1,4 +1,4 @@
-"""The service of `praisonaiagents.checkpoints.service`: its calls, its words, its events."""
+"""The service of `praisonaiagents.checkpoints.service`, with the same calls, texts and events."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ SYSTEM = (
 )
 IN_HOME = ("~", "~/Desktop", "~/Documents", "~/Downloads")
 PROTECTED_PATHS = [*map(os.path.expanduser, IN_HOME), *SYSTEM]
-WHATEVER = Exception
-"""An agent's turn never ends for the sake of a checkpoint: what goes wrong is told in the result, as with theirs."""
+ANY_ERROR = Exception
+"""A checkpoint must never end an agent's turn: errors are returned in the result, as in the original library."""
 Handler = Callable[[Any], Any]
 T = TypeVar("T")
 
 
 class CheckpointService:
-    """Saves the state of a workspace, and brings it back."""
+    """Saves and restores the state of a workspace."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class CheckpointService:
         max_file_size: int = MAX_FILE_SIZE,
         exclude_patterns: list[str] | None = None,
     ) -> None:
-        """`exclude_patterns`: None stands for the usual ones, an empty list for none."""
+        """`exclude_patterns` None is the default list, an empty list excludes nothing."""
         self.config = CheckpointConfig(
             workspace_dir=os.fspath(workspace_dir),
             storage_dir=os.fspath(storage_dir) if storage_dir else None,
@@ -96,18 +96,18 @@ class CheckpointService:
         return self._initialized
 
     def on(self, event: CheckpointEvent, handler: Handler) -> None:
-        """Have a function called when something happens; what it raises stops nothing."""
+        """Call a function for each event of a kind; exceptions from it are logged."""
         self._handlers[CheckpointEvent(event)].append(handler)
 
     def bind(self, conversation: object, session_id: str | None = None) -> None:
-        """Have a conversation noted with each checkpoint, and cut back to the same point by a restore.
+        """Save a conversation with each checkpoint, and cut it back to the same point by a restore.
 
-        It is a list of messages, an agent with a `chat_history`, or a store of sessions with the id of one in it.
+        It is a list of messages, an agent with a `chat_history`, or a store of sessions with a session id.
         """
         self._keeper.conversation = Conversation(conversation, session_id)
 
     async def initialize(self) -> bool:
-        """Make the place for the checkpoints of the workspace; False where there can be none."""
+        """Create the storage for the checkpoints of the workspace; return False if that is not possible."""
         workspace = self.config.workspace_dir
         if not self.config.enabled:
             return False
@@ -119,7 +119,7 @@ class CheckpointService:
             return False
         try:
             await in_thread(self._keeper.begin)
-        except WHATEVER as error:
+        except ANY_ERROR as error:
             logger.error("no checkpoints of '%s': %s", workspace, error)
             return False
         self._initialized = True
@@ -133,7 +133,7 @@ class CheckpointService:
         step: int | None = None,
         metadata: Mapping[str, Any] | None = None,
     ) -> CheckpointResult:
-        """Save the workspace as it is; `step` is found again by `restore(step=…)`."""
+        """Save the workspace; `step` can be passed to `restore(step=…)`."""
         if not self._initialized:
             return CheckpointResult.fail(NOT_INITIALIZED)
         if step is not None and not (isinstance(step, int) and step >= 0):
@@ -147,7 +147,7 @@ class CheckpointService:
     async def restore(
         self, checkpoint_id: str | Checkpoint | CheckpointResult | None = None, step: int | None = None
     ) -> CheckpointResult:
-        """Bring the workspace back to a checkpoint, and the bound conversation; what is unsaved is saved first."""
+        """Restore the workspace and the bound conversation; unsaved changes are saved first."""
         if not self._initialized:
             return CheckpointResult.fail(NOT_INITIALIZED)
         if checkpoint_id is not None and step is not None:
@@ -163,14 +163,14 @@ class CheckpointService:
         return await self._restore(words)
 
     async def rewind(self, steps: int = 1) -> CheckpointResult:
-        """Go back so many checkpoints from the one that the workspace stands on."""
+        """Restore the checkpoint this many steps before the current one."""
         if not self._initialized:
             return CheckpointResult.fail(NOT_INITIALIZED)
         if steps < 1:
             return CheckpointResult.fail("steps must be >= 1")
         try:
             line = await in_thread(self._keeper.line)
-        except WHATEVER as error:
+        except ANY_ERROR as error:
             return await self._failed(str(error))
         if steps >= len(line):
             return CheckpointResult.fail(
@@ -179,53 +179,53 @@ class CheckpointService:
         return await self._restore(line[steps])
 
     async def diff(self, from_id: Any = None, to_id: Any = None) -> CheckpointDiff:
-        """How two checkpoints differ; from the one before the present one, to the workspace as it is now."""
+        """Compare two checkpoints; by default the previous one with the current workspace."""
         nothing = CheckpointDiff(from_checkpoint="", to_checkpoint="", files=[])
         if not self._initialized:
             return nothing
         words = [None if one is None else str(getattr(one, "id", one)) for one in (from_id, to_id)]
         try:
             return await in_thread(self._keeper.diff, *words)
-        except WHATEVER as error:
+        except ANY_ERROR as error:
             logger.error("no comparison: %s", error)
             return nothing
 
     async def list_checkpoints(self, limit: int = 50) -> list[Checkpoint]:
-        """The checkpoints, newest first."""
+        """Return the checkpoints, newest first."""
         return await self._ask([], self._keeper.listed, limit)
 
     async def list(self, limit: int = 50) -> list[Checkpoint]:
-        """The checkpoints, newest first."""
+        """Return the checkpoints, newest first."""
         return await self.list_checkpoints(limit)
 
     async def get_checkpoint(self, checkpoint_id: str) -> Checkpoint | None:
-        """The checkpoint whose id begins so."""
+        """Return the checkpoint whose id has this prefix."""
         return await self._ask(None, self._keeper.get, str(checkpoint_id))
 
     async def get(self, checkpoint_id: str) -> Checkpoint | None:
-        """The checkpoint whose id begins so."""
+        """Return the checkpoint whose id has this prefix."""
         return await self.get_checkpoint(checkpoint_id)
 
     async def get_checkpoint_by_step(self, step: int) -> Checkpoint | None:
-        """The newest checkpoint of a step."""
+        """Return the newest checkpoint of a step."""
         nothing: Sequence[Checkpoint] = ()
         every = await self._ask(nothing, self._keeper.listed, None)
         return next((one for one in every if one.step == step), None)
 
     async def delete(self, checkpoint_id: str) -> bool:
-        """Let one checkpoint go; whether there was one."""
+        """Delete one checkpoint; return whether it existed."""
         return await self._ask(False, self._keeper.delete, str(getattr(checkpoint_id, "id", checkpoint_id)))
 
     async def cleanup(self) -> None:
-        """Be done with the workspace: its checkpoints stay, and `initialize` finds them again."""
+        """Close the workspace; `initialize` finds its checkpoints again."""
         self._initialized = False
 
     async def delete_all(self) -> bool:
-        """Remove every checkpoint of the workspace from the disk."""
+        """Delete every checkpoint of the workspace from disk."""
         self._initialized = False
         try:
             await in_thread(self._keeper.forget)
-        except WHATEVER as error:
+        except ANY_ERROR as error:
             logger.error("the checkpoints could not be removed: %s", error)
             return False
         return True
@@ -237,15 +237,15 @@ class CheckpointService:
             saved, pruned = await in_thread(self._keeper.save, message, allow_empty, metadata)
         except NothingChanged:
             return CheckpointResult.fail(NO_CHANGES)
-        except WHATEVER as error:
+        except ANY_ERROR as error:
             return await self._failed(str(error))
         await self._tell_saved(saved, pruned)
         return CheckpointResult.ok(saved)
 
     async def _restore(self, words: str | Snapshot) -> CheckpointResult:
         try:
-            unsaved, restored = await in_thread(self._keeper.go_back, words, PRE_RESTORE)
-        except WHATEVER as error:
+            unsaved, restored = await in_thread(self._keeper.restore, words, PRE_RESTORE)
+        except ANY_ERROR as error:
             return await self._failed(str(error))
         if unsaved is not None:
             await self._tell_saved(*unsaved)
@@ -254,8 +254,8 @@ class CheckpointService:
 
     async def _tell_saved(self, saved: Checkpoint, pruned: int) -> None:
         if pruned:
-            told = {"action": "pruned", "removed_count": pruned}
-            await self._emit(CheckpointEvent.CHECKPOINTS_PRUNED, told)
+            details = {"action": "pruned", "removed_count": pruned}
+            await self._emit(CheckpointEvent.CHECKPOINTS_PRUNED, details)
         await self._emit(CheckpointEvent.CHECKPOINT_CREATED, saved)
 
     async def _failed(self, why: str) -> CheckpointResult:
@@ -267,22 +267,22 @@ class CheckpointService:
             return otherwise
         try:
             return await in_thread(question, *words)
-        except WHATEVER as error:
+        except ANY_ERROR as error:
             logger.error("the checkpoints cannot be read: %s", error)
             return otherwise
 
     async def _emit(self, event: CheckpointEvent, data: Any) -> None:
         for handler in self._handlers[event]:
             try:
-                told = handler(data)
-                if inspect.isawaitable(told):
-                    await told
-            except Exception as error:  # whatever it is, it is the handler's own
+                returned = handler(data)
+                if inspect.isawaitable(returned):
+                    await returned
+            except Exception as error:  # handlers may raise any exception
                 logger.warning("a handler of '%s' failed: %s", event.value, error)
 
 
 def is_protected(workspace: str) -> bool:
-    """Whether a directory is a whole home, the system's, or the one for temporary files."""
+    """Return whether a directory is a home directory, a system directory or a temporary directory."""
     real = os.path.realpath(workspace)
     places = (*map(os.path.expanduser, IN_HOME), *SYSTEM, tempfile.gettempdir(), *PROTECTED_PATHS)
     return real in {os.path.realpath(place) for place in places}

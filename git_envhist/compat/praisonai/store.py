@@ -1,8 +1,8 @@
-"""The checkpoints of one workspace, as moments of a history that is kept for it alone.
+"""Store the checkpoints of one workspace as snapshots of a history of its own.
 
-What makes a moment a checkpoint stands on its card: `checkpoint` says which kind it is, `after` the one that the
-workspace stood on before, `metadata` what the caller gave along. Which one the workspace stands on now is told by a
-small file beside the repository; where that is lost, it is the newest.
+The metadata of a snapshot make it a checkpoint: `checkpoint` is its kind, `after` the checkpoint that was current
+before, `metadata` the values of the caller. A small file next to the repository names the current checkpoint; if it
+is lost, the newest one is current.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ INITIAL, SAVED = "initial", "saved"
 INITIAL_MESSAGE = "Initial checkpoint"
 POSITION, AT, DELETED = "position", "at", "deleted"
 OWN = "/.git"
-"""The workspace's own repository is never a part of it, whatever is excluded, as git has it."""
+"""As in git, the workspace's own repository is never captured, whatever is excluded."""
 
 
 class CheckpointStore:
-    """The checkpoints of one workspace; whoever calls holds its lock while several things belong together."""
+    """The checkpoints of one workspace; the caller holds its lock for operations that belong together."""
 
     def __init__(self, config: CheckpointConfig, *, usual: bool) -> None:
-        """`usual`: nobody said what to exclude, so that what stands in the configuration is the library's own list."""
+        """`usual` is set if the caller gave no patterns, so that the configuration has the library's default list."""
         self._config = config
         self._usual = usual and tuple(config.exclude_patterns) == EXCLUDED
         self._keeping = LibraryStorage(config.storage_dir or "")
@@ -59,13 +59,13 @@ class CheckpointStore:
         return os.path.realpath(self._config.workspace_dir)
 
     def begin(self) -> None:
-        """Take the first moment, where there is none yet: what a workspace was like when somebody began to look."""
+        """Take the first snapshot if there is none: the state of the workspace at the start."""
         history = self.history()
         if not history.log(limit=1):
             self._capture(history, INITIAL_MESSAGE, INITIAL, {}, ())
 
     def history(self, *, capped: bool = True) -> EnvHistory:
-        """The history, under the rules of the workspace."""
+        """Return the history, opened with the rules of the workspace."""
         config = self._config
         large = self._too_large() if capped else ()
         exclude = (*self._patterns(), *large, OWN)
@@ -79,37 +79,37 @@ class CheckpointStore:
         metadata: Mapping[str, Any] | None = None,
         attached: Sequence[tuple[str, bytes]] = (),
     ) -> Snapshot | None:
-        """The checkpoint that was made; None where nothing changed since the one before."""
+        """Take a checkpoint; return None if nothing changed since the previous one."""
         history = self.history()
         all_of_them = history.log()
         only_begun = not any(_kind(one) == SAVED for one in all_of_them)
         if only_begun and all_of_them:
-            # What was there when it began is new to whoever saves for the first time.
+            # For the first save, files that existed at the start are changes.
             allow_empty = allow_empty or _holds_something(history.repository.git, all_of_them[0].tree)
         return self._capture(history, message, SAVED, metadata or {}, attached, if_changed=not allow_empty)
 
     def restore(self, target: Snapshot) -> RestoreResult:
-        """Bring the workspace back to a checkpoint."""
-        # What is too large to be saved is not seen, so that it stays where it is.
+        """Restore the workspace to a checkpoint."""
+        # Files above the size limit are not captured, so a restore does not change them.
         restored = self.history().restore(target, options=RestoreOptions())
-        self._stand_on(target.id)
+        self._set_current(target.id)
         return restored
 
     def checkpoints(self) -> list[Snapshot]:
-        """All of them, newest first."""
+        """Return all checkpoints, newest first."""
         return [one for one in self.history(capped=False).log() if _kind(one) and not is_marked(one)]
 
     def reachable(self) -> list[Snapshot]:
-        """All that can be gone back to, newest first: those too that there was no room for, as long as there are."""
+        """Return all checkpoints that can be restored, newest first, including pruned ones that still exist."""
         history = self.history(capped=False)
-        deleted = self._said().get(DELETED) or ()
+        deleted = self._read_position().get(DELETED) or ()
         pruned = [item.snapshot for item in history.dropper.trash() if item.snapshot.id not in deleted]
         return [one for one in (*history.log(), *pruned) if _kind(one)]
 
     def line(self) -> list[Snapshot]:
-        """The one that the workspace stands on, and those that it stood on before, newest first."""
+        """Return the current checkpoint and its predecessors, newest first."""
         every = self.reachable()
-        position = self._said().get(AT)
+        position = self._read_position().get(AT)
         here: Snapshot | None = next((one for one in every if one.id == position), next(iter(every), None))
         found: list[Snapshot] = []
         while here is not None:
@@ -118,23 +118,23 @@ class CheckpointStore:
         return found
 
     def attachments(self, snapshot: Snapshot) -> list[tuple[bytes, bytes]]:
-        """What was kept with a checkpoint: (name, bytes)."""
+        """Return the files attached to a checkpoint: (name, bytes)."""
         history = self.history(capped=False)
         with CatFile(history.repository.git) as reader:
             return list(read_attachments(reader, snapshot, partial(_unseal, history)))
 
     def delete(self, snapshot: Snapshot) -> None:
-        """Drop a checkpoint: nobody reaches it any more."""
-        said = self._said()
-        self._say({**said, DELETED: [*(said.get(DELETED) or ()), snapshot.id]})
+        """Drop a checkpoint."""
+        values = self._read_position()
+        self._write_position({**values, DELETED: [*(values.get(DELETED) or ()), snapshot.id]})
         drop_now(self.history(capped=False), [snapshot])
 
     def prune(self, snapshots: Sequence[Snapshot]) -> None:
-        """Let checkpoints go that there is no room for in a list."""
+        """Drop checkpoints that exceed the limit of the list."""
         drop_soon(self.history(capped=False), snapshots)
 
     def forget(self) -> None:
-        """Remove every checkpoint, and the place where they were."""
+        """Remove every checkpoint and their place."""
         self._keeping.forget(self.root)
 
     def _capture(
@@ -147,23 +147,24 @@ class CheckpointStore:
         *,
         if_changed: bool = False,
     ) -> Snapshot | None:
-        meta = [(KIND, kind), (AFTER, self._standing(history))]
+        meta = [(KIND, kind), (AFTER, self._current(history))]
         if metadata:
             meta.append(
                 (METADATA, json.dumps({str(key): value for key, value in metadata.items()}, default=str))
             )
         captured = history.capture(message, if_changed=if_changed, meta=meta, attached=attached)
         if captured.snapshot is not None:
-            self._stand_on(captured.snapshot.id)
+            self._set_current(captured.snapshot.id)
         return captured.snapshot
 
     def _patterns(self) -> tuple[str, ...]:
-        # That library excludes `.git` so that its own is not a part of the workspace; a nested repository is one.
+        # The original library excludes `.git` to protect its own repository; here a nested repository is captured.
         patterns = self._config.exclude_patterns
         return tuple(pattern for pattern in patterns if not (self._usual and pattern == ".git"))
 
     def _too_large(self) -> tuple[str, ...]:
-        # The usual limit is there because of what large files cost that library; here they are stored in pieces.
+        # The default limit exists because large files are expensive in the original library; here they are stored in
+        # chunks.
         limit = self._config.max_file_size
         return () if limit in (0, MAX_FILE_SIZE) or limit < 0 else tuple(_larger_than(self.root, limit))
 
@@ -171,28 +172,28 @@ class CheckpointStore:
     def _position_file(self) -> str:
         return os.path.join(self._keeping.place_of(self.root), POSITION)
 
-    def _said(self) -> dict[str, Any]:
+    def _read_position(self) -> dict[str, Any]:
         nothing: dict[str, Any] = {}
-        return read_json(self._position_file, lambda said: {**said}, nothing)
+        return read_json(self._position_file, lambda values: {**values}, nothing)
 
-    def _say(self, said: Mapping[str, Any]) -> None:
-        write_json(self._position_file, dict(said))
+    def _write_position(self, values: Mapping[str, Any]) -> None:
+        write_json(self._position_file, dict(values))
 
-    def _standing(self, history: EnvHistory) -> str:
-        position = self._said().get(AT)
+    def _current(self, history: EnvHistory) -> str:
+        position = self._read_position().get(AT)
         return str(position) if position else next((one.id for one in history.log() if _kind(one)), "")
 
-    def _stand_on(self, checkpoint: str) -> None:
-        self._say({**self._said(), AT: checkpoint})
+    def _set_current(self, checkpoint: str) -> None:
+        self._write_position({**self._read_position(), AT: checkpoint})
 
 
 def metadata_of(snapshot: Snapshot) -> dict[str, Any]:
-    """What the caller gave along with a checkpoint."""
+    """Return the metadata that the caller stored with a checkpoint."""
     try:
-        said = json.loads(dict(snapshot.meta).get(METADATA, "{}"))
+        values = json.loads(dict(snapshot.meta).get(METADATA, "{}"))
     except ValueError:
         return {}
-    return said if isinstance(said, dict) else {}
+    return values if isinstance(values, dict) else {}
 
 
 def _kind(snapshot: Snapshot) -> str | None:
@@ -200,12 +201,12 @@ def _kind(snapshot: Snapshot) -> str | None:
 
 
 def before_of(snapshot: Snapshot, every: Sequence[Snapshot]) -> Snapshot | None:
-    """The checkpoint that the workspace stood on before this one; `every`: newest first."""
+    """Return the checkpoint that was current before this one; `every` is newest first."""
     after = dict(snapshot.meta).get(AFTER)
     if not after:
         return None
     named = next((one for one in every if one.id == after), None)
-    # Where that one was let go, it is whichever is next.
+    # If that one was deleted, return the next older one.
     ids = [one.id for one in every]
     older = every[ids.index(snapshot.id) + 1 :] if snapshot.id in ids else ()
     return named or next(iter(older), None)
@@ -234,25 +235,25 @@ def _size(path: str) -> int:
     try:
         seen = os.lstat(path)
     except OSError:
-        # Gone meanwhile, as things in a workspace that lives go.
+        # The file may be deleted meanwhile.
         return 0
     return seen.st_size if stat.S_ISREG(seen.st_mode) else 0
 
 
-# The conversation that belongs to a workspace: noted with each checkpoint, brought back to it by a restore.
+# The conversation of a workspace: saved with each checkpoint, and restored with it.
 
 ATTACHED = "conversation.json"
 COUNT = "message_count"
 
 
 class Conversation:
-    """The messages of one conversation, wherever they are."""
+    """The messages of one conversation, wherever they are stored."""
 
-    def __init__(self, held: Any, session_id: str | None = None) -> None:
-        """A list of messages, an agent with a `chat_history`, or a store and the id of a session in it."""
-        self._held = held
+    def __init__(self, source: Any, session_id: str | None = None) -> None:
+        """Wrap a list of messages, an agent with a `chat_history`, or a store and a session id."""
+        self._source = source
         self._session_id = session_id
-        reads = callable(getattr(held, "get_chat_history", None)) and session_id is not None
+        reads = callable(getattr(source, "get_chat_history", None)) and session_id is not None
         if not reads and not isinstance(self._list(), MutableSequence):
             raise TypeError(
                 "a list of messages, an agent with a chat_history, or a store of sessions and an id is wanted"
@@ -260,56 +261,56 @@ class Conversation:
         self._is_store = reads
 
     def metadata(self) -> dict[str, int]:
-        """What a checkpoint notes of it."""
+        """Return the metadata of a checkpoint."""
         return {COUNT: len(self._messages())}
 
     def attached(self) -> list[tuple[str, bytes]]:
-        """The messages themselves, to be kept sealed with a checkpoint."""
+        """Return the messages as an attachment, which is sealed."""
         return [(ATTACHED, _as_json(self._messages()).encode("utf-8", "surrogateescape"))]
 
     def plain(self) -> list[Any]:
-        """The messages as they are given back."""
+        """Return the messages as plain values."""
         return _as_kept(self._messages())
 
-    def go_back(self, count: int, kept: Sequence[Any] | None) -> None:
-        """Make it what it was at `count` messages; `kept` has those that were there then, where they are known."""
+    def restore(self, count: int, known: Sequence[Any] | None) -> None:
+        """Cut it to its first `count` messages; `kept` are the messages of that time, if known."""
         here = list(self._messages())
-        same = count if kept is None else _same(_as_kept(here), kept)
-        then = [*here[:same], *(kept or ())[same:]]
+        same = count if known is None else _same(_as_kept(here), known)
+        then = [*here[:same], *(known or ())[same:]]
         if len(then) == same < len(here):
-            self._cut(same)
+            self._truncate(same)
         elif len(then) > same:
-            self._put(then)
+            self._replace_messages(then)
 
-    def _cut(self, count: int) -> None:
-        revert: Callable[[str | None, int], object] | None = getattr(self._held, "revert_to_message", None)
+    def _truncate(self, count: int) -> None:
+        revert: Callable[[str | None, int], object] | None = getattr(self._source, "revert_to_message", None)
         if self._is_store and revert is not None and count > 0:
-            # The index is of the last message that stays.
+            # The index is that of the last message to keep.
             revert(self._session_id, count - 1)
         else:
-            self._put(list(self._messages())[:count])
+            self._replace_messages(list(self._messages())[:count])
 
-    def _put(self, messages: list[Any]) -> None:
+    def _replace_messages(self, messages: list[Any]) -> None:
         if not self._is_store:
             self._list()[:] = messages
-        elif hasattr(self._held, "set_chat_history"):
-            self._held.set_chat_history(self._session_id, messages)
+        elif hasattr(self._source, "set_chat_history"):
+            self._source.set_chat_history(self._session_id, messages)
 
     def _messages(self) -> Sequence[Any]:
-        held: Sequence[Any] = (
-            self._held.get_chat_history(self._session_id) if self._is_store else self._list()
+        source: Sequence[Any] = (
+            self._source.get_chat_history(self._session_id) if self._is_store else self._list()
         )
-        return held
+        return source
 
     def _list(self) -> Any:
-        return getattr(self._held, "chat_history", self._held)
+        return getattr(self._source, "chat_history", self._source)
 
 
-def _same(here: Sequence[Any], kept: Sequence[Any]) -> int:
-    """So many messages at the beginning are the same; a conversation may have been rewritten since."""
-    pairs = zip(here, kept, strict=False)
+def _same(here: Sequence[Any], known: Sequence[Any]) -> int:
+    """Return the number of equal messages at the start; a conversation may have been rewritten since."""
+    pairs = zip(here, known, strict=False)
     return next(
-        (number for number, (one, other) in enumerate(pairs) if one != other), min(len(here), len(kept))
+        (number for number, (one, other) in enumerate(pairs) if one != other), min(len(here), len(known))
     )
 
 
@@ -318,11 +319,11 @@ def _as_json(messages: Sequence[Any]) -> str:
 
 
 def _as_kept(messages: Sequence[Any]) -> list[Any]:
-    kept: list[Any] = json.loads(_as_json(messages))
-    return kept
+    known: list[Any] = json.loads(_as_json(messages))
+    return known
 
 
-# What a service does, without its events and off its loop: checkpoints as the library's values.
+# The synchronous implementation of the service, without its events.
 
 STEP = re.compile(r"^\[step-(\d+)\]\s*")
 HEAD = re.compile(r"HEAD(?:(\^+)|~(\d{1,6})|(~))?")
@@ -330,116 +331,116 @@ Counts = tuple[list[str], int, int]
 
 
 class NothingChanged(Exception):
-    """There is nothing to save."""
+    """There are no changes to save."""
 
 
 class WorkspaceCheckpoints:
-    """One workspace; each call is whole before the next one begins."""
+    """One workspace; calls are serialised."""
 
     def __init__(self, config: CheckpointConfig, book: CheckpointStore) -> None:
         self.conversation: Conversation | None = None
         self._config = config
-        self._book = book
+        self._store = book
         self._counts: dict[str, Counts] = {}
 
     def begin(self) -> None:
-        with self._book.lock:
-            self._book.begin()
+        with self._store.lock:
+            self._store.begin()
 
     def save(
         self, message: str, allow_empty: bool, metadata: Mapping[str, Any] | None, keep: str = ""
     ) -> tuple[Checkpoint, int]:
-        """The checkpoint that was made, and how many were let go for it, `keep` in no case."""
-        said: dict[str, Any] = {
+        """Return the new checkpoint, and the number of pruned ones; `keep` is never pruned."""
+        values: dict[str, Any] = {
             **(self.conversation.metadata() if self.conversation else {}),
             **(metadata or {}),
         }
         attached = self.conversation.attached() if self.conversation else []
-        with self._book.lock:
-            saved = self._book.save(message, allow_empty=allow_empty, metadata=said, attached=attached)
+        with self._store.lock:
+            saved = self._store.save(message, allow_empty=allow_empty, metadata=values, attached=attached)
             if saved is None:
                 raise NothingChanged
-            every = self._book.checkpoints()
-            return self._told([saved], every)[0], self._prune(every, keep)
+            every = self._store.checkpoints()
+            return self._with_changes([saved], every)[0], self._prune(every, keep)
 
-    def go_back(
+    def restore(
         self, words: str | Snapshot, unsaved: str
     ) -> tuple[tuple[Checkpoint, int] | None, Checkpoint]:
-        """What was saved before, under this message, and the checkpoint gone back to; the conversation went along."""
-        with self._book.lock:
+        """Restore a checkpoint and the conversation; return the checkpoint saved before, and the restored one."""
+        with self._store.lock:
             target = self.resolve(words)
             try:
-                saved = self.save(unsaved, self._said_since(), None, target.id)
+                saved = self.save(unsaved, self._has_unsaved_messages(), None, target.id)
             except NothingChanged:
                 saved = None
             except (EnvhistError, OSError) as error:
                 raise EnvhistError(f"Pre-restore snapshot failed: {error}") from error
-            self._book.restore(target)
+            self._store.restore(target)
             count = metadata_of(target).get(COUNT)
             if self.conversation is not None and isinstance(count, int):
-                self.conversation.go_back(count, self._kept_messages(target))
-            return saved, self._told([target], self._book.checkpoints())[0]
+                self.conversation.restore(count, self._kept_messages(target))
+            return saved, self._with_changes([target], self._store.checkpoints())[0]
 
-    def _said_since(self) -> bool:
-        """Whether the conversation holds what no checkpoint does: to cut it would lose that."""
+    def _has_unsaved_messages(self) -> bool:
+        """Return whether the conversation has messages that no checkpoint has and that cutting it would lose."""
         if self.conversation is None:
             return False
-        line = self._book.line()
-        kept = self._kept_messages(line[0]) if line else None
-        return self.conversation.plain() != (kept or [])
+        line = self._store.line()
+        known = self._kept_messages(line[0]) if line else None
+        return self.conversation.plain() != (known or [])
 
     def resolve(self, words: str | Snapshot) -> Snapshot:
-        """The checkpoint that is meant; `SnapshotNotFound` where there is none."""
+        """Return the checkpoint that an id or HEAD expression names; raises `SnapshotNotFound` if there is none."""
         if isinstance(words, Snapshot):
             return words
-        with self._book.lock:
+        with self._store.lock:
             if back := HEAD.fullmatch(words):
-                # As git counts, along what the workspace stood on.
+                # Count as git does, along the predecessors of the current checkpoint.
                 steps = len(back[1]) if back[1] else int(back[2] or (back[3] and 1) or 0)
-                found = next(iter(self._book.line()[steps:]), None)
+                found = next(iter(self._store.line()[steps:]), None)
             else:
-                found = next((one for one in self._book.reachable() if one.id.startswith(words)), None)
+                found = next((one for one in self._store.reachable() if one.id.startswith(words)), None)
         if found is None:
             raise SnapshotNotFound(words)
         return found
 
     def line(self) -> list[Snapshot]:
-        with self._book.lock:
-            return self._book.line()
+        with self._store.lock:
+            return self._store.line()
 
     def listed(self, limit: int | None) -> list[Checkpoint]:
-        with self._book.lock:
-            every = self._book.checkpoints()
-            return self._told(every[:limit] if limit is not None else every, every)
+        with self._store.lock:
+            every = self._store.checkpoints()
+            return self._with_changes(every[:limit] if limit is not None else every, every)
 
     def get(self, words: str) -> Checkpoint | None:
-        with self._book.lock:
-            every = self._book.checkpoints()
+        with self._store.lock:
+            every = self._store.checkpoints()
             found = [one for one in every if words and one.id.startswith(words)]
-            return self._told(found[:1], every)[0] if found else None
+            return self._with_changes(found[:1], every)[0] if found else None
 
     def delete(self, words: str) -> bool:
-        """Let one go; whether there was one."""
-        with self._book.lock:
-            every = self._book.checkpoints()
+        """Delete one checkpoint; return whether it existed."""
+        with self._store.lock:
+            every = self._store.checkpoints()
             found = [one for one in every if words and one.id.startswith(words)]
             for one in found[:1]:
-                self._book.delete(one)
+                self._store.delete(one)
             return bool(found)
 
     def forget(self) -> None:
-        with self._book.lock:
-            self._book.forget()
+        with self._store.lock:
+            self._store.forget()
 
     def diff(self, from_id: str | None, to_id: str | None) -> CheckpointDiff:
-        """From the checkpoint before the one that the workspace stands on, where none is said; to what is here now."""
-        with self._book.lock:
-            line = self._book.line()
+        """Compare two checkpoints; by default the predecessor of the current one with the workspace."""
+        with self._store.lock:
+            line = self._store.line()
             before = self.resolve(from_id) if from_id else line[min(1, len(line) - 1)]
             after = self.resolve(to_id) if to_id else None
-            files, patch = compare_contents(self._book.history(), before, after or "now")
+            changed, patch = compare_contents(self._store.history(), before, after or "now")
         root = os.path.abspath(self._config.workspace_dir)
-        told = [
+        files = [
             FileDiff(
                 file.path,
                 os.path.join(root, file.path),
@@ -449,10 +450,10 @@ class WorkspaceCheckpoints:
                 file.before,
                 file.after,
             )
-            for file in files
+            for file in changed
         ]
         short = after.id[:SHORT] if after is not None else None
-        return CheckpointDiff(before.id[:SHORT], short, told, diff_content=patch)
+        return CheckpointDiff(before.id[:SHORT], short, files, diff_content=patch)
 
     def _prune(self, every: Sequence[Snapshot], keep: str) -> int:
         limit = self._config.max_checkpoints
@@ -460,11 +461,11 @@ class WorkspaceCheckpoints:
         saved = [one for one in every if one not in begun]
         too_many = [one for one in saved[limit:] if one.id != keep] if limit > 0 else []
         if too_many:
-            # What it began with goes along, and does not count, as with them.
-            self._book.prune([*too_many, *(one for one in begun if one.id != keep)])
+            # The initial snapshot is not counted, as in the original library.
+            self._store.prune([*too_many, *(one for one in begun if one.id != keep)])
         return len(too_many)
 
-    def _told(self, wanted: Sequence[Snapshot], every: Sequence[Snapshot]) -> list[Checkpoint]:
+    def _with_changes(self, wanted: Sequence[Snapshot], every: Sequence[Snapshot]) -> list[Checkpoint]:
         return [_as_checkpoint(one, self._counted(one, every)) for one in wanted]
 
     def _counted(self, snapshot: Snapshot, every: Sequence[Snapshot]) -> Counts:
@@ -476,8 +477,8 @@ class WorkspaceCheckpoints:
     def _count(self, snapshot: Snapshot, before: Snapshot | None) -> Counts:
         if before is None or dict(snapshot.meta).get(KIND) == INITIAL:
             return [], 0, 0
-        git = self._book.history(capped=False).repository.git
-        # To whoever saves for the first time, all of it is new.
+        git = self._store.history(capped=False).repository.git
+        # For the first save, all files are new.
         begun = dict(before.meta).get(KIND) == INITIAL
         files = changed_files(git, empty_tree(git, snapshot.tree) if begun else before.tree, snapshot.tree)
         paths = [file.path for file in files]
@@ -486,10 +487,10 @@ class WorkspaceCheckpoints:
     def _kept_messages(self, target: Snapshot) -> list[Any] | None:
         if not target.attachments:
             return None
-        for name, data in self._book.attachments(target):
+        for name, data in self._store.attachments(target):
             if name.endswith(b"conversation.json"):
-                kept = json.loads(data)
-                return kept if isinstance(kept, list) else None
+                known = json.loads(data)
+                return known if isinstance(known, list) else None
         return None
 
 

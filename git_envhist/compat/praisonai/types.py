@@ -1,4 +1,4 @@
-"""The values of `praisonaiagents.checkpoints.types`: the same names, fields, defaults and words."""
+"""The values of `praisonaiagents.checkpoints.types`, with the same names, fields, defaults and texts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SHORT = 8
 
 
 class CheckpointEvent(str, Enum):  # noqa: UP042 - a member prints as theirs does
-    """What a service tells those who asked for it."""
+    """The events of a service."""
 
     INITIALIZED = "initialized"
     CHECKPOINT_CREATED = "checkpoint_created"
@@ -30,7 +30,7 @@ class CheckpointEvent(str, Enum):  # noqa: UP042 - a member prints as theirs doe
 
 @dataclass
 class CheckpointConfig:
-    """What a service is told."""
+    """The configuration of a service."""
 
     workspace_dir: str
     storage_dir: str | None = None
@@ -43,12 +43,12 @@ class CheckpointConfig:
     exclude_patterns: list[str] = field(default_factory=lambda: list(EXCLUDED))
 
     def __post_init__(self) -> None:
-        # Resolved once: a later chdir of the host program leads neither elsewhere.
+        # Resolved once, so that a later chdir of the host program does not change them.
         self.workspace_dir = _absolute(self.workspace_dir)
         self.storage_dir = _absolute(self.storage_dir or default_storage())
 
     def get_checkpoint_dir(self) -> str:
-        """Where the checkpoints of this workspace are."""
+        """Return the directory of the checkpoints of this workspace."""
         return os.path.join(self.storage_dir or "", place_name(os.path.realpath(self.workspace_dir)))
 
 
@@ -57,10 +57,10 @@ def _absolute(path: str | os.PathLike[str]) -> str:
 
 
 def default_storage() -> str:
-    """Where that library keeps its checkpoints on this machine."""
-    told = os.environ.get("PRAISONAI_HOME")
-    if told:
-        return os.path.join(os.path.expanduser(told), "checkpoints")
+    """Return the directory in which the original library stores its checkpoints on this machine."""
+    configured = os.environ.get("PRAISONAI_HOME")
+    if configured:
+        return os.path.join(os.path.expanduser(configured), "checkpoints")
     home = Path.home()
     usual, earlier = home / ".praisonai", home / ".praison"
     xdg = os.environ.get("XDG_DATA_HOME")
@@ -73,14 +73,14 @@ def default_storage() -> str:
 
 @dataclass
 class Checkpoint:
-    """One saved moment of a workspace."""
+    """One checkpoint of a workspace."""
 
     id: str
     short_id: str = ""
     message: str = ""
     timestamp: datetime = field(default_factory=lambda: datetime.now(UTC))
     files_changed: list[str] = field(default_factory=list)
-    """The paths that differ from the checkpoint before."""
+    """Paths that differ from the previous checkpoint."""
     insertions: int = 0
     deletions: int = 0
     step: int | None = None
@@ -91,12 +91,12 @@ class Checkpoint:
 
     @classmethod
     def from_git_commit(cls, commit_hash: str, message: str, timestamp: str | datetime) -> Checkpoint:
-        """The checkpoint that a commit is; its time as git writes it, or as a value."""
+        """Create a checkpoint from a commit; the time may be text from git or a value."""
         at = datetime.fromisoformat(timestamp) if isinstance(timestamp, str) else timestamp
         return cls(commit_hash, commit_hash[:SHORT], message, at)
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it, as JSON can say it."""
+        """Return all fields as JSON values."""
         return {
             "id": self.id,
             "short_id": self.short_id,
@@ -112,7 +112,7 @@ class Checkpoint:
 
 @dataclass
 class FileDiff:
-    """How one file differs."""
+    """The differences of one file."""
 
     path: str
     absolute_path: str
@@ -124,7 +124,7 @@ class FileDiff:
     after_content: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it but the contents."""
+        """Return all fields except the contents."""
         return {
             "path": self.path,
             "absolute_path": self.absolute_path,
@@ -136,11 +136,13 @@ class FileDiff:
 
 @dataclass(init=False)
 class CheckpointDiff:
-    """How two checkpoints differ; the names of the library's code and those of its documentation both serve."""
+    """The differences between two checkpoints; the names in the original library's code and in its documentation both
+    work.
+    """
 
     from_checkpoint: str
     to_checkpoint: str | None
-    """None: the workspace as it is now."""
+    """None is the current workspace."""
     files: list[FileDiff]
     total_additions: int
     total_deletions: int
@@ -161,7 +163,7 @@ class CheckpointDiff:
         self.from_checkpoint = from_checkpoint or from_id
         self.to_checkpoint = to_checkpoint if to_checkpoint is not None else to_id
         self.files = files if files is not None else []
-        # Counted, whatever was said.
+        # Always counted from the files.
         self.total_additions = sum(file.additions for file in self.files)
         self.total_deletions = sum(file.deletions for file in self.files)
         self.diff_content = diff_content
@@ -190,7 +192,7 @@ class CheckpointDiff:
         return [file.path for file in self.files if file.status == status]
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it but the contents."""
+        """Return all fields except the contents."""
         return {
             "from_checkpoint": self.from_checkpoint,
             "to_checkpoint": self.to_checkpoint,
@@ -202,7 +204,7 @@ class CheckpointDiff:
 
 @dataclass
 class CheckpointResult:
-    """What came of a call."""
+    """The result of a call."""
 
     success: bool
     checkpoint: Checkpoint | None = None

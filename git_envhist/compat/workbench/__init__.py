@@ -1,4 +1,9 @@
-"""The commands of a platform's command line, each on the verb that does it here."""
+"""The `checkpoint create|list|info|delete` and `restore` commands of hosted platforms, implemented on git-envhist.
+
+`git-envhist workbench checkpoint create --comment "clean setup"` prints `v3`, and `restore v3` restores it. If the
+commands of a platform are configured (`envhist.platformCreate`, `envhist.platformList`), its own checkpoint is created
+together with ours and provides the id, and checkpoints that only the platform has are listed as observed.
+"""
 
 from __future__ import annotations
 
@@ -22,38 +27,32 @@ from git_envhist.model import ObservedCheckpoint, Snapshot
 from git_envhist.text import for_people, show
 from git_envhist.tracking.effects import PlatformFailed, ask_platform, known_ids
 
-# A command line as platforms have it, on git-envhist: `checkpoint create|list|info|delete`, and `restore`.
-#
-# `git-envhist workbench checkpoint create --comment "clean setup"` says `v3`, and `restore v3` goes back there. Where a
-# platform is below us (`envhist.platformCreate`, `envhist.platformList`), its own checkpoint is made with ours, which
-# is known by its id, and those that it made by itself are listed as observed.
-
 
 def main(words: Sequence[str]) -> int:
-    """Do what the words say; the status to end with."""
+    """Run a command; return the exit status."""
 
     try:
         return run(words)
     except EnvhistError as error:
-        return _say(error)
+        return _print(error)
     except BrokenPipeError:
         return 141
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
-        return _say(EnvhistError(f"cannot access '{error.filename or '.'}': {reason}"))
+        return _print(EnvhistError(f"cannot access '{error.filename or '.'}': {reason}"))
     except KeyboardInterrupt:
         return 130
 
 
-def _say(error: EnvhistError) -> int:
+def _print(error: EnvhistError) -> int:
 
-    complain(f"error: {error.message}")
+    print_error(f"error: {error.message}")
     if error.hint:
-        complain(f"hint: {error.hint}")
+        print_error(f"hint: {error.hint}")
     return error.exit_code
 
 
-# What a platform calls checkpoints: the moments of a timeline that have an id of its kind, and those it made alone.
+# Checkpoints of a platform: snapshots with an id of its kind, and checkpoints that only the platform has.
 
 NUMBERED = re.compile(r"v(\d{1,9})")
 SHORT = 7
@@ -69,23 +68,23 @@ class WorkbenchCheckpoint:
     comment: str
     verdict: str | None = None
     snapshot: Snapshot | None = None
-    """None where the platform made it without us."""
+    """None if the platform made the checkpoint without git-envhist."""
     found_at: datetime | None = None
     story: str = ""
 
     @property
-    def told(self) -> str:
-        """What the list says of it."""
+    def text(self) -> str:
+        """The text of the list."""
         if self.snapshot is not None:
             return self.comment
-        said = f"observed, {NO_INTENT}"
-        return f"{said} ({self.comment})" if self.comment else said
+        no_intent = f"observed, {NO_INTENT}"
+        return f"{no_intent} ({self.comment})" if self.comment else no_intent
 
 
 def checkpoints(history: EnvHistory, *, automatic: bool = False) -> list[WorkbenchCheckpoint]:
-    """Return all of them, newest first; of an id that was given twice the newest.
+    """Return all checkpoints, newest first; if an id was given twice, the newest.
 
-    `automatic`: with the automatic snapshots, which no platform knows, by their own ids.
+    `automatic` includes automatic snapshots, which no platform knows, by their own ids.
     """
     line = history.log()
     found: dict[str, WorkbenchCheckpoint] = {}
@@ -97,12 +96,12 @@ def checkpoints(history: EnvHistory, *, automatic: bool = False) -> list[Workben
             found.setdefault(external_id, _of_snapshot(snapshot, external_id))
     for observed in observed_of(line):
         found.setdefault(observed.external_id, _observed(observed))
-    # Those of one second stay as they are on the timeline, the newest first.
+    # The sort is stable, so checkpoints of the same second keep the order of the timeline, newest first.
     return sorted(found.values(), key=lambda one: one.at, reverse=True)
 
 
 def find(history: EnvHistory, external_id: str) -> WorkbenchCheckpoint:
-    """The one of an id, or whatever a revision means; `SnapshotNotFound` where it means nothing."""
+    """Return the checkpoint of an id or revision; raises `SnapshotNotFound` if there is none."""
     known = {one.id: one for one in checkpoints(history)}
     if external_id in known:
         return known[external_id]
@@ -111,7 +110,7 @@ def find(history: EnvHistory, external_id: str) -> WorkbenchCheckpoint:
 
 
 def next_id(history: EnvHistory) -> str:
-    """`v1`, `v2`, …: the number after the highest that anybody gave; also to one that was let go."""
+    """Return the next free id (`v1`, `v2`, …), above all numbers ever used."""
     line = [*history.log(), *(one.snapshot for one in history.dropper.trash())]
     numbers = [int(match[1]) for one in known_ids(line) if (match := NUMBERED.fullmatch(one))]
     return f"v{max(numbers, default=0) + 1}"
@@ -136,21 +135,21 @@ def _observed(observed: ObservedCheckpoint) -> WorkbenchCheckpoint:
     )
 
 
-# Print for people or programs; no text that is printed can command a terminal.
+# Print for people or programs; control characters are escaped.
 
 
-def say(line: str) -> None:
-    """Print a line of the answer."""
+def print_line(line: str) -> None:
+    """Print a line of the result."""
     print(for_people(line))
 
 
-def complain(line: str) -> None:
-    """Print a line about what went wrong."""
+def print_error(line: str) -> None:
+    """Print an error or a warning."""
     print(for_people(line), file=sys.stderr)
 
 
 def print_json(value: object) -> None:
-    """Print an answer for programs: ASCII alone."""
+    """Print a JSON result in ASCII."""
     print(json.dumps(value))
 
 
@@ -162,14 +161,14 @@ NUMBERS = "workbench.lock"
 
 
 def run(words: Sequence[str]) -> int:
-    """Do what the words say; the status to end with."""
+    """Run a command; return the exit status."""
     options = _parser().parse_args(without_platform_options(words))
     do: Callable[[EnvHistory, argparse.Namespace], int] = options.do
     return do(EnvHistory.open(".", workers="fork"), options)
 
 
 def without_platform_options(words: Sequence[str]) -> list[str]:
-    """Return words without the options that platforms take anywhere and that mean nothing here.
+    """Return the arguments without platform options that have no meaning here.
 
     `-s/--sprite <name>`, `-o/--org <name>` and `--debug[=<file>]`: the environment is that of the current directory.
     """
@@ -194,7 +193,7 @@ def _is_platforms(word: str) -> bool:
 
 
 class _Parser(argparse.ArgumentParser):
-    """One that ends as all of our programs do."""
+    """An argument parser that exits with our own exit statuses."""
 
     def error(self, message: str) -> None:  # type: ignore[override]
         raise UsageError(message, hint="git-envhist workbench -h")
@@ -250,15 +249,15 @@ def _create(history: EnvHistory, options: argparse.Namespace) -> int:
     comment = options.comment if options.comment is not None else options.reason
     given = _created(history.settings.platform_create)
     with ExitStack() as turn:
-        # Two that are created at once must not be given one number. It is given with the capture: whoever waits need
-        # not wait for the check.
+        # Two concurrent calls must not use the same number. It is assigned with the capture, so that others need not
+        # wait for the check.
         turn.enter_context(locked(os.path.join(state_directory(history.repository.common_state), NUMBERS)))
         external_id = given or next_id(history)
         captured = history.capture(
             comment, external_id=external_id, verify=options.verify, captured=lambda _: turn.close()
         )
     for warning in captured.warnings:
-        complain(f"warning: {warning}")
+        print_error(f"warning: {warning}")
     made = find(history, external_id)
     _answer(
         options, _as_json(made), f"Checkpoint {made.id} created{f': {made.verdict}' if made.verdict else ''}"
@@ -267,7 +266,7 @@ def _create(history: EnvHistory, options: argparse.Namespace) -> int:
 
 
 def _created(command: str | None) -> str | None:
-    """Return the id of the platform's own checkpoint, made now; None if no platform is configured."""
+    """Run the platform's command and return the id of its new checkpoint; None if none is configured."""
     if command is None:
         return None
     try:
@@ -289,7 +288,7 @@ def _list(history: EnvHistory, options: argparse.Namespace) -> int:
         try:
             history.observed.look()
         except EnvhistError as error:
-            complain(f"warning: {error.message}")
+            print_error(f"warning: {error.message}")
     found = checkpoints(history, automatic=options.auto)
     if options.history is not None:
         found = _since(found, find(history, options.history))
@@ -299,12 +298,14 @@ def _list(history: EnvHistory, options: argparse.Namespace) -> int:
     rows = [("ID", "CREATED", "CHECK", "COMMENT"), *(_row(one) for one in found)]
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
     for row in rows:
-        say("  ".join([*(cell.ljust(width) for cell, width in zip(row[:3], widths, strict=True)), row[3]]))
+        print_line(
+            "  ".join([*(cell.ljust(width) for cell, width in zip(row[:3], widths, strict=True)), row[3]])
+        )
     return 0
 
 
 def _since(found: list[WorkbenchCheckpoint], first: WorkbenchCheckpoint) -> list[WorkbenchCheckpoint]:
-    # Two of one second are told apart by their places in the list alone.
+    # Checkpoints of the same second are ordered only by their position in the list.
     ids = [one.id for one in found]
     if first.id in ids:
         return found[: ids.index(first.id) + 1]
@@ -312,7 +313,7 @@ def _since(found: list[WorkbenchCheckpoint], first: WorkbenchCheckpoint) -> list
 
 
 def _row(one: WorkbenchCheckpoint) -> tuple[str, str, str, str]:
-    return _plain(one.id), _time(one.at), one.verdict or "-", _plain(one.told)
+    return _plain(one.id), _time(one.at), one.verdict or "-", _plain(one.text)
 
 
 def _info(history: EnvHistory, options: argparse.Namespace) -> int:
@@ -320,18 +321,18 @@ def _info(history: EnvHistory, options: argparse.Namespace) -> int:
     if options.json:
         print_json(_as_json(one))
         return 0
-    told = {
+    text = {
         "ID": one.id,
         "Created": _time(one.at),
         "Found": _time(one.found_at) if one.found_at else "",
-        "Comment": one.told,
+        "Comment": one.text,
         "Check": one.verdict or "",
         "Snapshot": one.snapshot.id if one.snapshot else "",
         "Changed": one.story,
     }
-    for label, value in told.items():
+    for label, value in text.items():
         if value:
-            say(f"{label + ':':<10} {_plain(value)}")
+            print_line(f"{label + ':':<10} {_plain(value)}")
     return 0
 
 
@@ -353,14 +354,14 @@ def _restore(history: EnvHistory, options: argparse.Namespace) -> int:
         done if restored.undo else f"Checkpoint {_plain(one.id)} is what is here",
     )
     for left in (*restored.kept, *restored.losses):
-        complain(f"warning: '{show(left.path)}': {left.why}")
+        print_error(f"warning: '{show(left.path)}': {left.why}")
     return 0 if restored.exact else NOT_EXACT
 
 
 def _kept_here(
     history: EnvHistory, options: argparse.Namespace, verb: str
 ) -> tuple[WorkbenchCheckpoint, Snapshot]:
-    """The checkpoint that is meant, and the snapshot that holds it: of one that the platform made there is none."""
+    """Return the checkpoint and its snapshot; raises an error if only the platform has it."""
     one = find(history, options.id)
     if one.snapshot is None:
         raise Refused(
@@ -374,7 +375,7 @@ def _answer(options: argparse.Namespace, value: object, line: str) -> None:
     if options.json:
         print_json(value)
     else:
-        say(line)
+        print_line(line)
 
 
 def _as_json(one: WorkbenchCheckpoint) -> dict[str, object]:
@@ -396,6 +397,6 @@ def _time(at: datetime) -> str:
 
 
 def _plain(text: str) -> str:
-    """Nothing of somebody's text steers a terminal."""
+    """Escape control characters."""
     first = text.split("\n", 1)[0]
     return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in first)

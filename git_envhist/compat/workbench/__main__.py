@@ -1,4 +1,4 @@
-"""`python -m git_envhist.compat.workbench`, where no program is on the PATH."""
+"""Run `python -m git_envhist.compat.workbench`, for machines without our programs on the PATH."""
 
 from __future__ import annotations
 

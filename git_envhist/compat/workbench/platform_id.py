@@ -22,7 +22,7 @@ SAID = [
     )
 ]
 ASIDE = re.compile(r"\([^()]*\)|\[[^\[\]]*\]")
-"""Counts and sizes, mostly."""
+"""Usually counts and sizes."""
 NUMBERED = re.compile(r"v\d+")
 WHOLE = re.compile(WORD)
 
@@ -36,7 +36,7 @@ def find_id(output: str) -> str | None:
 
     Raises PlatformError for an error event.
     """
-    values, text = _taken_apart(output)
+    values, text = _split_output(output)
     for value in values:
         if value.get("type") == "error" or (value.get("error") and not _id_of(value)):
             raise PlatformError(
@@ -45,12 +45,12 @@ def find_id(output: str) -> str | None:
     named = [found for value in values if (found := _id_of(value)) is not None]
     if named:
         return named[-1]
-    told = [text, *(str(value[key]) for value in values for key in TEXTS if isinstance(value.get(key), str))]
-    return _id_in("\n".join(told))
+    texts = [text, *(str(value[key]) for value in values for key in TEXTS if isinstance(value.get(key), str))]
+    return _id_in("\n".join(texts))
 
 
-def _taken_apart(output: str) -> tuple[list[dict[str, Any]], str]:
-    """Return the JSON objects of an output, and the lines that are none."""
+def _split_output(output: str) -> tuple[list[dict[str, Any]], str]:
+    """Return the JSON objects of an output, and its other lines."""
     try:
         return list(_objects(json.loads(output))), ""
     except ValueError:
@@ -74,7 +74,7 @@ def _objects(value: object) -> Iterator[dict[str, Any]]:
         for name in ("checkpoint", "data"):
             yield from _objects(value.get(name))
     elif not isinstance(value, str | None):
-        # A bare number is text: an id, perhaps.
+        # A bare number is treated as text: it may be an id.
         raise ValueError
 
 

@@ -1,8 +1,8 @@
-// Elements and words. Text from the history only ever becomes a text node.
+// Elements, numbers and labels. Text from the history is only ever inserted as a text node.
 
 const byId = (id) => document.getElementById(id);
 
-/** An element with attributes, listeners (`onclick`) and children; text is text. */
+/** Return an element with attributes, listeners (`onclick`) and children; strings become text nodes. */
 function make(name, attributes = {}, ...children) {
   const made = name.startsWith("svg:")
     ? document.createElementNS("http://www.w3.org/2000/svg", name.slice(4))
@@ -16,16 +16,16 @@ function make(name, attributes = {}, ...children) {
   return made;
 }
 
-/** Somebody's text: its own direction turns nothing around it. */
-const said = (text) => make("bdi", {}, text);
+/** Return text from the history, isolated so that its writing direction does not affect the text around it. */
+const isolated = (text) => make("bdi", {}, text);
 
-/** The line that a list has: the first of an intent, where nothing says more; what it is called where nobody said why. */
-const subject = (moment) => moment.title || moment.intent.trimStart().split("\n", 1)[0].trim() || "(no intent)";
+/** Return the line for lists: the title, or the first line of the intent. */
+const subject = (snapshot) => snapshot.title || snapshot.intent.trimStart().split("\n", 1)[0].trim() || "(no intent)";
 
-/** More letters are no heading any more: it ends at a word before. */
+/** Maximum characters of a heading; a longer one is cut at a word. */
 const LONGEST_HEADING = 160;
-function heading(moment) {
-  const letters = [...subject(moment)];
+function heading(snapshot) {
+  const letters = [...subject(snapshot)];
   return letters.length > LONGEST_HEADING ? `${letters.slice(0, LONGEST_HEADING).join("").replace(/\s+\S{0,30}$/, "")}…` : letters.join("");
 }
 
@@ -39,7 +39,7 @@ function bytes(number) {
   return `${unit && number < 10 ? number.toFixed(1) : Math.round(number)} ${units[unit]}`;
 }
 
-// Times are shown as they were where the moment was taken: the offset is part of what was recorded.
+// Times are shown in the time zone of the capture, which is recorded with them.
 const MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 const DAYS = ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"];
 const dayKey = (at) => at.slice(0, 10);
@@ -54,27 +54,27 @@ const shortDay = (at) => `${Number(at.slice(8, 10))} ${MONTHS[Number(at.slice(5,
 const VERDICTS = {
   pass: { mark: "✓", word: "passed" },
   fail: { mark: "✗", word: "failed" },
-  error: { mark: "!", word: "could not be judged" },
+  error: { mark: "!", word: "could not run" },
   none: { mark: "·", word: "not checked" },
 };
-const isCarried = (moment) => Boolean(moment.verify && moment.verify.carried_from && !moment.verify.claimed_by);
-// As in the list: a verdict that an equal moment has is no check of this one, and its summary says so.
-const verdictOf = (moment) => (moment.verify && !isCarried(moment) ? moment.verify.status : "none");
-const summaryOf = (moment) => (isCarried(moment)
-  ? [moment.summary, `${VERDICTS[moment.verify.status].mark} from ${moment.verify.at.slice(0, 10)} ${clock(moment.verify.at)}`].filter(Boolean).join(" · ")
-  : moment.summary);
+const isCarried = (snapshot) => Boolean(snapshot.verify && snapshot.verify.carried_from && !snapshot.verify.claimed_by);
+// As in the list: a result carried over from an equal snapshot is no check of this one; the summary mentions it.
+const verdictOf = (snapshot) => (snapshot.verify && !isCarried(snapshot) ? snapshot.verify.status : "none");
+const summaryOf = (snapshot) => (isCarried(snapshot)
+  ? [snapshot.summary, `${VERDICTS[snapshot.verify.status].mark} from ${snapshot.verify.at.slice(0, 10)} ${clock(snapshot.verify.at)}`].filter(Boolean).join(" · ")
+  : snapshot.summary);
 
 const TRIGGERS = {
-  manual: "by hand", commit: "after a commit", merge: "after a merge", checkout: "after a checkout",
-  rewrite: "after a rewrite of commits", agent: "around an agent's turn", run: "around a command",
-  watch: "when the environment had settled", restore: "by a restore", api: "by a program",
+  manual: "manually", commit: "after a commit", merge: "after a merge", checkout: "after a checkout",
+  rewrite: "after commits were rewritten", agent: "for an agent's turn", run: "for a command",
+  watch: "by git envlog watch", restore: "by a restore", api: "by a program",
 };
 
 const CLASS_OF = { "+": "plus", "−": "minus", "~": "tilde" };
 
-function changeWords(moment) {
-  const { added, modified, removed } = moment.env_changed;
-  const told = [["+", added], ["~", modified], ["−", removed]].filter(([, number]) => number);
-  if (!told.length) return "nothing changed";
-  return `${told.map(([mark, number]) => mark + numbers.format(number)).join(" ")} ${added + modified + removed === 1 ? "file" : "files"}`;
+function changeWords(snapshot) {
+  const { added, modified, removed } = snapshot.env_changed;
+  const parts = [["+", added], ["~", modified], ["−", removed]].filter(([, number]) => number);
+  if (!parts.length) return "nothing changed";
+  return `${parts.map(([mark, number]) => mark + numbers.format(number)).join(" ")} ${added + modified + removed === 1 ? "file" : "files"}`;
 }

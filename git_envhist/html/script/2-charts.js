@@ -1,12 +1,12 @@
-// The size of the environment, its packages and the verdicts, along the steps or along the time.
+// Charts of the size of the environment, its packages and the check results, by snapshot or by time.
 
 const CHART = { left: 70, right: 14, top: 6, size: 92, gap: 20, packages: 62, above: 13, ticks: 12, foot: 20 };
 const COLOURS = 6;
 
-/** How many packages of a kind; a kind may be called as anything that objects inherit. */
-const packagesOf = (moment, kind) => (Object.hasOwn(moment.extent.packages, kind) ? moment.extent.packages[kind] : 0);
+/** Return the number of packages of a kind; a kind may have the name of an inherited property. */
+const packagesOf = (snapshot, kind) => (Object.hasOwn(snapshot.extent.packages, kind) ? snapshot.extent.packages[kind] : 0);
 
-/** The round number that a scale ends with; half of it is round as well. */
+/** Return a round maximum for a scale; half of it is also round. */
 function roundTop(most, base) {
   const unit = base ** Math.floor(Math.log(most) / Math.log(base));
   const ends = [1, 2, 3, 4, 5, 6, 8].flatMap((one) => [one, one * 10, one * 100]).sort((a, b) => a - b);
@@ -14,43 +14,43 @@ function roundTop(most, base) {
 }
 
 class Charts {
-  /** `choose` takes the moment that was clicked on. */
+  /** `choose` is called with the snapshot that was clicked on. */
   constructor(place, readout, choose) {
     this.place = place;
     this.readout = readout;
-    this.moments = [];
+    this.snapshots = [];
     this.along = "steps";
     this.chosen = 0;
     place.addEventListener("pointermove", (event) => this.hover(this.nearest(event)));
     place.addEventListener("pointerleave", () => this.hover(null));
-    place.addEventListener("click", (event) => choose(this.moments[this.nearest(event)]));
+    place.addEventListener("click", (event) => choose(this.snapshots[this.nearest(event)]));
     new ResizeObserver(() => { if (place.clientWidth !== this.wide) this.draw(); }).observe(place);
   }
 
-  /** A moment among those of its timeline, oldest first: sizes go on along one, and not from one to another. */
-  show(moment, moments) {
-    const others = moments !== this.moments;
-    this.chosen = moments.indexOf(moment);
-    this.moments = moments;
+  /** Show a snapshot in the chart of its timeline, oldest first. */
+  show(snapshot, snapshots) {
+    const others = snapshots !== this.snapshots;
+    this.chosen = snapshots.indexOf(snapshot);
+    this.snapshots = snapshots;
     if (others) {
-      // What the machine has installed stands still beside what a project installs, and would hide it.
-      const kinds = new Set(moments.flatMap((one) => Object.keys(one.extent.packages)));
+      // Packages of the machine hardly change and would hide those of the project.
+      const kinds = new Set(snapshots.flatMap((one) => Object.keys(one.extent.packages)));
       kinds.delete("system");
       this.kinds = [...kinds].sort((a, b) => this.most(b) - this.most(a));
       this.draw();
     } else {
       this.mark(this.marks.at, this.chosen);
-      this.tell(this.chosen);
+      this.describe(this.chosen);
     }
   }
 
-  most(kind) { return Math.max(0, ...this.moments.map((one) => packagesOf(one, kind))); }
+  most(kind) { return Math.max(0, ...this.snapshots.map((one) => packagesOf(one, kind))); }
 
   setAlong(along) { this.along = along; this.draw(); }
 
   hover(index) {
     this.mark(this.marks.over, index);
-    this.tell(index === null ? this.chosen : index);
+    this.describe(index === null ? this.chosen : index);
   }
 
   mark(line, index) {
@@ -70,18 +70,18 @@ class Charts {
     return Math.abs(this.xs[low] - x) <= Math.abs(this.xs[high] - x) ? low : high;
   }
 
-  tell(index) {
-    const moment = this.moments[index];
-    const packages = this.kinds.filter((kind) => packagesOf(moment, kind)).map((kind) => {
+  describe(index) {
+    const snapshot = this.snapshots[index];
+    const packages = this.kinds.filter((kind) => packagesOf(snapshot, kind)).map((kind) => {
       const dot = make("i");
       dot.style.background = `var(--p${(this.kinds.indexOf(kind) % COLOURS) + 1})`;
-      return make("span", {}, dot, `${kind} ${numbers.format(packagesOf(moment, kind))}`);
+      return make("span", {}, dot, `${kind} ${numbers.format(packagesOf(snapshot, kind))}`);
     });
     this.readout.replaceChildren(
-      make("span", {}, make("b", {}, `${shortDay(moment.at)} ${clock(moment.at)}`)),
-      make("span", {}, `${bytes(moment.extent.bytes)} in ${count(moment.extent.files, "file")}`),
+      make("span", {}, make("b", {}, `${shortDay(snapshot.at)} ${clock(snapshot.at)}`)),
+      make("span", {}, `${bytes(snapshot.extent.bytes)} in ${count(snapshot.extent.files, "file")}`),
       ...packages,
-      make("span", { class: "why" }, `${VERDICTS[verdictOf(moment)].mark} `, said(subject(moment))),
+      make("span", { class: "why" }, `${VERDICTS[verdictOf(snapshot)].mark} `, isolated(subject(snapshot))),
     );
   }
 
@@ -104,7 +104,7 @@ class Charts {
     this.place.replaceChildren(drawing);
     this.mark(this.marks.at, this.chosen);
     this.mark(this.marks.over, null);
-    this.tell(this.chosen);
+    this.describe(this.chosen);
   }
 
   line(drawing, name, bottom) {
@@ -114,15 +114,15 @@ class Charts {
   }
 
   positions(left, right) {
-    const last = this.moments.length - 1;
-    // A single moment fills the whole width.
+    const last = this.snapshots.length - 1;
+    // A single snapshot fills the whole width.
     if (!last) return [left];
-    const times = this.moments.map((one) => Date.parse(one.at));
+    const times = this.snapshots.map((one) => Date.parse(one.at));
     const span = Math.max(times[last] - times[0], 1);
     const share = this.along === "time" ? (index) => (times[index] - times[0]) / span : (index) => index / last;
     let reached = left;
-    // A clock that was set back draws no line backwards.
-    return this.moments.map((_, index) => (reached = Math.max(reached, left + share(index) * (right - left))));
+    // If the clock was set back, the line must not go backwards.
+    return this.snapshots.map((_, index) => (reached = Math.max(reached, left + share(index) * (right - left))));
   }
 
   frame(drawing, width, top, height, name, most, words) {
@@ -135,24 +135,24 @@ class Charts {
   }
 
   drawSize(drawing, width, top) {
-    const most = roundTop(Math.max(2, ...this.moments.map((one) => one.extent.bytes)), 1024);
-    const ys = this.moments.map((one) => top + CHART.size * (1 - one.extent.bytes / most));
+    const most = roundTop(Math.max(2, ...this.snapshots.map((one) => one.extent.bytes)), 1024);
+    const ys = this.snapshots.map((one) => top + CHART.size * (1 - one.extent.bytes / most));
     this.frame(drawing, width, top, CHART.size, "size", most, bytes);
-    const path = this.moments.length > 1 ? this.steps(ys) : `${this.steps(ys)}H${width - CHART.right}`;
+    const path = this.snapshots.length > 1 ? this.steps(ys) : `${this.steps(ys)}H${width - CHART.right}`;
     drawing.append(make("svg:path", { class: "size", d: `${path}V${top + CHART.size}H${this.xs[0]}Z` }));
     drawing.append(make("svg:path", { class: "size-line", d: path }));
   }
 
   drawPackages(drawing, width, top) {
-    const totals = this.moments.map((one) => this.kinds.reduce((sum, kind) => sum + packagesOf(one, kind), 0));
+    const totals = this.snapshots.map((one) => this.kinds.reduce((sum, kind) => sum + packagesOf(one, kind), 0));
     const most = roundTop(Math.max(2, ...totals), 1000);
     this.frame(drawing, width, top, CHART.packages, "packages", most, (number) => numbers.format(number));
-    const below = this.moments.map(() => 0);
+    const below = this.snapshots.map(() => 0);
     this.kinds.forEach((kind, place) => {
       const low = below.map((number) => top + CHART.packages * (1 - number / most));
-      this.moments.forEach((one, index) => { below[index] += packagesOf(one, kind); });
+      this.snapshots.forEach((one, index) => { below[index] += packagesOf(one, kind); });
       const high = below.map((number) => top + CHART.packages * (1 - number / most));
-      const drawn = this.moments.length > 1
+      const drawn = this.snapshots.length > 1
         ? `${this.steps(high)}${this.steps(low, true)}Z`
         : `${this.steps(high)}H${width - CHART.right}V${low[0]}H${this.xs[0]}Z`;
       const path = make("svg:path", { class: "packages", d: drawn });
@@ -161,7 +161,7 @@ class Charts {
     });
   }
 
-  // A moment holds until the next one: the line goes level, then up.
+  // Each value holds until the next snapshot: draw a step line.
   steps(ys, backwards = false) {
     if (!backwards) return ys.map((y, index) => (index ? `H${this.xs[index].toFixed(1)}V${y.toFixed(1)}` : `M${this.xs[0].toFixed(1)} ${y.toFixed(1)}`)).join("");
     let path = `V${ys[ys.length - 1].toFixed(1)}`;
@@ -170,12 +170,12 @@ class Charts {
   }
 
   drawTicks(drawing, y) {
-    const room = this.moments.length > 1 ? (this.xs[this.xs.length - 1] - this.xs[0]) / (this.moments.length - 1) : 8;
-    const wide = Math.min(7, Math.max(1.2, room - 1));
-    // What was judged is drawn over what was not, where there is no room for both.
+    const spacing = this.snapshots.length > 1 ? (this.xs[this.xs.length - 1] - this.xs[0]) / (this.snapshots.length - 1) : 8;
+    const wide = Math.min(7, Math.max(1.2, spacing - 1));
+    // Draw checked snapshots over unchecked ones if they overlap.
     const order = ["none", "error", "pass", "fail"];
     for (const verdict of order) {
-      this.moments.forEach((one, index) => {
+      this.snapshots.forEach((one, index) => {
         if (verdictOf(one) !== verdict) return;
         const high = verdict === "none" ? 4 : CHART.ticks;
         drawing.append(make("svg:rect", { class: `tick-${verdict}`, x: this.xs[index] - wide / 2, y: y + (CHART.ticks - high) / 2, width: wide, height: high, rx: 1 }));
@@ -186,7 +186,7 @@ class Charts {
 
   drawDays(drawing, width, y) {
     let free = 0, last = "";
-    this.moments.forEach((one, index) => {
+    this.snapshots.forEach((one, index) => {
       const day = dayKey(one.at);
       if (day === last) return;
       last = day;
@@ -198,8 +198,8 @@ class Charts {
   }
 
   summary() {
-    const [first, last] = [this.moments[0], this.moments[this.moments.length - 1]];
-    const judged = Object.keys(VERDICTS).map((key) => `${this.moments.filter((one) => verdictOf(one) === key).length} ${VERDICTS[key].word}`);
-    return `From ${shortDay(first.at)} to ${shortDay(last.at)} the environment went from ${bytes(first.extent.bytes)} to ${bytes(last.extent.bytes)}. ${count(this.moments.length, "moment")}: ${judged.join(", ")}.`;
+    const [first, last] = [this.snapshots[0], this.snapshots[this.snapshots.length - 1]];
+    const results = Object.keys(VERDICTS).map((key) => `${this.snapshots.filter((one) => verdictOf(one) === key).length} ${VERDICTS[key].word}`);
+    return `From ${shortDay(first.at)} to ${shortDay(last.at)} the environment went from ${bytes(first.extent.bytes)} to ${bytes(last.extent.bytes)}. ${count(this.snapshots.length, "snapshot")}: ${results.join(", ")}.`;
   }
 }

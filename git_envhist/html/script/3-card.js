@@ -1,57 +1,57 @@
-// One moment in full.
+// The details of one snapshot.
 
 const FILES_AT_ONCE = 8;
 
-function card(moment, older, shared) {
-  const verdict = moment.verify;
-  const parts = [...headed(moment), facts([
-    ["Moment", make("button", { class: "id", type: "button", title: "Copy the whole id", onclick: () => shared.copy(moment.id) }, moment.id.slice(0, 7))],
-    ["Timeline", shared.several ? said(moment.timeline) : null],
-    ["Taken", `${dayWords(moment.at)}, ${clock(moment.at)} (UTC${moment.at.slice(19)})`],
-    ["Why then", [TRIGGERS[moment.trigger] || moment.trigger, moment.actor.agent ? make("span", {}, " · ", said([moment.actor.agent, moment.actor.agent_version].filter(Boolean).join(" "))) : ""]],
-    ["By", said(moment.actor.name)],
+function card(snapshot, older, shared) {
+  const verdict = snapshot.verify;
+  const parts = [...headed(snapshot), facts([
+    ["Snapshot", make("button", { class: "id", type: "button", title: "Copy the full id", onclick: () => shared.copy(snapshot.id) }, snapshot.id.slice(0, 7))],
+    ["Timeline", shared.several ? isolated(snapshot.timeline) : null],
+    ["Taken", `${dayWords(snapshot.at)}, ${clock(snapshot.at)} (UTC${snapshot.at.slice(19)})`],
+    ["Trigger", [TRIGGERS[snapshot.trigger] || snapshot.trigger, snapshot.actor.agent ? make("span", {}, " · ", isolated([snapshot.actor.agent, snapshot.actor.agent_version].filter(Boolean).join(" "))) : ""]],
+    ["By", isolated(snapshot.actor.name)],
     ["Check", verdict ? verdictWords(verdict) : make("span", { class: "v-none" }, "not checked")],
-    ["Brought back", moment.restored_from ? elsewhere(moment.restored_from, shared) : null],
-    ["Code", moment.head ? [make("code", {}, moment.head.slice(0, 7)), moment.branch ? make("span", {}, " ", said(moment.branch.replace("refs/heads/", ""))) : ""] : null],
-    ["Holds", `${bytes(moment.extent.bytes)} in ${count(moment.extent.files, "file")}${moment.complete ? "" : ", not complete"}`],
-    ["From elsewhere", moment.external_id ? said(moment.external_id) : null],
-    ["Services", moment.services.length ? said(moment.services.join(", ")) : null],
+    ["Restored from", snapshot.restored_from ? elsewhere(snapshot.restored_from, shared) : null],
+    ["Code", snapshot.head ? [make("code", {}, snapshot.head.slice(0, 7)), snapshot.branch ? make("span", {}, " ", isolated(snapshot.branch.replace("refs/heads/", ""))) : ""] : null],
+    ["Size", `${bytes(snapshot.extent.bytes)} in ${count(snapshot.extent.files, "file")}${snapshot.complete ? "" : ", incomplete"}`],
+    ["External id", snapshot.external_id ? isolated(snapshot.external_id) : null],
+    ["Services", snapshot.services.length ? isolated(snapshot.services.join(", ")) : null],
   ])];
-  if (moment.trusted === false) parts.push(make("p", { class: "claim" }, "No key of this machine signed this moment: what it says is a claim."));
-  if (moment.missing.length) parts.push(make("h3", {}, "Not in it"), ...lacking(moment));
-  if (moment.notes.length) parts.push(make("h3", {}, "Notes"), ...moment.notes.map((note) => make("p", { class: "words", dir: "auto" }, note.text)));
-  if (moment.effects.length) parts.push(make("h3", {}, "Done outside"), ...moment.effects.map((effect) => make("p", {}, said(effect.text), effect.refused ? " (refused, not done)" : effect.irreversible ? " (cannot be undone)" : "")));
-  if (moment.tasks.length) parts.push(make("h3", {}, "Tasks"), ...moment.tasks.map((task) => make("p", {}, `${task.status}: `, said(task.text))));
-  parts.push(make("h3", {}, older ? "What this step changed" : "What the first of these moments changed"), ...story(moment));
-  parts.push(...places(moment));
-  parts.push(make("h3", {}, "At a prompt"), commands(moment, older, shared));
+  if (snapshot.trusted === false) parts.push(make("p", { class: "claim" }, "Unsigned: none of your keys signed this snapshot, so its text and author are not verified."));
+  if (snapshot.missing.length) parts.push(make("h3", {}, "Not captured"), ...lacking(snapshot));
+  if (snapshot.notes.length) parts.push(make("h3", {}, "Notes"), ...snapshot.notes.map((note) => make("p", { class: "words", dir: "auto" }, note.text)));
+  if (snapshot.effects.length) parts.push(make("h3", {}, "Effects outside the environment"), ...snapshot.effects.map((effect) => make("p", {}, isolated(effect.text), effect.refused ? " (refused, not done)" : effect.irreversible ? " (cannot be undone)" : "")));
+  if (snapshot.tasks.length) parts.push(make("h3", {}, "Tasks"), ...snapshot.tasks.map((task) => make("p", {}, `${task.status}: `, isolated(task.text))));
+  parts.push(make("h3", {}, older ? "Changes since the previous snapshot" : "Changes of the first snapshot on this page"), ...story(snapshot));
+  parts.push(...places(snapshot));
+  parts.push(make("h3", {}, "Commands"), commands(snapshot, older, shared));
   return parts;
 }
 
-/** Why it was taken: a line as a heading; what more there is stands below, or is unfolded. */
-function headed(moment) {
-  const [line, rest] = [subject(moment), moment.intent.trimStart().split("\n").slice(1).join("\n").trim()];
-  const isLong = heading(moment) !== line;
+/** Return the intent: one line as a heading, the rest below it or in a disclosure. */
+function headed(snapshot) {
+  const [line, rest] = [subject(snapshot), snapshot.intent.trimStart().split("\n").slice(1).join("\n").trim()];
+  const isLong = heading(snapshot) !== line;
   return [
-    make("h2", { id: "intent", dir: "auto" }, heading(moment)),
-    moment.names.length ? make("p", { class: "names" }, ...moment.names.map(badge)) : null,
-    isLong ? make("details", {}, make("summary", {}, "All of it"), make("p", { class: "words", dir: "auto" }, moment.intent)) : null,
+    make("h2", { id: "intent", dir: "auto" }, heading(snapshot)),
+    snapshot.names.length ? make("p", { class: "names" }, ...snapshot.names.map(badge)) : null,
+    isLong ? make("details", {}, make("summary", {}, "Full text"), make("p", { class: "words", dir: "auto" }, snapshot.intent)) : null,
     rest && !isLong ? make("p", { class: "words", dir: "auto" }, rest) : null,
   ].filter(Boolean);
 }
 
 function elsewhere(id, shared) {
-  const going = shared.goTo(id);
+  const show = shared.goTo(id);
   const words = id.slice(0, 7);
-  return going ? make("button", { class: "id", type: "button", title: "Show that moment", onclick: going }, words) : make("code", {}, words);
+  return show ? make("button", { class: "id", type: "button", title: "Show that snapshot", onclick: show }, words) : make("code", {}, words);
 }
 
-function lacking(moment) {
-  const told = moment.missing.map((one) => make("p", {}, make("span", { class: "mono" }, said(one.path)), `: ${one.why}`));
-  return moment.more.missing ? [...told, make("p", { class: "told" }, `and ${count(moment.more.missing, "more", "more")}: git envlog show tells them all`)] : told;
+function lacking(snapshot) {
+  const rows = snapshot.missing.map((one) => make("p", {}, make("span", { class: "mono" }, isolated(one.path)), `: ${one.why}`));
+  return snapshot.more.missing ? [...rows, make("p", { class: "told" }, `and ${count(snapshot.more.missing, "more", "more")}: git envlog show lists all`)] : rows;
 }
 
-const badge = (name) => make("span", { class: "badge", title: name }, said(name));
+const badge = (name) => make("span", { class: "badge", title: name }, isolated(name));
 
 function facts(rows) {
   return make("dl", { class: "facts" }, ...rows.filter(([, value]) => value !== null).flatMap(([name, value]) =>
@@ -61,57 +61,57 @@ function facts(rows) {
 function verdictWords(verdict) {
   const { mark, word } = VERDICTS[verdict.status];
   const tail = [
-    verdict.signal ? `ended by signal ${verdict.signal}` : verdict.timed_out ? "took too long" : verdict.exit_code ? `exit ${verdict.exit_code}` : "",
+    verdict.signal ? `ended by signal ${verdict.signal}` : verdict.timed_out ? "timeout" : verdict.exit_code ? `exit ${verdict.exit_code}` : "",
     verdict.duration_ms ? (verdict.duration_ms < 1000 ? `${verdict.duration_ms} ms` : `${(verdict.duration_ms / 1000).toFixed(1)} s`) : "",
-    verdict.carried_from ? `known from ${verdict.carried_from.slice(0, 7)}` : "",
+    verdict.carried_from ? `result from ${verdict.carried_from.slice(0, 7)}` : "",
     { differ: "services differ", unknown: "services not compared" }[verdict.services] || "",
-    verdict.claimed_by ? `claimed by ${verdict.claimed_by}` : "",
+    verdict.claimed_by ? `unsigned, by ${verdict.claimed_by}` : "",
   ].filter(Boolean);
-  return make("span", {}, make("span", { class: `v-${verdict.status}` }, make("b", { "aria-hidden": "true" }, `${mark} `), word), " ", make("code", {}, said(verdict.command)), tail.length ? make("span", {}, " · ", said(tail.join(" · "))) : "");
+  return make("span", {}, make("span", { class: `v-${verdict.status}` }, make("b", { "aria-hidden": "true" }, `${mark} `), word), " ", make("code", {}, isolated(verdict.command)), tail.length ? make("span", {}, " · ", isolated(tail.join(" · "))) : "");
 }
 
-/** A row for each probe and place, in the order and the words of `git envdiff`. */
-function story(moment) {
-  if (!moment.rows.length) return [make("p", {}, ...fileList(moment))];
-  const body = moment.rows.map(({ probe, place, cells }) =>
-    make("tr", {}, make("th", { scope: "row", class: "probe" }, said(probe)), make("td", { class: "mono place", title: place }, said(place)), make("td", { class: "changes" }, ...cellList(cells))));
-  body.push(make("tr", {}, make("th", { scope: "row", class: "probe" }, "files"), make("td", { class: "place" }), make("td", { class: "changes" }, ...fileList(moment))));
+/** Return a row for each probe and place, in the order and with the text of `git envdiff`. */
+function story(snapshot) {
+  if (!snapshot.rows.length) return [make("p", {}, ...fileList(snapshot))];
+  const body = snapshot.rows.map(({ probe, place, cells }) =>
+    make("tr", {}, make("th", { scope: "row", class: "probe" }, isolated(probe)), make("td", { class: "mono place", title: place }, isolated(place)), make("td", { class: "changes" }, ...cellList(cells))));
+  body.push(make("tr", {}, make("th", { scope: "row", class: "probe" }, "files"), make("td", { class: "place" }), make("td", { class: "changes" }, ...fileList(snapshot))));
   return [make("table", { class: "story" }, make("thead", { class: "unseen" }, make("tr", {}, ...["what", "where", "changes"].map((word) => make("th", { scope: "col" }, word)))), make("tbody", {}, ...body))];
 }
 
 const MARK_OF = { A: "+", M: "~", D: "−", R: "~", T: "~" };
 
-/** A few files by their names, more of them by their number. */
-function fileList(moment) {
-  const { added, modified, removed, paths } = moment.env_changed;
-  if (!paths.length || paths.length > FILES_AT_ONCE || paths.length < added + modified + removed) return [changeWords(moment)];
+/** List a few files by name, more of them by number. */
+function fileList(snapshot) {
+  const { added, modified, removed, paths } = snapshot.env_changed;
+  if (!paths.length || paths.length > FILES_AT_ONCE || paths.length < added + modified + removed) return [changeWords(snapshot)];
   return paths.flatMap(({ status, path }) => {
     const mark = MARK_OF[status] || "~";
-    return [make("span", { class: "fact" }, make("span", { class: CLASS_OF[mark] }, `${mark} `), make("span", { class: "mono" }, said(path))), " "];
+    return [make("span", { class: "fact" }, make("span", { class: CLASS_OF[mark] }, `${mark} `), make("span", { class: "mono" }, isolated(path))), " "];
   });
 }
 
 function cellList(cells) {
   return cells.flatMap((cell) => {
     const style = CLASS_OF[cell[0]];
-    return [make("span", { class: "fact" }, style ? make("span", { class: style }, `${cell[0]} `) : "", said(style ? cell.slice(2) : cell)), " "];
+    return [make("span", { class: "fact" }, style ? make("span", { class: style }, `${cell[0]} `) : "", isolated(style ? cell.slice(2) : cell)), " "];
   });
 }
 
 const weightOf = (area) => Math.max(area.bytes_before, area.bytes_after);
 const wordOf = (area) => (area.modified || (area.added && area.removed) ? "changed" : area.added ? "added" : "removed");
 
-/** Where the files of a step lie: a picture as large as what changed, and the same as a table. */
-function places(moment) {
-  const areas = moment.extent.areas;
+/** Return the places of changed files, as a treemap by size and as a table. */
+function places(snapshot) {
+  const areas = snapshot.extent.areas;
   if (!areas.length) return [];
-  // One place alone would be a picture of nothing.
+  // A treemap of one place shows nothing.
   const drawn = areas.length > 1 ? areas.filter(weightOf) : [];
-  const map = make("div", { class: `map ${drawn.length < 3 ? "flat" : drawn.length < 8 ? "low" : ""}`, role: "img", "aria-label": `Where it changed, by size; the table below says the same. The largest: ${areas[0].path || "several places"}.` });
+  const map = make("div", { class: `map ${drawn.length < 3 ? "flat" : drawn.length < 8 ? "low" : ""}`, role: "img", "aria-label": `Changed places by size; the table below has the same data. The largest: ${areas[0].path || "several places"}.` });
   const legend = make("p", { class: "legend" }, ...["added", "changed", "removed"].filter((word) => drawn.some((area) => wordOf(area) === word)).map((word) => make("span", {}, make("i", { class: `is-${word}` }), word)));
   const table = make("table", {},
     make("thead", {}, make("tr", {}, make("th", { scope: "col" }, "place"), make("th", { scope: "col", class: "n" }, "files"), make("th", { scope: "col", class: "n" }, "before"), make("th", { scope: "col", class: "n" }, "after"))),
-    make("tbody", {}, ...areas.map((area) => make("tr", {}, make("th", { scope: "row", class: "mono" }, said(area.path || "elsewhere")), make("td", { class: "n" }, numbers.format(area.added + area.modified + area.removed)), make("td", { class: "n" }, bytes(area.bytes_before)), make("td", { class: "n" }, bytes(area.bytes_after))))));
+    make("tbody", {}, ...areas.map((area) => make("tr", {}, make("th", { scope: "row", class: "mono" }, isolated(area.path || "other places")), make("td", { class: "n" }, numbers.format(area.added + area.modified + area.removed)), make("td", { class: "n" }, bytes(area.bytes_before)), make("td", { class: "n" }, bytes(area.bytes_after))))));
   const parts = [make("h3", {}, "Files, by size")];
   if (drawn.length) {
     parts.push(map, legend);
@@ -121,39 +121,39 @@ function places(moment) {
   return parts;
 }
 
-// With the directory it stands in: many files are called `index.js`.
+// Include the parent directories: many files are called `index.js`.
 const lastNames = (path) => path.split(/(?<=\/)/).slice(-3).join("");
 
 function fill(map, areas) {
   const { clientWidth: width, clientHeight: height } = map;
   if (!width) return;
-  // The smallest keep a corner in which they can be seen.
+  // Keep the smallest areas visible.
   const total = areas.reduce((sum, area) => sum + weightOf(area), 0);
   const floor = total / 400;
   const boxes = squarify(areas.map((area) => Math.max(weightOf(area), floor)), width, height);
   map.replaceChildren(...areas.map((area, place) => {
     const box = boxes[place];
     const label = box.w > 64 && box.h > 34;
-    const made = make("div", { class: `is-${wordOf(area)}`, title: `${area.path || "elsewhere"}  ${bytes(weightOf(area))}` },
-      label ? said(lastNames(area.path) || "elsewhere") : "", label ? make("small", {}, bytes(weightOf(area))) : "");
-    // As shares: when the window changes, or paper is narrower, they follow.
+    const made = make("div", { class: `is-${wordOf(area)}`, title: `${area.path || "other places"}  ${bytes(weightOf(area))}` },
+      label ? isolated(lastNames(area.path) || "other places") : "", label ? make("small", {}, bytes(weightOf(area))) : "");
+    // Use percentages, so that the boxes adapt to the window and to paper.
     const share = (part, whole) => `${((100 * part) / whole).toFixed(3)}%`;
     Object.assign(made.style, { left: share(box.x, width), top: share(box.y, height), width: share(box.w, width), height: share(box.h, height) });
     return made;
   }));
 }
 
-/** Rectangles as near to squares as can be, in the order of their weights: rows along the shorter side. */
+/** Return rectangles that are nearly square, in the order of their weights (squarified treemap). */
 function squarify(weights, width, height) {
   const scale = (width * height) / weights.reduce((sum, weight) => sum + weight, 0);
-  const left = weights.map((weight) => weight * scale);
+  const scaled = weights.map((weight) => weight * scale);
   const boxes = [];
   let [x, y, w, h] = [0, 0, width, height];
-  while (boxes.length < left.length) {
+  while (boxes.length < scaled.length) {
     const side = Math.min(w, h);
     const row = [];
     let sum = 0, worst = Infinity;
-    for (const area of left.slice(boxes.length)) {
+    for (const area of scaled.slice(boxes.length)) {
       const next = sum + area;
       const all = [...row, area];
       const ratio = Math.max(...all.map((one) => Math.max((side * side * one) / (next * next), (next * next) / (side * side * one))));
@@ -172,14 +172,14 @@ function squarify(weights, width, height) {
   return boxes;
 }
 
-function commands(moment, older, shared) {
-  const short = moment.id.slice(0, 10);
-  const told = [
-    [`git envrestore -n ${short}`, "what going back would do"],
-    [`git envrestore ${short}`, "go back; undone by --undo"],
-    older ? [`git envdiff ${older.id.slice(0, 10)}..${short}`, "this step in full"] : null,
-    [`git envlog show ${short}`, "the card, with what the check wrote"],
+function commands(snapshot, older, shared) {
+  const short = snapshot.id.slice(0, 10);
+  const lines = [
+    [`git envrestore -n ${short}`, "show what a restore would change"],
+    [`git envrestore ${short}`, "restore it; --undo undoes it"],
+    older ? [`git envdiff ${older.id.slice(0, 10)}..${short}`, "all changes since the previous snapshot"] : null,
+    [`git envlog show ${short}`, "details, with the output of the check"],
   ].filter(Boolean);
-  return make("div", { class: "commands" }, ...told.map(([words, why]) =>
+  return make("div", { class: "commands" }, ...lines.map(([words, why]) =>
     make("button", { type: "button", title: "Copy", onclick: () => shared.copy(words) }, make("code", {}, words), make("span", {}, why))));
 }

@@ -1,12 +1,12 @@
-// A moment in the list, in a search, on paper.
+// A snapshot in the list, in a search and on paper.
 
-/** The ranges below an element in which one of some words, in lower case, stands. */
+/** Return the ranges below an element that match one of some lower-case words. */
 function rangesOf(place, words) {
   const ranges = [];
   const texts = document.createTreeWalker(place, NodeFilter.SHOW_TEXT);
   for (let node = texts.nextNode(); node; node = texts.nextNode()) {
     const lower = node.data.toLowerCase();
-    // Where a letter becomes two, places are others.
+    // If lower case changes the length, offsets would not match.
     if (lower.length !== node.data.length) continue;
     for (const word of words) {
       for (let at = lower.indexOf(word); at >= 0; at = lower.indexOf(word, at + word.length)) {
@@ -20,40 +20,40 @@ function rangesOf(place, words) {
   return ranges;
 }
 
-function row(moment, several, choose) {
-  const verdict = verdictOf(moment);
+function row(snapshot, several, choose) {
+  const verdict = verdictOf(snapshot);
   const { mark, word } = VERDICTS[verdict];
   return make("li", { class: "row" }, make("button", { type: "button", tabindex: "-1", onclick: choose },
     make("span", { class: `v v-${verdict}` }, make("span", { "aria-hidden": "true" }, mark), make("span", { class: "unseen" }, word)),
-    make("span", { class: "when" }, clock(moment.at)),
-    // Its own direction for the whole line: what does not fit is cut off at its end, and not where it begins.
-    make("span", { class: "why", dir: "auto" }, subject(moment)),
-    make("span", {}, ...moment.names.slice(0, 2).map(badge)),
-    make("span", { class: "told" }, several ? said(`${moment.timeline} · `) : "", said(summaryOf(moment)), moment.folds ? ` · ${count(moment.folds, "snapshot")}` : "")));
+    make("span", { class: "when" }, clock(snapshot.at)),
+    // The writing direction of the text itself, so that a long line is cut at its end.
+    make("span", { class: "why", dir: "auto" }, subject(snapshot)),
+    make("span", {}, ...snapshot.names.slice(0, 2).map(badge)),
+    make("span", { class: "told" }, several ? isolated(`${snapshot.timeline} · `) : "", isolated(summaryOf(snapshot)), snapshot.folds ? ` · ${count(snapshot.folds, "snapshot")}` : "")));
 }
 
-function haystack(moment) {
+function haystack(snapshot) {
   return [
-    moment.id, moment.title || "", moment.intent, ...moment.names, moment.trigger, moment.actor.agent || "", moment.actor.name,
-    verdictOf(moment), moment.verify ? moment.verify.command : "", moment.external_id || "", moment.branch || "",
-    ...moment.notes.map((note) => note.text), ...moment.effects.map((effect) => effect.text),
-    ...moment.story.map((fact) => `${fact.probe} ${fact.key} ${fact.before || ""} ${fact.after || ""}`),
-    ...moment.env_changed.paths.map((one) => one.path), ...moment.extent.areas.map((area) => area.path),
+    snapshot.id, snapshot.title || "", snapshot.intent, ...snapshot.names, snapshot.trigger, snapshot.actor.agent || "", snapshot.actor.name,
+    verdictOf(snapshot), snapshot.verify ? snapshot.verify.command : "", snapshot.external_id || "", snapshot.branch || "",
+    ...snapshot.notes.map((note) => note.text), ...snapshot.effects.map((effect) => effect.text),
+    ...snapshot.story.map((fact) => `${fact.probe} ${fact.key} ${fact.before || ""} ${fact.after || ""}`),
+    ...snapshot.env_changed.paths.map((one) => one.path), ...snapshot.extent.areas.map((area) => area.path),
   ].join("\n").toLowerCase();
 }
 
-function printed(moments) {
+function printed(snapshots) {
   const parts = [];
   let last = "";
-  for (const moment of moments.filter((one) => !one.folded_into)) {
-    if (dayKey(moment.at) !== last) {
-      last = dayKey(moment.at);
-      parts.push(make("h2", {}, dayWords(moment.at)), make("ol"));
+  for (const snapshot of snapshots.filter((one) => !one.folded_into)) {
+    if (dayKey(snapshot.at) !== last) {
+      last = dayKey(snapshot.at);
+      parts.push(make("h2", {}, dayWords(snapshot.at)), make("ol"));
     }
     parts[parts.length - 1].append(make("li", {},
-      make("span", { class: `v-${verdictOf(moment)}` }, VERDICTS[verdictOf(moment)].mark), make("span", {}, clock(moment.at)), make("code", {}, moment.id.slice(0, 7)),
-      make("span", {}, make("b", {}, said(heading(moment))), ...moment.names.map(badge)),
-      make("span", { class: "told" }, said(summaryOf(moment)))));
+      make("span", { class: `v-${verdictOf(snapshot)}` }, VERDICTS[verdictOf(snapshot)].mark), make("span", {}, clock(snapshot.at)), make("code", {}, snapshot.id.slice(0, 7)),
+      make("span", {}, make("b", {}, isolated(heading(snapshot))), ...snapshot.names.map(badge)),
+      make("span", { class: "told" }, isolated(summaryOf(snapshot)))));
   }
   return parts;
 }

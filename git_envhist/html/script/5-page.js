@@ -1,33 +1,33 @@
-// The list, what is chosen, the search, the keys.
+// The list, the selection, the search and the keys.
 
 const NARROW = matchMedia("(max-width: 900px)");
-/** In so many rows that fit the words are marked: nobody reads more of them at once. */
+/** Matches are highlighted in at most this many rows. */
 const MARKED_ROWS = 300;
 
 class Page {
-  constructor({ title, moments }) {
+  constructor({ title, moments: snapshots }) {
     this.title = title;
-    this.newestFirst = moments;
+    this.newestFirst = snapshots;
     this.lines = new Map();
-    for (const moment of [...moments].reverse()) {
-      if (!this.lines.has(moment.timeline)) this.lines.set(moment.timeline, []);
-      this.lines.get(moment.timeline).push(moment);
+    for (const snapshot of [...snapshots].reverse()) {
+      if (!this.lines.has(snapshot.timeline)) this.lines.set(snapshot.timeline, []);
+      this.lines.get(snapshot.timeline).push(snapshot);
     }
-    this.hay = moments.map(haystack);
-    this.shown = moments.map((_, index) => index);
+    this.haystacks = snapshots.map(haystack);
+    this.shown = snapshots.map((_, index) => index);
     this.verdicts = new Set();
     this.chosen = 0;
     this.head();
     this.list();
     this.chips();
-    this.charts = new Charts(byId("drawn"), byId("readout"), (moment) => this.choose(moments.indexOf(moment), { reveal: true }));
+    this.charts = new Charts(byId("drawn"), byId("readout"), (snapshot) => this.choose(snapshots.indexOf(snapshot), { reveal: true }));
     this.listen();
-    this.narrow();
+    this.filter();
     const named = this.named();
     this.choose(Math.max(0, named), { quiet: true, reveal: named >= 0 });
   }
 
-  /** Which moment the address names, -1 where none. */
+  /** Return the index of the snapshot that the address names, or -1. */
   named() {
     const id = location.hash.slice(1);
     return id.length < 4 ? -1 : this.newestFirst.findIndex((one) => one.id.startsWith(id));
@@ -35,20 +35,20 @@ class Page {
 
   head() {
     const [newest, oldest] = [this.newestFirst[0], this.newestFirst[this.newestFirst.length - 1]];
-    byId("title").replaceChildren(said(this.title));
+    byId("title").replaceChildren(isolated(this.title));
     const span = dayKey(newest.at) === dayKey(oldest.at) ? dayWords(newest.at) : `${dayWords(oldest.at)} to ${dayWords(newest.at)}`;
-    byId("span").replaceChildren(`${count(this.newestFirst.length, "moment")} · ${span} · `, said(this.lines.size === 1 ? newest.timeline : count(this.lines.size, "timeline")));
+    byId("span").replaceChildren(`${count(this.newestFirst.length, "snapshot")} · ${span} · `, isolated(this.lines.size === 1 ? newest.timeline : count(this.lines.size, "timeline")));
   }
 
   list() {
     const days = [];
-    this.rows = this.newestFirst.map((moment, index) => {
-      const day = dayKey(moment.at);
+    this.rows = this.newestFirst.map((snapshot, index) => {
+      const day = dayKey(snapshot.at);
       if (!days.length || days[days.length - 1].day !== day) {
         const rows = make("ol");
-        days.push({ day, rows, section: make("section", { class: "day" }, make("h3", {}, dayWords(moment.at)), rows) });
+        days.push({ day, rows, section: make("section", { class: "day" }, make("h3", {}, dayWords(snapshot.at)), rows) });
       }
-      const made = row(moment, this.lines.size > 1, () => this.choose(index, { reveal: NARROW.matches }));
+      const made = row(snapshot, this.lines.size > 1, () => this.choose(index, { reveal: NARROW.matches }));
       days[days.length - 1].rows.append(made);
       return made;
     });
@@ -65,32 +65,32 @@ class Page {
         const pressed = chip.getAttribute("aria-pressed") !== "true";
         chip.setAttribute("aria-pressed", String(pressed));
         this.verdicts[pressed ? "add" : "delete"](key);
-        this.narrow();
+        this.filter();
       });
       return chip;
     }));
   }
 
-  narrow() {
+  filter() {
     const words = byId("query").value.toLowerCase().split(/\s+/).filter(Boolean);
     this.shown = [];
-    this.newestFirst.forEach((moment, index) => {
-      // As in the list of the terminal; a search looks at all of them.
-      const folded = moment.folded_into && !words.length && !this.verdicts.size && !this.unfolded;
-      const fits = !folded && (!this.verdicts.size || this.verdicts.has(verdictOf(moment))) && words.every((word) => this.hay[index].includes(word));
+    this.newestFirst.forEach((snapshot, index) => {
+      // Fold as the list on the terminal does; a search includes folded snapshots.
+      const folded = snapshot.folded_into && !words.length && !this.verdicts.size && !this.unfolded;
+      const fits = !folded && (!this.verdicts.size || this.verdicts.has(verdictOf(snapshot))) && words.every((word) => this.haystacks[index].includes(word));
       this.rows[index].hidden = !fits;
       if (fits) this.shown.push(index);
     });
     for (const one of this.days) one.section.hidden = [...one.rows.children].every((made) => made.hidden);
     byId("nothing").hidden = this.shown.length > 0;
     const all = this.newestFirst.length;
-    byId("found").textContent = this.shown.length === all ? count(all, "moment") : `${numbers.format(this.shown.length)} of ${count(all, "moment")}`;
+    byId("found").textContent = this.shown.length === all ? count(all, "snapshot") : `${numbers.format(this.shown.length)} of ${count(all, "snapshot")}`;
     this.words = words;
     if (this.shown.length && this.rows[this.chosen].hidden) this.choose(this.shown[0], { quiet: true });
-    else { this.reachable(); this.markWords(); }
+    else { this.updateTabStop(); this.markWords(); }
   }
 
-  /** Where the words stand that were searched for, in the list and in the card; a browser that cannot mark shows it plain. */
+  /** Highlight the search words in the list and the details, if the browser can. */
   markWords() {
     if (!window.Highlight) return;
     const places = this.words.length ? [...this.shown.slice(0, MARKED_ROWS).map((index) => this.rows[index].firstChild), byId("card")] : [];
@@ -103,33 +103,33 @@ class Page {
     this.chosen = index;
     this.rows[index].hidden = false;
     button(index).setAttribute("aria-current", "true");
-    this.reachable();
-    const moment = this.newestFirst[index];
-    byId("card").replaceChildren(...card(moment, this.before(index), {
+    this.updateTabStop();
+    const snapshot = this.newestFirst[index];
+    byId("card").replaceChildren(...card(snapshot, this.before(index), {
       several: this.lines.size > 1,
       copy: (text) => this.copy(text),
-      goTo: (id) => this.way(id),
+      goTo: (id) => this.linkTo(id),
     }));
     byId("card").scrollTop = 0;
     this.place();
-    this.charts.show(moment, this.lines.get(moment.timeline));
+    this.charts.show(snapshot, this.lines.get(snapshot.timeline));
     this.markWords();
     if (focus) button(index).focus({ preventScroll: true });
     if (focus || reveal) this.rows[index].scrollIntoView({ block: NARROW.matches ? "start" : "nearest" });
     if (quiet) return;
-    history.replaceState(null, "", `#${moment.id.slice(0, 12)}`);
-    // What has the focus is read by itself.
-    if (!focus) this.say(`${subject(moment)}, ${VERDICTS[verdictOf(moment)].word}, ${changeWords(moment)}`);
+    history.replaceState(null, "", `#${snapshot.id.slice(0, 12)}`);
+    // A screen reader announces the focused element itself.
+    if (!focus) this.announce(`${subject(snapshot)}, ${VERDICTS[verdictOf(snapshot)].word}, ${changeWords(snapshot)}`);
   }
 
-  /** In a narrow window the card stands below its row, else beside the list. */
+  /** Put the details below the row in a narrow window, otherwise next to the list. */
   place() {
     const [at, home] = [byId("card"), NARROW.matches ? this.rows[this.chosen] : byId("columns")];
     if (at.parentNode !== home) home.append(at);
   }
 
-  /** What leads to a moment, null where it is not in this page. */
-  way(id) {
+  /** Return a function that shows a snapshot, or null if it is not on this page. */
+  linkTo(id) {
     const found = this.newestFirst.findIndex((one) => one.id === id);
     if (found < 0) return null;
     return () => {
@@ -138,12 +138,12 @@ class Page {
     };
   }
 
-  // One row is in the way of Tab: the chosen one, or the first where that is hidden.
-  reachable() {
-    if (this.inTheWay) this.inTheWay.tabIndex = -1;
+  // Tab stops at one row: the selected one, or the first if that is hidden.
+  updateTabStop() {
+    if (this.tabStop) this.tabStop.tabIndex = -1;
     const at = this.rows[this.chosen].hidden ? this.shown[0] : this.chosen;
-    this.inTheWay = at === undefined ? null : this.rows[at].firstChild;
-    if (this.inTheWay) this.inTheWay.tabIndex = 0;
+    this.tabStop = at === undefined ? null : this.rows[at].firstChild;
+    if (this.tabStop) this.tabStop.tabIndex = 0;
   }
 
   before(index) {
@@ -158,15 +158,15 @@ class Page {
 
   goTo(place) { if (this.shown.length) this.choose(this.shown[place], { focus: true }); }
 
-  seek(verdict) {
+  nextWithVerdict(verdict) {
     const found = this.shown.find((index) => index > this.chosen && verdictOf(this.newestFirst[index]) === verdict);
-    if (found === undefined) this.say(`no older moment that ${VERDICTS[verdict].word}`);
+    if (found === undefined) this.announce(`no older snapshot that ${VERDICTS[verdict].word}`);
     else this.choose(found, { focus: true });
   }
 
   listen() {
     const query = byId("query");
-    query.addEventListener("input", () => this.narrow());
+    query.addEventListener("input", () => this.filter());
     query.addEventListener("keydown", (event) => {
       if (event.key === "Enter" || event.key === "ArrowDown") { event.preventDefault(); this.goTo(0); }
     });
@@ -195,7 +195,7 @@ class Page {
     const own = event.target === document.body || event.target.matches(".row > button, #moments");
     const act = {
       j: () => this.move(1), k: () => this.move(-1), "/": () => byId("query").focus(), "?": () => byId("help").showModal(),
-      g: () => this.seek("pass"), b: () => this.seek("fail"), t: () => nextTheme(),
+      g: () => this.nextWithVerdict("pass"), b: () => this.nextWithVerdict("fail"), t: () => nextTheme(),
       ...(own && { ArrowDown: () => this.move(1), ArrowUp: () => this.move(-1), Home: () => this.goTo(0), End: () => this.goTo(this.shown.length - 1) }),
     }[event.key];
     if (act) { event.preventDefault(); act(); }
@@ -205,13 +205,13 @@ class Page {
     byId("query").value = "";
     this.verdicts.clear();
     byId("chips").querySelectorAll("button").forEach((chip) => chip.setAttribute("aria-pressed", "false"));
-    this.narrow();
+    this.filter();
     this.rows[this.chosen].firstChild.focus({ preventScroll: true });
     this.rows[this.chosen].scrollIntoView({ block: "nearest" });
   }
 
   copy(text) {
-    const done = () => this.say(`copied: ${text}`);
+    const done = () => this.announce(`copied: ${text}`);
     const by = () => {
       const field = make("textarea", { class: "unseen", "aria-hidden": "true" });
       field.value = text;
@@ -221,11 +221,11 @@ class Page {
       field.remove();
       done();
     };
-    // A file opened from disk is no secure place to some browsers: there the old way serves.
+    // Some browsers offer no clipboard to a file opened from disk; use the old command there.
     if (navigator.clipboard) navigator.clipboard.writeText(text).then(done, by); else by();
   }
 
-  say(text) { byId("said").textContent = text; }
+  announce(text) { byId("said").textContent = text; }
 }
 
 const THEMES = ["", "dark", "light"];
@@ -233,17 +233,17 @@ function nextTheme() {
   const root = document.documentElement;
   const next = THEMES[(THEMES.indexOf(root.dataset.theme || "") + 1) % THEMES.length];
   setTheme(next);
-  byId("said").textContent = next || "as the system has it";
-  // Where nothing can be kept, it lasts as long as the page.
-  try { localStorage.setItem("git-envhist-theme", next); } catch { /* a browser may refuse it to a file */ }
+  byId("said").textContent = next || "system";
+  // Without local storage the choice lasts as long as the page.
+  try { localStorage.setItem("git-envhist-theme", next); } catch { /* not available for a file in some browsers */ }
 }
 function setTheme(theme) {
   if (theme) document.documentElement.dataset.theme = theme; else delete document.documentElement.dataset.theme;
   byId("theme").textContent = theme ? `Theme: ${theme}` : "Theme";
 }
 
-try { setTheme(localStorage.getItem("git-envhist-theme") || ""); } catch { /* likewise */ }
-// What is empty is left out of the page.
+try { setTheme(localStorage.getItem("git-envhist-theme") || ""); } catch { /* not available */ }
+// The page's data omits empty members.
 const EMPTY = { names: [], missing: [], notes: [], effects: [], tasks: [], services: [], head: null, branch: null, external_id: null, trusted: null, restored_from: null };
-const told = JSON.parse(byId("data").textContent);
-new Page({ ...told, moments: told.moments.map((one) => ({ ...EMPTY, ...one })) });
+const data = JSON.parse(byId("data").textContent);
+new Page({ ...data, moments: data.moments.map((one) => ({ ...EMPTY, ...one })) });

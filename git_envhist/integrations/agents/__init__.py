@@ -1,6 +1,10 @@
-"""Coding agents: `AGENTS` has each behind `Integration`, by the name that `git envlog install --agent` takes.
+"""Coding agents: hooks in their settings report events, and events become captures.
 
-It is made when it is first asked for: a hook passes through here, too, and installs nothing.
+`registry` lists the agents, `install` writes their settings, `jsonc` edits JSON text byte for byte, `events` reads
+what a hook sends and decides which capture is due, `outcomes` reads the last results.
+
+`AGENTS` maps each name of `git envlog install --agent` to its `Integration`. It is created on first access, because
+hooks import this package and install nothing.
 """
 
 from __future__ import annotations

@@ -1,4 +1,10 @@
-"""What an agent tells at a hook, read with suspicion: five agents, several spellings each, one value (pure)."""
+"""Read events from the hooks of coding agents, and decide which capture each one starts.
+
+`read_event` validates the JSON of five agents, with several spellings each, into one `AgentEvent`. `advance` tracks
+the turn of a session: its number, its prompt, how many tools have changed something, and which events were already
+seen. The last section reads spooled events and stores the session states, under one lock and in order: the background
+process that a hook started, or a hook that waits, handles all events up to its own.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +25,8 @@ from git_envhist.secrets.masking import title_of
 
 MAX_PROMPT = 65_536
 MAX_WORD = 512
-READING = frozenset((
-    # Claude Code, and those that take its names
+READ_ONLY_TOOLS = frozenset((
+    # Claude Code, and agents that use its tool names
     *("Read", "Glob", "Grep", "LS", "NotebookRead", "WebFetch", "WebSearch", "TodoWrite", "TodoRead", "ToolSearch"),
     *("AskUserQuestion", "ExitPlanMode", "EnterPlanMode", "BashOutput", "TaskOutput", "TaskList", "TaskGet", "Skill"),
     # Codex
@@ -33,7 +39,7 @@ READING = frozenset((
     # Copilot
     *("view", "grep", "rg", "report_intent", "update_todo", "fetch_copilot_cli_documentation", "read_bash"),
 ))  # fmt: skip
-"""Tools that only look; whatever has another name may change something."""
+"""Tools that only read; a tool with any other name may change something."""
 
 MACHINE_PROMPT = re.compile(
     r"\s*(?:<(?:task-notification|system-reminder|local-command-[a-z]+)\b|\[System: )"
@@ -45,24 +51,24 @@ VERSION = re.compile(rb'"(?:version|cli_version|copilotVersion)"\s*:\s*"([0-9][0
 
 @dataclass(frozen=True, slots=True)
 class AgentEvent:
-    """One moment of an agent's work."""
+    """One event of an agent."""
 
     kind: str
     """`prompt`, `before`, `after`, `end`."""
     agent: str
     registered: str
-    """The agent whose settings had us called; another may read them."""
+    """The agent whose settings contain the hook; another agent may read them."""
     session: str
     directories: tuple[str, ...]
-    """The directories that it may be about: the project that the agent names, then where the agent is now."""
+    """The directories that the event may concern: the project that the agent names, then its current directory."""
     turn: str | None
-    """The agent's own id of the turn, where it has one."""
+    """The agent's own id of the turn, if it has one."""
     prompt: str
     tool: str | None
     call: str | None
-    """The agent's own id of the call of the tool."""
-    asked: str
-    """What the tool is asked to do."""
+    """The agent's own id of the tool call."""
+    arguments: str
+    """The arguments of the tool."""
     transcript: str | None
     version: str | None
     subagent: str | None = None
@@ -71,8 +77,8 @@ class AgentEvent:
 
     @property
     def modifies(self) -> bool:
-        """Whether the tool may change something."""
-        return self.tool is None or self.tool not in READING
+        """Return whether the tool may change something."""
+        return self.tool is None or self.tool not in READ_ONLY_TOOLS
 
     @property
     def begins_turn(self) -> bool:
@@ -81,9 +87,9 @@ class AgentEvent:
 
     @property
     def key(self) -> str:
-        """What two hooks of one event have in common."""
+        """The key that two hook calls for the same event have in common."""
         if self.kind == "before":
-            return f"before {self.call or _hash(self.asked)}"
+            return f"before {self.call or _hash(self.arguments)}"
         if self.kind == "prompt":
             return f"prompt {self.turn or _hash(self.prompt)}"
         return f"{self.kind} {self.turn or ''}"
@@ -95,18 +101,18 @@ PROJECT_VARIABLES = {
     "cursor": "CURSOR_PROJECT_DIR",
     "copilot": "COPILOT_PROJECT_DIR",
 }
-"""The variable in which an agent names the project to its hooks. Codex has none: it says `cwd`."""
+"""The variable in which an agent names the project to its hooks. Codex has none: it sends `cwd`."""
 
 
 def project_of(registered: str, environ: Mapping[str, str]) -> str:
-    """The project directory that the agent names in a variable; empty if it names none."""
+    """Return the project directory that the agent names in a variable, or an empty string."""
     return environ.get(PROJECT_VARIABLES.get(registered, ""), "")
 
 
 def read_event(
     registered: str, kind: str, data: bytes, environ: Mapping[str, str], project: str = ""
 ) -> AgentEvent | None:
-    """What an agent says, or None where it says nothing that can be understood."""
+    """Return the event, or None if the input cannot be understood."""
     try:
         value = json.loads(data)
     except (ValueError, RecursionError):
@@ -114,7 +120,7 @@ def read_event(
     if not isinstance(value, dict):
         return None
     agent = _agent(registered, value)
-    kept = _kept_by_copilot(value, environ) if agent == "copilot" else None
+    copilot = _copilot_transcript(value, environ) if agent == "copilot" else None
     subagent = _word(value, "agent_id", "agentId")
     own = _path(value, "agent_transcript_path") if subagent else None
     return AgentEvent(
@@ -127,8 +133,8 @@ def read_event(
         prompt=_text(value, "prompt", MAX_PROMPT) or "",
         tool=_word(value, "tool_name", "toolName"),
         call=_word(value, "tool_use_id", "tool_call_id", "toolCallId"),
-        asked=_as_text(_first(value, "tool_input", "toolArgs")),
-        transcript=own or _path(value, "transcript_path", "transcriptPath") or kept,
+        arguments=_as_text(_first(value, "tool_input", "toolArgs")),
+        transcript=own or _path(value, "transcript_path", "transcriptPath") or copilot,
         version=_word(value, "cursor_version"),
         subagent=subagent,
         subagent_type=_word(value, "agent_type", "agentType") if subagent else None,
@@ -136,13 +142,13 @@ def read_event(
 
 
 def version_in(transcript: bytes) -> str | None:
-    """The version of the agent, as its transcript tells it."""
+    """Return the version of the agent from its transcript."""
     found = VERSION.search(transcript, 0, 1 << 20)
     return found[1].decode("ascii") if found else None
 
 
 def _agent(registered: str, value: dict[str, Any]) -> str:
-    """Who calls: Cursor and Copilot read the settings of Claude Code, too."""
+    """Return the calling agent: Cursor and Copilot also read the settings of Claude Code."""
     if "cursor_version" in value or "conversation_id" in value:
         return "cursor"
     if registered == "claude-code" and "timestamp" in value:
@@ -151,11 +157,11 @@ def _agent(registered: str, value: dict[str, Any]) -> str:
 
 
 def _directories(value: dict[str, Any], project: str) -> tuple[str, ...]:
-    # A tool may have changed `cwd`, and may have led it into a repository that came with a clone.
+    # A tool may have changed `cwd` to a repository that came with a clone, so the other values come first.
     roots = value.get("workspace_roots")
     first = roots[0] if isinstance(roots, list) and roots else None
-    told = (project, first, _path(value, "cwd"))
-    usable = [each for each in told if isinstance(each, str) and each.startswith("/") and "\0" not in each]
+    named = (project, first, _path(value, "cwd"))
+    usable = [each for each in named if isinstance(each, str) and each.startswith("/") and "\0" not in each]
     return tuple(dict.fromkeys(usable))
 
 
@@ -170,9 +176,9 @@ def _word(value: dict[str, Any], *names: str) -> str | None:
     return found[:MAX_WORD].encode("utf-8", "replace").decode("utf-8").replace("\0", "")
 
 
-def _text(value: dict[str, Any], name: str, longest: int) -> str | None:
+def _text(value: dict[str, Any], name: str, limit: int) -> str | None:
     found = value.get(name)
-    return found[:longest].encode("utf-8", "replace").decode("utf-8") if isinstance(found, str) else None
+    return found[:limit].encode("utf-8", "replace").decode("utf-8") if isinstance(found, str) else None
 
 
 def _path(value: dict[str, Any], *names: str) -> str | None:
@@ -181,8 +187,8 @@ def _path(value: dict[str, Any], *names: str) -> str | None:
     return found if usable and isinstance(found, str) else None
 
 
-def _kept_by_copilot(value: dict[str, Any], environ: Mapping[str, str]) -> str | None:
-    """Where Copilot keeps what is said in a session: it tells that only when a turn ends."""
+def _copilot_transcript(value: dict[str, Any], environ: Mapping[str, str]) -> str | None:
+    """Return the path of Copilot's transcript, which it sends only when a turn ends."""
     session = _word(value, "sessionId", "session_id") or ""
     home = environ.get("COPILOT_HOME") or os.path.join(environ.get("HOME", ""), ".copilot")
     if not home.startswith("/") or not SESSION.fullmatch(session):
@@ -195,28 +201,26 @@ def _as_text(value: object) -> str:
 
 
 def _hash(text: str) -> str:
-    import hashlib  # loaded late: it takes a fifth of the time for which a tool that only looks is held
+    import hashlib  # loaded late: it takes a fifth of the time for which a tool that only reads waits
 
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
-# The turns of one session: which prompt is worked on, how many tools have changed something, what was seen (pure).
-#
-# Two hooks may be called for one event: an agent may read another's settings beside its own, and one may be installed
-# for a repository and for the user. The second is known by the id of the call, or by coming from elsewhere with the
-# same words.
+# The turns of one session. Two hooks may be called for one event: an agent may also read another agent's settings,
+# and a hook may be installed for a repository and for the user. The second call has the same call id, or the same
+# text from other settings.
 
-AT_ONCE = 60.0
-"""Seconds after which the same words are another event."""
+REPEAT_SECONDS = 60.0
+"""Seconds after which the same text is a new event."""
 MAX_SEEN = 64
 
 Seen = tuple[str, float, tuple[str, ...]]
-"""(what it was, when it was seen last, by whose settings)."""
+"""(key of the event, time it was last seen, settings that it came from)"""
 
 
 @dataclass(frozen=True, slots=True)
 class SessionState:
-    """Where a session stands."""
+    """The state of a session."""
 
     number: int = 0
     prompt: str = ""
@@ -232,7 +236,7 @@ class SessionState:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A capture that an event asks for."""
+    """A capture that an event starts."""
 
     event: AgentEvent
     turn: SessionState
@@ -241,9 +245,9 @@ class Job:
 def advance(
     turn: SessionState, event: AgentEvent, *, now: float, every: int
 ) -> tuple[SessionState, Job | None]:
-    """The turn after an event, and the capture that is due."""
-    turn, doubled = _look(turn, event, now)
-    if doubled:
+    """Return the turn after an event, and the capture that is due, if any."""
+    turn, repeated = _mark_seen(turn, event, now)
+    if repeated:
         return turn, None
     if event.kind == "prompt":
         if not event.begins_turn:
@@ -261,7 +265,7 @@ def advance(
 
 
 def is_due(tools: int, every: int) -> bool:
-    """Whether a capture precedes that tool: every n-th, the first included; 0: the first alone."""
+    """Return whether a capture precedes this tool: every n-th tool including the first, or only the first if n is 0."""
     return (tools - 1) % every == 0 if every > 0 else tools == 1
 
 
@@ -277,7 +281,7 @@ def write_turn(turn: SessionState) -> dict[str, Any]:
 
 
 def read_turn(value: object) -> SessionState:
-    """What `write_turn` wrote; a new turn where it is anything else."""
+    """Return the turn that `write_turn` wrote; a new one for any other value."""
     try:
         if not isinstance(value, Mapping):
             return SessionState()
@@ -291,47 +295,45 @@ def read_turn(value: object) -> SessionState:
         return SessionState()
 
 
-def _look(turn: SessionState, event: AgentEvent, now: float) -> tuple[SessionState, bool]:
-    """The turn with this event remembered, and whether it was seen already."""
+def _mark_seen(turn: SessionState, event: AgentEvent, now: float) -> tuple[SessionState, bool]:
+    """Return the turn with this event added to the seen ones, and whether it was seen before."""
     key = event.key if event.kind in ("before", "prompt") else f"{event.kind} {turn.number}"
     known = {each[0]: each for each in turn.seen}
     named = event.call is not None if event.kind == "before" else event.turn is not None
     # An id names one event for the whole session; equal words are one event only for a short time.
-    by = known[key][2] if key in known and (named or now - known[key][1] < AT_ONCE) else ()
-    doubled = bool(by) and (named or event.registered not in by)
+    by = known[key][2] if key in known and (named or now - known[key][1] < REPEAT_SECONDS) else ()
+    repeated = bool(by) and (named or event.registered not in by)
     known.pop(key, None)
-    known[key] = (key, now, (*by, event.registered) if doubled else (event.registered,))
-    return replace(turn, seen=tuple(known.values())[-MAX_SEEN:]), doubled
+    known[key] = (key, now, (*by, event.registered) if repeated else (event.registered,))
+    return replace(turn, seen=tuple(known.values())[-MAX_SEEN:]), repeated
 
 
-# What is kept between two hooks: what agents left in the spool, and where each session stands.
-#
-# Both are read and written under one lock, events in the order in which they came: whoever comes first, the process
-# that a hook left behind or the hook that waits, does what is due up to its own event.
+# State between two hook calls: the spool of events, and the state of each session. Both are read and written under
+# one lock, in the order of the events.
 
-TOLD = ".told"
+SPOOLED = ".told"
 TAKEN = ".taken."
 LOCK = "lock"
 UNFINISHED = 3600
-"""Seconds after which nobody writes any more what it began to."""
+"""Seconds after which an unfinished spool file is deleted, because its writer no longer runs."""
 KINDS = ("prompt", "after", "end")
 OLD = 7 * 86_400
-"""Seconds after which a session that nobody ended is forgotten."""
+"""Seconds after which a session that was never ended is deleted."""
 
 
 @contextmanager
-def held(spool: str) -> Iterator[None]:
-    """Nobody else takes from the spool."""
+def spool_lock(spool: str) -> Iterator[None]:
+    """Hold the lock of the spool."""
     state_directory(spool)
     with locked(os.path.join(spool, LOCK)):
         yield
 
 
 def take_spooled(spool: str, environ: Mapping[str, str]) -> Iterator[tuple[AgentEvent, str]]:
-    """Yield the events that hooks left, oldest first, each with the file to remove when it has been dealt with.
+    """Yield the events in the spool, oldest first, each with the file to remove after it was handled.
 
-    The first line of each is the project directory that the agent named, or empty. A file that is being dealt with
-    bears the id of the process; if that was killed, the next process takes the event again.
+    The first line of each file is the project directory that the agent named, or empty. A file that is being handled
+    has the id of the process in its name; if that process was killed, the next one handles the event again.
     """
     for path in _oldest_first(spool):
         name = os.path.basename(path)
@@ -344,8 +346,8 @@ def take_spooled(spool: str, environ: Mapping[str, str]) -> Iterator[tuple[Agent
                 data = file.read()
         except OSError:
             continue
-        project, _, told = data.partition(b"\n")
-        event = read_event(agent, kind, told, environ, os.fsdecode(project)) if kind in KINDS else None
+        project, _, message = data.partition(b"\n")
+        event = read_event(agent, kind, message, environ, os.fsdecode(project)) if kind in KINDS else None
         if event is None:
             remove_if_present(taken)
         else:
@@ -353,16 +355,16 @@ def take_spooled(spool: str, environ: Mapping[str, str]) -> Iterator[tuple[Agent
 
 
 def turn_after(state: str, event: AgentEvent, every: int, seal: Callable[[str], str]) -> Job | None:
-    """Let the session of an event go on by it; the capture that is due.
+    """Advance the session of an event, and return the capture that is due, if any.
 
-    `seal`: the whole prompt as it may be stored; between two hooks no file holds a prompt in the clear.
+    `seal` returns the whole prompt as it may be stored: between two hooks no file contains a prompt in plain text.
     """
     directory = state_directory(os.path.join(state, "sessions"))
     path = os.path.join(directory, hashlib.sha256(event.session.encode()).hexdigest()[:32])
     before = _read(path)
     turn, job = advance(before, event, now=time.time(), every=every)
     if event.kind == "prompt":
-        _forget_old(directory)
+        _delete_old_sessions(directory)
     if turn.number != before.number:
         turn = replace(turn, prompt=title_of(event.prompt), sealed=seal(event.prompt))
     _write(path, turn)
@@ -374,7 +376,7 @@ def _oldest_first(spool: str) -> list[str]:
     with suppress(OSError), os.scandir(spool) as entries:
         for entry in entries:
             with suppress(OSError):
-                if entry.name.endswith(TOLD) or _is_left(entry.name):
+                if entry.name.endswith(SPOOLED) or _is_left(entry.name):
                     rows.append((entry.stat().st_mtime_ns, entry.path))
                 elif _is_abandoned(entry):
                     os.unlink(entry.path)
@@ -396,7 +398,7 @@ def _is_left(name: str) -> bool:
 
 
 def _is_abandoned(entry: os.DirEntry[str]) -> bool:
-    """Whether a hook was killed while it wrote down what it was told, which may be a prompt."""
+    """Return whether a killed hook left this file, which may contain a prompt."""
     return entry.name != LOCK and entry.stat().st_mtime < time.time() - UNFINISHED
 
 
@@ -413,10 +415,10 @@ def _write(path: str, turn: SessionState) -> None:
     try:
         replace_file(path, json.dumps(value).encode("utf-8"), durability=Durability.NONE)
     except OSError as error:
-        raise EnvhistError(f"cannot remember where a session stands: {in_words(error)}") from error
+        raise EnvhistError(f"cannot store the state of a session: {in_words(error)}") from error
 
 
-def _forget_old(directory: str) -> None:
+def _delete_old_sessions(directory: str) -> None:
     with suppress(OSError), os.scandir(directory) as entries:
         for entry in entries:
             with suppress(OSError):

@@ -1,6 +1,8 @@
-"""One coding agent as an integration: its settings call a shim in the data directory of the user.
+"""Install hooks in the settings of coding agents, and remove them.
 
-The shim is never in a repository: the directory that an agent works in may be one that came with a clone.
+The hooks call a shell script of ours in the user's data directory. It is never in a repository: the directory that an
+agent works in may have come with a clone. `AgentSettingsForm` describes the settings of one agent; `add_hooks` and
+`remove_hooks` edit them as text (JSON with comments, or a block in TOML) and keep every byte that is not ours.
 """
 
 from __future__ import annotations
@@ -15,100 +17,100 @@ from typing import Any
 
 from git_envhist.errors import Refused
 from git_envhist.integrations.agents import jsonc
-from git_envhist.integrations.agents.events import PROJECT_VARIABLES, READING, held
+from git_envhist.integrations.agents.events import PROJECT_VARIABLES, READ_ONLY_TOOLS, spool_lock
 from git_envhist.integrations.agents.outcomes import last_outcome
 from git_envhist.integrations.base import NOT_NAMED, InstallPlan, InstallTarget
-from git_envhist.integrations.edits import PROGRAM_MODE, look, read_record, rewrite
+from git_envhist.integrations.edits import PROGRAM_MODE, plan_content, read_record, read_state
 from git_envhist.integrations.git_hooks import template
 from git_envhist.integrations.remove_history import states_of
 from git_envhist.lazy import dataclass, field
 from git_envhist.model.work import FileEdit, InstalledPart
 
-# What agents that were installed leave in our own directories: it goes with the last of them.
+# Files of agents in our own directories, which are removed with the last agent.
 
 SPOOL = "spool"
 
 
-def leftovers(place: InstallTarget, gone: Collection[str]) -> tuple[str, ...]:
-    """The directories that no agent needs once those agents are gone: what was spooled, the state of sessions."""
-    return tuple(path for path in _unneeded(place, gone) if os.path.isdir(path))
+def leftovers(target: InstallTarget, gone: Collection[str]) -> tuple[str, ...]:
+    """Return the directories that no agent needs after these agents are removed: spool and session states."""
+    return tuple(path for path in _unneeded(target, gone) if os.path.isdir(path))
 
 
-def remove(directories: Collection[str]) -> None:
-    """Remove them; a process that takes from a spool ends that first."""
+def remove_directories(directories: Collection[str]) -> None:
+    """Remove the directories; wait for a process that reads a spool."""
     for directory in directories:
         if os.path.basename(directory) == SPOOL:
-            with held(directory):
+            with spool_lock(directory):
                 shutil.rmtree(directory, ignore_errors=True)
         shutil.rmtree(directory, ignore_errors=True)
 
 
-def _unneeded(place: InstallTarget, gone: Collection[str]) -> Iterator[str]:
-    trusted, named = place.trusted, place.named
+def _unneeded(target: InstallTarget, gone: Collection[str]) -> Iterator[str]:
+    trusted, named = target.trusted, target.named
     if trusted.agents(named) - set(gone):
         return
     if not any(one != named for one in trusted.places_of()):
-        yield os.path.join(place.own_data, "hooks", SPOOL)
-    if place.repository is None:
+        yield os.path.join(target.own_data, "hooks", SPOOL)
+    if target.repository is None:
         return
-    # An agent that is installed for every repository has its sessions in this one, too, and the other way round.
-    other = place.repository.common_dir if place.everywhere else None
+    # Agents installed for every repository also have sessions in this one, and the other way round.
+    other = target.repository.common_dir if target.everywhere else None
     if not trusted.agents(other):
-        yield from (os.path.join(state, "agents") for state in states_of(place.repository))
+        yield from (os.path.join(state, "agents") for state in states_of(target.repository))
 
 
-# What stands in each agent's settings: where they are, what its events are called, how a hook is written there.
+# The settings of each agent: paths, names of events, form of a hook.
 
 MARK = "envhist/hooks/agent-"
-"""What every command of ours holds; by it ours is told from others'."""
-BRIEFLY, PATIENTLY, AT_LAST = 10, 120, 3
-"""Seconds after which an agent may end a hook: one that leaves at once, one that a tool waits for, one that is called
-as the agent itself ends (Codex grants those no more, and warns of more).
+"""A text that every command of ours contains, and by which our hooks are found."""
+SHORT_TIMEOUT, LONG_TIMEOUT, EXIT_TIMEOUT = 10, 120, 3
+"""Seconds after which an agent may kill a hook: one that returns at once, one that a tool waits for, and one that
+runs while the agent exits (Codex allows no more there and warns about more).
 """
-TIMEOUTS = {"before": PATIENTLY, "end": AT_LAST}
-TRUSTED = "{} runs the hooks of a project only where its directory is trusted: {}"
+TIMEOUTS = {"before": LONG_TIMEOUT, "end": EXIT_TIMEOUT}
+NEEDS_TRUST = "{} runs the hooks of a project only if its directory is trusted: {}"
 
 
 @dataclass(frozen=True, slots=True)
 class Hook:
-    """One event of an agent, and what it is to us."""
+    """One event of an agent, and its meaning for us."""
 
     event: str
     kind: str
     """`prompt`, `before`, `after`, `end`."""
     matcher: str | None = None
-    """Which tools it is about, where the agent can be told."""
+    """The tools for which the hook is called, if the agent supports that."""
 
 
 @dataclass(frozen=True, slots=True)
 class AgentSettingsForm:
-    """The settings of one agent."""
+    """The form of the settings of one agent."""
 
     name: str
     project: str
-    """The file below the top of the working tree."""
+    """The path of the settings below the root of the working tree."""
     user: str
-    """The file below the home directory, or below what `home_variable` says."""
+    """The path of the settings below the home directory, or below the value of `home_variable`."""
     hooks: tuple[Hook, ...]
     home_variable: str | None = None
-    """Says where the first directory of `user` is, where it is set."""
+    """The variable that replaces the first directory of `user`."""
     grouped: bool = True
-    """Whether hooks stand in groups with a matcher each."""
+    """Whether hooks are in groups with a matcher each."""
     command: str = "command"
-    """The member that holds the command."""
+    """The key of the command."""
     timeout: str = "timeout"
     unit: int = 1
-    """Of the timeout: 1 for seconds, 1000 for milliseconds."""
+    """Unit of the timeout: 1 for seconds, 1000 for milliseconds."""
     named: bool = False
     typed: bool = True
     skeleton: dict[str, Any] = field(default_factory=dict)
-    """What the file needs beside the hooks."""
+    """Members that the file needs in addition to the hooks."""
     remark: str = ""
-    """What the user has to do beside."""
+    """A step that the user must take in addition."""
 
     def element(self, hook: Hook, command: str) -> dict[str, Any]:
-        """What stands in the list of an event."""
-        seconds = TIMEOUTS.get(hook.kind, BRIEFLY)
+        """Return the value for the list of an event."""
+        seconds = TIMEOUTS.get(hook.kind, SHORT_TIMEOUT)
         handler: dict[str, Any] = {"name": "git-envhist"} if self.named else {}
         if self.typed:
             handler["type"] = "command"
@@ -118,7 +120,7 @@ class AgentSettingsForm:
 
 
 def is_ours(value: object) -> bool:
-    """Whether an element of a list is ours alone: a hook, or a group of nothing but our hooks."""
+    """Return whether an element is ours: a hook of ours, or a group of only our hooks."""
     if not isinstance(value, dict):
         return False
     inner = value.get("hooks")
@@ -167,7 +169,7 @@ GEMINI = AgentSettingsForm(
     ),
     unit=1000,
     named=True,
-    remark=TRUSTED.format("gemini", "it asks when it starts there"),
+    remark=NEEDS_TRUST.format("gemini", "it asks when it starts there"),
 )
 CURSOR = AgentSettingsForm(
     "cursor",
@@ -199,56 +201,58 @@ COPILOT = AgentSettingsForm(
     command="bash",
     timeout="timeoutSec",
     skeleton={"version": 1},
-    remark=TRUSTED.format("copilot", "it asks when it starts there, with -p it wants --trust-folder"),
+    remark=NEEDS_TRUST.format("copilot", "it asks when it starts there; with -p it needs --trust-folder"),
 )
 
 
-# An agent's settings with our hooks in them, and without: pure texts, all that is not ours kept byte for byte.
+# Settings with and without our hooks (pure).
 
 START, END = "# >>> git-envhist", "# <<< git-envhist"
 
 
 class UnknownSettingsForm(ValueError):
-    """The settings are not of the form that the agent documents."""
+    """The settings are not in the documented form."""
 
 
-def with_hooks(text: str, shape: AgentSettingsForm, commands: dict[str, str]) -> str:
-    """The settings with a hook for each event; as they are where all of them stand there."""
+def add_hooks(text: str, form: AgentSettingsForm, commands: dict[str, str]) -> str:
+    """Return the settings with a hook for each event; unchanged if all are present."""
     if not text.strip("\ufeff \t\r\n"):
-        return _fresh(shape, commands)
-    if has_hooks(text, shape, commands):
+        return _new_settings(form, commands)
+    if has_hooks(text, form, commands):
         return text
     try:
-        text = jsonc.without(text, is_ours)
-        for key, value in shape.skeleton.items():
-            text = text if jsonc.find(_object(text), key) else jsonc.put_in(text, _object(text), key, value)
-        for hook in shape.hooks:
-            text = _with_hook(text, hook, shape.element(hook, commands[hook.event]))
+        text = jsonc.remove_elements(text, is_ours)
+        for key, value in form.skeleton.items():
+            text = (
+                text if jsonc.find(_object(text), key) else jsonc.insert_item(text, _object(text), key, value)
+            )
+        for hook in form.hooks:
+            text = _add_hook(text, hook, form.element(hook, commands[hook.event]))
     except (jsonc.NotJson, RecursionError) as error:
         raise UnknownSettingsForm from error
     return text
 
 
-def without_hooks(text: str, shape: AgentSettingsForm) -> str | None:
-    """The settings without ours; None where nothing is left that anybody wrote."""
+def remove_hooks(text: str, form: AgentSettingsForm) -> str | None:
+    """Return the settings without our hooks; None if nothing that a user wrote is left."""
     if not text.strip("\ufeff \t\r\n"):
         return text
     try:
-        left = jsonc.without(text, is_ours)
+        left = jsonc.remove_elements(text, is_ours)
         value = jsonc.load(left, jsonc.parse(left))
     except (jsonc.NotJson, RecursionError) as error:
         raise UnknownSettingsForm from error
-    return None if left != text and value in (shape.skeleton, {}) and not jsonc.COMMENT.search(left) else left
+    return None if left != text and value in (form.skeleton, {}) and not jsonc.COMMENT.search(left) else left
 
 
-def has_hooks(text: str, shape: AgentSettingsForm, commands: dict[str, str]) -> bool:
-    """Whether every hook of ours stands there as it should, and once."""
+def has_hooks(text: str, form: AgentSettingsForm, commands: dict[str, str]) -> bool:
+    """Return whether every hook of ours is present once and unchanged."""
     found = elements(text)
-    return found == {hook.event: [shape.element(hook, commands[hook.event])] for hook in shape.hooks}
+    return found == {hook.event: [form.element(hook, commands[hook.event])] for hook in form.hooks}
 
 
 def elements(text: str) -> dict[str, list[object]]:
-    """What of ours stands in settings, by event; nothing where they cannot be understood."""
+    """Return our hooks in the settings by event; none if the settings cannot be parsed."""
     try:
         value = jsonc.load(text, jsonc.parse(text))
     except (jsonc.NotJson, RecursionError):
@@ -257,30 +261,30 @@ def elements(text: str) -> dict[str, list[object]]:
     return _ours(hooks)
 
 
-def with_table(text: str, shape: AgentSettingsForm, commands: dict[str, str]) -> str:
-    """The same for settings in TOML: a block at the end."""
-    plain = without_table(text)
+def add_table(text: str, form: AgentSettingsForm, commands: dict[str, str]) -> str:
+    """Return settings in TOML with a block of our hooks at the end."""
+    plain = remove_table(text)
     newline = "\r\n" if "\r\n" in text else "\n"
     gap = "" if not plain or plain.endswith("\n") else newline
-    block = newline.join((START, *_lines(shape, commands), END, ""))
+    block = newline.join((START, *_lines(form, commands), END, ""))
     new = plain + gap + block
-    if _ours(_read_toml(new).get("hooks")) != _wanted_table(shape, commands):
+    if _ours(_read_toml(new).get("hooks")) != _wanted_table(form, commands):
         raise UnknownSettingsForm
     return new
 
 
-def without_table(text: str) -> str:
-    """Settings in TOML without our block."""
+def remove_table(text: str) -> str:
+    """Return settings in TOML without our block."""
     start = text.find(START)
     end = text.find(END, start)
     if start < 0 or end < 0:
         return text
-    behind = text.find("\n", end)
-    return text[:start] + ("" if behind < 0 else text[behind + 1 :])
+    newline = text.find("\n", end)
+    return text[:start] + ("" if newline < 0 else text[newline + 1 :])
 
 
 def table_elements(text: str) -> dict[str, list[object]]:
-    """What of ours stands in settings in TOML, by event."""
+    """Return our hooks in settings in TOML, by event."""
     try:
         return _ours(_read_toml(text).get("hooks"))
     except UnknownSettingsForm:
@@ -288,7 +292,7 @@ def table_elements(text: str) -> dict[str, list[object]]:
 
 
 def has_table_hooks(text: str) -> bool:
-    """Whether hooks of any kind stand in settings in TOML."""
+    """Return whether settings in TOML contain hooks of any kind."""
     try:
         hooks = _read_toml(text).get("hooks")
     except UnknownSettingsForm:
@@ -296,27 +300,27 @@ def has_table_hooks(text: str) -> bool:
     return isinstance(hooks, dict) and any(isinstance(value, list) for value in hooks.values())
 
 
-def _wanted_table(shape: AgentSettingsForm, commands: dict[str, str]) -> dict[str, list[object]]:
-    return {hook.event: [shape.element(hook, commands[hook.event])] for hook in shape.hooks}
+def _wanted_table(form: AgentSettingsForm, commands: dict[str, str]) -> dict[str, list[object]]:
+    return {hook.event: [form.element(hook, commands[hook.event])] for hook in form.hooks}
 
 
-def _fresh(shape: AgentSettingsForm, commands: dict[str, str]) -> str:
-    hooks = {hook.event: [shape.element(hook, commands[hook.event])] for hook in shape.hooks}
-    return json.dumps({**shape.skeleton, "hooks": hooks}, indent=2, ensure_ascii=False) + "\n"
+def _new_settings(form: AgentSettingsForm, commands: dict[str, str]) -> str:
+    hooks = {hook.event: [form.element(hook, commands[hook.event])] for hook in form.hooks}
+    return json.dumps({**form.skeleton, "hooks": hooks}, indent=2, ensure_ascii=False) + "\n"
 
 
-def _with_hook(text: str, hook: Hook, element: object) -> str:
+def _add_hook(text: str, hook: Hook, element: object) -> str:
     hooks = jsonc.find(_object(text), "hooks")
     if hooks is None:
-        return jsonc.put_in(text, _object(text), "hooks", {hook.event: [element]})
+        return jsonc.insert_item(text, _object(text), "hooks", {hook.event: [element]})
     if hooks.value.kind != "object":
         raise UnknownSettingsForm
     event = jsonc.find(hooks.value, hook.event)
     if event is None:
-        return jsonc.put_in(text, hooks.value, hook.event, [element])
+        return jsonc.insert_item(text, hooks.value, hook.event, [element])
     if event.value.kind != "array":
         raise UnknownSettingsForm
-    return jsonc.put_in(text, event.value, None, element)
+    return jsonc.insert_item(text, event.value, None, element)
 
 
 def _object(text: str) -> jsonc.Node:
@@ -344,10 +348,10 @@ def _read_toml(text: str) -> dict[str, object]:
         raise UnknownSettingsForm from error
 
 
-def _lines(shape: AgentSettingsForm, commands: dict[str, str]) -> list[str]:
+def _lines(form: AgentSettingsForm, commands: dict[str, str]) -> list[str]:
     lines = []
-    for hook in shape.hooks:
-        element = shape.element(hook, commands[hook.event])
+    for hook in form.hooks:
+        element = form.element(hook, commands[hook.event])
         lines.append(f"[[hooks.{hook.event}]]")
         lines += [f"matcher = {json.dumps(hook.matcher)}"] if hook.matcher else []
         lines.append(f"[[hooks.{hook.event}.hooks]]")
@@ -355,125 +359,132 @@ def _lines(shape: AgentSettingsForm, commands: dict[str, str]) -> list[str]:
     return lines
 
 
-SHIM = "agent-hook.sh"
+SCRIPT_TEMPLATE = "agent-hook.sh"
 
 
 @dataclass(frozen=True, slots=True)
 class AgentIntegration:
-    """A leaf of `AGENTS`."""
+    """The integration of one agent."""
 
-    shape: AgentSettingsForm
+    form: AgentSettingsForm
 
     @property
     def name(self) -> str:
-        return self.shape.name
+        return self.form.name
 
-    def plan_install(self, place: InstallTarget) -> InstallPlan:
-        """Our shim, and the settings with our hooks in them."""
-        path = self._settings(place)
+    def plan_install(self, target: InstallTarget) -> InstallPlan:
+        """Plan our script, and the settings with our hooks."""
+        path = self._settings(target)
         text = _read(path)
-        commands = self._commands(place)
+        commands = self._commands(target)
         try:
-            new = (with_table if _is_toml(path) else with_hooks)(text, self.shape, commands)
+            new = (add_table if _is_toml(path) else add_hooks)(text, self.form, commands)
         except UnknownSettingsForm:
-            raise _refused(path) from None
-        looking = " ".join(sorted(READING))
-        shim = template(SHIM).replace("@LOOKING@", looking).replace("@PROGRAM@", shlex.quote(place.program))
+            raise _unknown_form(path) from None
+        reading = " ".join(sorted(READ_ONLY_TOOLS))
+        script = (
+            template(SCRIPT_TEMPLATE)
+            .replace("@READ_ONLY_TOOLS@", reading)
+            .replace("@PROGRAM@", shlex.quote(target.program))
+        )
         variable = PROJECT_VARIABLES.get(self.name)
-        shim = shim.replace("@PROJECT@", f"${{{variable}-}}" if variable else "")
+        script = script.replace("@PROJECT@", f"${{{variable}-}}" if variable else "")
         return InstallPlan(
-            (rewrite(path, _bytes(new)),),
-            (self.shape.remark,) if self.shape.remark else (),
-            own=(rewrite(self._shim(place), os.fsencode(shim), PROGRAM_MODE),),
+            (plan_content(path, _bytes(new)),),
+            (self.form.remark,) if self.form.remark else (),
+            own=(plan_content(self._script_path(target), os.fsencode(script), PROGRAM_MODE),),
         )
 
-    def plan_uninstall(self, place: InstallTarget) -> InstallPlan:
-        """The settings without ours, wherever they are; the shim goes with the last repository that uses it."""
-        # Another working tree of the repository has settings of its own, and loses its hooks with this one.
-        recorded = read_record(place.state).of(self.name)
-        paths = dict.fromkeys(map(os.path.realpath, (*self._places(place), *recorded)))
-        # What was written there and cannot be read now is told; what never was ours is passed over.
+    def plan_uninstall(self, target: InstallTarget) -> InstallPlan:
+        """Plan the settings without our hooks; the script is removed with the last repository that uses it."""
+        # Other working trees of the repository have their own settings, and lose their hooks with this one.
+        recorded = read_record(target.state).of(self.name)
+        paths = dict.fromkeys(map(os.path.realpath, (*self._settings_files(target), *recorded)))
+        # A recorded file that cannot be read now is an error; a file that was never ours is skipped.
         ours = [path for path in paths if _is_file(path) or (path in recorded and os.path.lexists(path))]
-        edits = [self._emptied(path) for path in ours]
+        edits = [self._plan_without(path) for path in ours]
         return InstallPlan(
-            tuple(edits), own=() if self._is_used_elsewhere(place) else (rewrite(self._shim(place), None),)
+            tuple(edits),
+            own=() if self._is_used_elsewhere(target) else (plan_content(self._script_path(target), None),),
         )
 
-    def _is_used_elsewhere(self, place: InstallTarget) -> bool:
-        return any(place.named != one for one in place.trusted.places_of(self.name))
+    def _is_used_elsewhere(self, target: InstallTarget) -> bool:
+        return any(target.named != one for one in target.trusted.places_of(self.name))
 
-    def parts(self, place: InstallTarget) -> tuple[InstalledPart, ...]:
-        """Each event that we are called for."""
-        shim = os.path.exists(self._shim(place))
-        for path in filter(_is_file, self._places(place)):
+    def parts(self, target: InstallTarget) -> tuple[InstalledPart, ...]:
+        """Return a part for each event."""
+        script = os.path.exists(self._script_path(target))
+        for path in filter(_is_file, self._settings_files(target)):
             text = _read(path)
             found = table_elements(text) if _is_toml(path) else elements(text)
             if found:
-                return tuple(self._part(place, hook, path, found, shim) for hook in self.shape.hooks)
+                return tuple(self._part(target, hook, path, found, script) for hook in self.form.hooks)
         return ()
 
     def _part(
-        self, place: InstallTarget, hook: Hook, path: str, found: dict[str, list[object]], shim: bool
+        self, target: InstallTarget, hook: Hook, path: str, found: dict[str, list[object]], script: bool
     ) -> InstalledPart:
         if hook.event not in found:
-            missing = f"not in the settings any more: git envlog install --agent {self.name}"
+            missing = f"no longer in the settings: git envlog install --agent {self.name}"
             return InstalledPart(hook.event, False, path, missing)
-        if not shim:
+        if not script:
             return InstalledPart(
-                hook.event, False, path, f"'{self._shim(place)}' is missing: it calls nothing"
+                hook.event,
+                False,
+                path,
+                f"'{self._script_path(target)}' is missing, so the hook calls nothing",
             )
-        if place.repository is not None and not place.trusted.has_repository(place.repository.common_dir):
+        if target.repository is not None and not target.trusted.has_repository(target.repository.common_dir):
             return InstalledPart(hook.event, False, path, NOT_NAMED)
-        last = last_outcome(place.repository.state, self.name, hook.kind) if place.repository else None
+        last = last_outcome(target.repository.state, self.name, hook.kind) if target.repository else None
         return InstalledPart(hook.event, True, path, last or "")
 
-    def _emptied(self, path: str) -> FileEdit:
+    def _plan_without(self, path: str) -> FileEdit:
         text = _read(path)
         try:
-            left = without_table(text) if _is_toml(path) else without_hooks(text, self.shape)
+            left = remove_table(text) if _is_toml(path) else remove_hooks(text, self.form)
         except UnknownSettingsForm:
             if MARK not in text:
-                return rewrite(path, _bytes(text))
-            raise _refused(path) from None
-        return rewrite(path, None if left is None else _bytes(left))
+                return plan_content(path, _bytes(text))
+            raise _unknown_form(path) from None
+        return plan_content(path, None if left is None else _bytes(left))
 
-    def _settings(self, place: InstallTarget) -> str:
-        """The file that hooks are put into."""
-        json_file, *toml_file = self._places(place)
-        # Codex warns where both forms are in use: what is there decides.
-        if (
-            toml_file
-            and not os.path.exists(json_file)
-            and has_table_hooks(without_table(_read(toml_file[0])))
-        ):
+    def _settings(self, target: InstallTarget) -> str:
+        """Return the file into which hooks are written."""
+        json_file, *toml_file = self._settings_files(target)
+        # Codex warns if both forms are in use, so the existing hooks decide.
+        if toml_file and not os.path.exists(json_file) and has_table_hooks(remove_table(_read(toml_file[0]))):
             return toml_file[0]
         return json_file
 
-    def _places(self, place: InstallTarget) -> tuple[str, ...]:
-        """The files that ours may stand in."""
-        path = self._below(place)
+    def _settings_files(self, target: InstallTarget) -> tuple[str, ...]:
+        """Return the files that may contain our hooks."""
+        path = self._path_below(target)
         if self.name != "codex":
             return (path,)
         return (path, os.path.join(os.path.dirname(path), "config.toml"))
 
-    def _below(self, place: InstallTarget) -> str:
-        if place.repository is not None and not place.everywhere:
-            return os.path.join(place.repository.root, self.shape.project)
-        variable = place.environ.get(self.shape.home_variable or "")
+    def _path_below(self, target: InstallTarget) -> str:
+        if target.repository is not None and not target.everywhere:
+            return os.path.join(target.repository.root, self.form.project)
+        variable = target.environ.get(self.form.home_variable or "")
         if variable:
-            return os.path.join(variable, self.shape.user.partition("/")[2])
-        return os.path.join(place.home, self.shape.user)
+            return os.path.join(variable, self.form.user.partition("/")[2])
+        return os.path.join(target.home, self.form.user)
 
-    def _shim(self, place: InstallTarget) -> str:
-        return os.path.join(place.own_data, "hooks", f"agent-{self.name}")
+    def _script_path(self, target: InstallTarget) -> str:
+        return os.path.join(target.own_data, "hooks", f"agent-{self.name}")
 
-    def _commands(self, place: InstallTarget) -> dict[str, str]:
-        """By event; in a repository without a word about this machine, since such settings may be shared."""
-        shim = shlex.quote(self._shim(place))
-        if place.repository is not None and not place.everywhere and not place.repository.plain:
-            # The first slash: a relative XDG_DATA_HOME must not lead into the directory that the agent is in.
-            shim = f'"/${{XDG_DATA_HOME:-$HOME/.local/share}}/git-{MARK}{self.name}"'
-        return {hook.event: f"{shim} {hook.kind} 2>/dev/null || :" for hook in self.shape.hooks}
+    def _commands(self, target: InstallTarget) -> dict[str, str]:
+        """Return the command of each event.
+
+        In a repository it names no path of this machine: the settings may be shared.
+        """
+        script = shlex.quote(self._script_path(target))
+        if target.repository is not None and not target.everywhere and not target.repository.plain:
+            # The leading slash keeps a relative XDG_DATA_HOME from naming the agent's current directory.
+            script = f'"/${{XDG_DATA_HOME:-$HOME/.local/share}}/git-{MARK}{self.name}"'
+        return {hook.event: f"{script} {hook.kind} 2>/dev/null || :" for hook in self.form.hooks}
 
 
 def _is_toml(path: str) -> bool:
@@ -481,12 +492,12 @@ def _is_toml(path: str) -> bool:
 
 
 def _read(path: str) -> str:
-    found = look(os.path.realpath(path))
+    found = read_state(os.path.realpath(path))
     return "" if found is None else found.data.decode("utf-8", "surrogateescape")
 
 
 def _is_file(path: str) -> bool:
-    """Whether there is something that hooks of ours could stand in: what cannot be read holds none."""
+    """Return whether a path is a readable file, which may contain hooks of ours."""
     return os.access(path, os.R_OK) and os.path.isfile(path)
 
 
@@ -494,8 +505,8 @@ def _bytes(text: str) -> bytes:
     return text.encode("utf-8", "surrogateescape")
 
 
-def _refused(path: str) -> Refused:
+def _unknown_form(path: str) -> Refused:
     return Refused(
-        f"the settings are not as the agent documents them: '{path}'",
-        hint="nothing was written; docs/guide/agents.md says what would stand there",
+        f"the settings are not in the form that the agent documents: '{path}'",
+        hint="nothing was written; docs/guide/agents.md describes the expected settings",
     )

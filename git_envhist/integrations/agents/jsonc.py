@@ -1,7 +1,7 @@
-"""JSON with comments as text: where its values stand, what is put in and taken out, and every other byte as it was.
+"""Edit JSON with comments as text: insert and remove values, and keep every other byte.
 
-Settings belong to whoever wrote them: comments, order, indentation and trailing commas stay. What is taken out leaves
-what stood there before it was put in, whether or not the file was edited elsewhere meanwhile.
+Comments, order, indentation and trailing commas are kept. Removing an inserted item restores the text from before it
+was inserted, whether or not other parts were edited meanwhile.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class NotJson(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A value: where it stands, and what is in it."""
+    """A value: its position in the text, and its items."""
 
     start: int
     end: int
@@ -37,7 +37,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class JsonItem:
-    """A member of an object (an element of an array has no key): where it begins, and its value."""
+    """A member of an object, or an element of an array (without a key): its position and value."""
 
     start: int
     key: str | None
@@ -45,7 +45,7 @@ class JsonItem:
 
 
 def parse(text: str) -> Node:
-    """The value that a text holds; `NotJson` where it holds none, or more."""
+    """Return the value in a text; raises `NotJson` if there is none, or more than one."""
     start = _skip(text, 0)
     node = _value(text, start, 0)
     if _skip(text, node.end) != len(text):
@@ -54,7 +54,7 @@ def parse(text: str) -> Node:
 
 
 def load(text: str, node: Node) -> object:
-    """The value of a node, as Python has it."""
+    """Return the value of a node as a Python object."""
     if node.kind == "object":
         return {item.key: load(text, item.value) for item in node.items}
     if node.kind == "array":
@@ -66,12 +66,12 @@ def load(text: str, node: Node) -> object:
 
 
 def find(node: Node, key: str) -> JsonItem | None:
-    """The member of that name; the last one where there are several, as parsers have it."""
+    """Return the member with this key; the last one if there are several, as parsers do."""
     return next((item for item in reversed(node.items) if item.key == key), None)
 
 
-def put_in(text: str, node: Node, key: str | None, value: object) -> str:
-    """The text with one more item at the end of an object or array."""
+def insert_item(text: str, node: Node, key: str | None, value: object) -> str:
+    """Return the text with one more item at the end of an object or array."""
     newline = "\r\n" if "\r\n" in text else "\n"
     unit = _unit(text)
     outer = _indent_of_line(text, node.start)
@@ -81,8 +81,8 @@ def put_in(text: str, node: Node, key: str | None, value: object) -> str:
     return _append(text, node, new, newline + outer)
 
 
-def take_out(text: str, node: Node, item: JsonItem) -> str:
-    """The text without an item, and without what was put in with it."""
+def remove_item(text: str, node: Node, item: JsonItem) -> str:
+    """Return the text without an item, and without the separators that were inserted with it."""
     at = node.items.index(item)
     end = _skip(text, item.value.end)
     if at + 1 < len(node.items):
@@ -99,25 +99,25 @@ def take_out(text: str, node: Node, item: JsonItem) -> str:
     return _join(text[:comma] + text[comma + 1 : before], text[item.value.end :], gap)
 
 
-def without(text: str, ours: Callable[[object], bool]) -> str:
-    """The text without every element of an array that is ours, and without what is empty for that."""
+def remove_elements(text: str, ours: Callable[[object], bool]) -> str:
+    """Return the text without every array element that `ours` accepts, and without containers that this empties."""
     while True:
         root = parse(text)
         found = next(_owned(text, root, ours), None)
         if found is None:
             return text
-        text = _take_out_upwards(text, found)
+        text = _remove_upwards(text, found)
 
 
-def _take_out_upwards(text: str, way: list[tuple[Node, JsonItem]]) -> str:
-    """Take an item out, and each container of it that holds nothing else."""
-    node, item = way[-1]
-    for outer, holder in reversed(way[:-1]):
+def _remove_upwards(text: str, path: list[tuple[Node, JsonItem]]) -> str:
+    """Remove an item, and each of its containers that contains nothing else."""
+    node, item = path[-1]
+    for outer, holder in reversed(path[:-1]):
         around = text[node.start + 1 : item.start] + text[item.value.end : node.end - 1]
         if len(node.items) > 1 or COMMENT.search(around):
             break
         node, item = outer, holder
-    return take_out(text, node, item)
+    return remove_item(text, node, item)
 
 
 def _owned(text: str, node: Node, ours: Callable[[object], bool]) -> Iterator[list[tuple[Node, JsonItem]]]:
@@ -125,8 +125,8 @@ def _owned(text: str, node: Node, ours: Callable[[object], bool]) -> Iterator[li
         if node.kind == "array" and ours(load(text, item.value)):
             yield [(node, item)]
         else:
-            for way in _owned(text, item.value, ours):
-                yield [(node, item), *way]
+            for path in _owned(text, item.value, ours):
+                yield [(node, item), *path]
 
 
 def _append(text: str, node: Node, new: str, close: str) -> str:
@@ -145,19 +145,19 @@ def _append(text: str, node: Node, new: str, close: str) -> str:
 
 
 def _join(head: str, tail: str, gap: str) -> str:
-    """Two texts, one behind the other; what follows a comment that ends with its line stays outside of it."""
+    """Join two texts; insert a newline if the gap between them ends in a line comment."""
     found = COMMENT.findall(gap)
     blank = tail[: len(tail) - len(tail.lstrip(" \t\r\n"))]
     return head + ("\n" if found and found[-1].startswith("//") and "\n" not in blank else "") + tail
 
 
 def _begin_of_gap(text: str, node: Node, at: int) -> int:
-    """Where the gap before an item begins: behind the bracket, or behind the comma."""
+    """Return the start of the gap before an item: after the bracket, or after the comma."""
     return node.start + 1 if at == 0 else _skip(text, node.items[at - 1].value.end) + 1
 
 
 def _end_of_comments(text: str, start: int, end: int) -> int:
-    """Behind the last comment of a gap, or where the gap begins."""
+    """Return the end of the last comment in a gap, or the start of the gap."""
     found = [match.end() for match in COMMENT.finditer(text, start, end)]
     return found[-1] if found else start
 

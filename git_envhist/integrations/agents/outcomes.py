@@ -12,7 +12,7 @@ LAST = "last-"
 
 
 def last_outcome(state: str, agent: str, kind: str) -> str | None:
-    """What came of the last event of that kind in a working tree, and when."""
+    """Return the result and time of the last event of a kind in a working tree, or None."""
     try:
         path = _path(os.path.join(state, "agents"), agent, kind)
         with open(path, encoding="utf-8", errors="replace", opener=open_file_only) as file:
@@ -22,15 +22,20 @@ def last_outcome(state: str, agent: str, kind: str) -> str | None:
 
 
 def last_outcomes(state: str) -> Iterator[tuple[str, str, str, float]]:
-    """(agent, kind, what came of it, when) of the last event of each kind in a working tree."""
-    place = os.path.join(state, "agents")
+    """Yield (agent, kind, result, time) of the last event of each kind in a working tree."""
+    directory = os.path.join(state, "agents")
     with suppress(OSError):
-        for name in sorted(os.listdir(place)):
+        for name in sorted(os.listdir(directory)):
             agent, _, kind = name.removeprefix(LAST).rpartition("-")
-            told = last_outcome(state, agent, kind) if name.startswith(LAST) and agent else None
-            if told is not None:
-                yield agent, kind, told.rpartition(" (")[0], os.stat(os.path.join(place, name)).st_mtime
+            outcome = last_outcome(state, agent, kind) if name.startswith(LAST) and agent else None
+            if outcome is not None:
+                yield (
+                    agent,
+                    kind,
+                    outcome.rpartition(" (")[0],
+                    os.stat(os.path.join(directory, name)).st_mtime,
+                )
 
 
-def _path(place: str, agent: str, kind: str) -> str:
-    return os.path.join(place, f"{LAST}{agent}-{kind}")
+def _path(directory: str, agent: str, kind: str) -> str:
+    return os.path.join(directory, f"{LAST}{agent}-{kind}")

@@ -1,4 +1,4 @@
-"""The coding agents there are, each a leaf behind `Integration`: one shape and one line here."""
+"""The supported coding agents. A new agent needs its settings form in `install` and one entry here."""
 
 from __future__ import annotations
 
@@ -15,4 +15,4 @@ from git_envhist.integrations.base import Integration
 AGENTS: dict[str, Integration] = {
     shape.name: AgentIntegration(shape) for shape in (CLAUDE_CODE, CODEX, GEMINI, CURSOR, COPILOT)
 }
-"""By the name that `git envlog install --agent` takes."""
+"""The integration of each name that `git envlog install --agent` takes."""

@@ -87,7 +87,7 @@ class Working:
 
     def command(self, agent: str, kind: str) -> str:
         """The command that stands in the settings for an event."""
-        shape = AGENTS[agent].shape  # type: ignore[attr-defined]
+        shape = AGENTS[agent].form  # type: ignore[attr-defined]
         event = next(hook.event for hook in shape.hooks if hook.kind == kind)
         entry = json.loads(self.repo.read(shape.project))["hooks"][event][0]
         return str((entry["hooks"][0] if shape.grouped else entry)[shape.command])
@@ -132,7 +132,7 @@ def working(repo: Repo, tmp_path: Path) -> Callable[..., Working]:
 
 
 @pytest.mark.parametrize("agent", TOOLS)
-def test_the_moment_before_a_tool_writes_and_the_moment_after_the_turn(
+def test_agent_hooks_capture_before_a_tool_and_after_the_turn(
     working: Callable[..., Working], agent: str
 ) -> None:
     here = working(agent)
@@ -187,9 +187,7 @@ def test_prompt_is_stored_sealed_and_only_its_masked_title_is_readable(
     assert (here.repo.path.parent / "said/1-prompt.txt").read_text() == prompt
 
 
-def test_what_copilot_does_not_tell_before_a_tool_is_found_where_it_keeps_it(
-    working: Callable[..., Working], tmp_path: Path
-) -> None:
+def test_copilot_transcript_is_found_before_a_tool(working: Callable[..., Working], tmp_path: Path) -> None:
     here = working("copilot", "claude-code")
     here.repo.env["COPILOT_HOME"] = str(tmp_path / "copilot")
     kept = tmp_path / "copilot/session-state/o-1/events.jsonl"
@@ -208,7 +206,7 @@ def test_what_copilot_does_not_tell_before_a_tool_is_found_where_it_keeps_it(
     assert (second.attachments, strange.attachments) == (("1-events.jsonl",), ())
 
 
-def test_whatever_comes_in_a_hook_is_silent_and_ends_well(working: Callable[..., Working]) -> None:
+def test_hook_is_silent_and_succeeds_for_any_input(working: Callable[..., Working]) -> None:
     here = working("claude-code", "copilot")
     for data in (
         b"",
@@ -251,7 +249,7 @@ CHANGING = [
 ]
 
 
-def test_the_shim_itself_lets_go_what_only_looks_and_hands_on_all_else_to_the_byte(
+def test_script_skips_reading_tools_and_passes_other_input_unchanged(
     working: Callable[..., Working], tmp_path: Path
 ) -> None:
     here = working("claude-code")
@@ -266,7 +264,7 @@ def test_the_shim_itself_lets_go_what_only_looks_and_hands_on_all_else_to_the_by
         assert (told.read_text() if told.exists() else None) == (data if data in CHANGING else None)
 
 
-def test_without_the_program_or_without_the_shim_nothing_happens(working: Callable[..., Working]) -> None:
+def test_hook_does_nothing_without_the_program_or_script(working: Callable[..., Working]) -> None:
     here = working("cursor")
     shim = hooks_of(here.repo) / "agent-cursor"
     shim.write_text(shim.read_text().replace("git-envhist", "git-envhist-that-vanished"))
@@ -307,7 +305,7 @@ def test_agent_every_captures_before_every_nth_tool_that_may_change_something(
     assert b"f" not in here.repo.git("ls-tree", "--name-only", first.tree).encode().split(b"\n")
 
 
-def test_a_tool_is_held_for_agent_timeout_and_the_card_says_when_that_was_too_short(
+def test_tool_waits_up_to_agent_timeout_and_a_late_snapshot_says_so(
     working: Callable[..., Working],
 ) -> None:
     here = working("codex")
@@ -323,7 +321,7 @@ def test_a_tool_is_held_for_agent_timeout_and_the_card_says_when_that_was_too_sh
 
 
 @pytest.mark.parametrize("kind", ["before", "after"])
-def test_a_pipe_of_the_agent_ends_with_the_hook(working: Callable[..., Working], kind: str) -> None:
+def test_agent_pipe_closes_with_the_hook(working: Callable[..., Working], kind: str) -> None:
     here = working("codex")
     here.repo.git("config", "envhist.agentTimeout", "0.1s")
     reading, writing = os.pipe()
@@ -341,7 +339,7 @@ def test_a_pipe_of_the_agent_ends_with_the_hook(working: Callable[..., Working],
     here.snapshots(1)
 
 
-def test_what_a_killed_hook_began_to_write_does_not_stay(working: Callable[..., Working]) -> None:
+def test_unfinished_spool_file_of_a_killed_hook_is_removed(working: Callable[..., Working]) -> None:
     here = working("codex")
     spool = hooks_of(here.repo) / "spool"
     spool.mkdir()
@@ -352,7 +350,7 @@ def test_what_a_killed_hook_began_to_write_does_not_stay(working: Callable[..., 
     assert sorted(path.name for path in spool.iterdir()) == ["codex.prompt.2", "lock"]
 
 
-def test_nothing_is_captured_where_that_is_switched_off(working: Callable[..., Working]) -> None:
+def test_agent_hook_captures_nothing_when_disabled(working: Callable[..., Working]) -> None:
     here = working("gemini")
     here.repo.git("config", "envhist.enabled", "false")
     here.call("gemini", "before")

@@ -28,7 +28,7 @@ def tree(repo: Repo) -> dict[bytes, tuple[object, ...]]:
 
 
 @pytest.mark.parametrize("agent", PLACES)
-def test_what_is_installed_is_there_once_and_goes_without_a_trace(repo: Repo, agent: str) -> None:
+def test_install_is_idempotent_and_uninstall_leaves_nothing(repo: Repo, agent: str) -> None:
     before = tree(repo)
     plan = repo.run("envlog", "install", "--agent", agent, "--dry-run", check=True).out
     assert tree(repo) == before
@@ -36,7 +36,7 @@ def test_what_is_installed_is_there_once_and_goes_without_a_trace(repo: Repo, ag
 
     repo.run("envlog", "install", "--agent", agent, check=True)
     settings = json.loads(repo.read(PLACES[agent]))
-    shape = AGENTS[agent].shape  # type: ignore[attr-defined]
+    shape = AGENTS[agent].form  # type: ignore[attr-defined]
     assert list(settings["hooks"]) == [hook.event for hook in shape.hooks]
     # Such files are shared: nothing of this machine stands in them.
     assert str(repo.path) not in repo.read(PLACES[agent]).decode()
@@ -50,7 +50,7 @@ def test_what_is_installed_is_there_once_and_goes_without_a_trace(repo: Repo, ag
     assert not (hooks_of(repo) / f"agent-{agent}").exists()
 
 
-def test_settings_that_were_there_come_back_byte_for_byte(repo: Repo) -> None:
+def test_uninstall_restores_settings_byte_for_byte(repo: Repo) -> None:
     theirs = '{"permissions": {"allow": [ ]}, // ours, by hand\n "hooks":{} }'
     repo.write(".claude/settings.local.json", theirs, mode=0o600)
     repo.write(
@@ -74,7 +74,7 @@ def test_status_says_that_hooks_do_not_capture_when_no_person_named_the_reposito
     # A directory that was moved is another one to the list.
     moved = Repo(tmp_path / "moved", repo.env)
     repo.path.rename(moved.path)
-    assert "no person named this repository" in moved.run("envlog", "status", check=True).out
+    assert "no person enabled hooks for this repository" in moved.run("envlog", "status", check=True).out
     moved.run("envlog", "capture", "here now", check=True)
     assert "✗" not in moved.run("envlog", "status", check=True).out
 
@@ -89,7 +89,7 @@ def test_uninstall_keeps_the_shim_while_another_repository_uses_it(repo: Repo, t
     assert not shim.exists()
 
 
-def test_what_another_working_tree_has_installed_goes_with_the_shim_that_they_share(repo: Repo) -> None:
+def test_uninstall_removes_the_shared_script_of_all_working_trees(repo: Repo) -> None:
     repo.git("worktree", "add", "-q", "../other")
     other = repo.path.parent / "other"
     repo.run("envlog", "install", "--agent", "gemini", cwd=other, check=True)
@@ -99,7 +99,7 @@ def test_what_another_working_tree_has_installed_goes_with_the_shim_that_they_sh
     assert not (other / ".gemini").exists()
 
 
-def test_what_agents_left_goes_with_the_last_of_them(repo: Repo) -> None:
+def test_agent_files_are_removed_with_the_last_agent(repo: Repo) -> None:
     repo.git("worktree", "add", "-q", "../other")
     ours = repo.path / ".git/envhist"
     for directory in (repo.path, repo.path.parent / "other"):
@@ -118,17 +118,15 @@ def test_what_agents_left_goes_with_the_last_of_them(repo: Repo) -> None:
     assert not any(place.exists() for place in left)
 
 
-def test_settings_that_are_not_understood_are_left_alone(repo: Repo) -> None:
+def test_unknown_settings_are_not_changed(repo: Repo) -> None:
     repo.write(".gemini/settings.json", "{ this is no JSON")
     done = repo.run("envlog", "install", "--agent", "gemini")
     assert done.status == 3
-    assert "not as the agent documents them" in done.err
+    assert "not in the form that the agent documents" in done.err
     assert repo.read(".gemini/settings.json") == b"{ this is no JSON"
 
 
-def test_for_every_repository_the_users_own_settings_call_a_shim_of_the_users(
-    repo: Repo, hermetic: Path
-) -> None:
+def test_global_install_uses_the_user_settings_and_script(repo: Repo, hermetic: Path) -> None:
     repo.run("envlog", "install", "--global", "--agent", "cursor", check=True)
     command = json.loads((hermetic / ".cursor/hooks.json").read_text())["hooks"]["stop"][0]["command"]
     shim = hermetic / "data/git-envhist/hooks/agent-cursor"
@@ -139,7 +137,7 @@ def test_for_every_repository_the_users_own_settings_call_a_shim_of_the_users(
     assert not shim.exists()
 
 
-def test_what_is_no_file_where_settings_would_be_is_in_nobodys_way(repo: Repo) -> None:
+def test_non_file_at_the_settings_path_is_ignored(repo: Repo) -> None:
     (repo.path / ".gemini/settings.json").mkdir(parents=True)
     os.mkfifo(repo.path / ".cursor")
     before = tree(repo)
@@ -155,7 +153,7 @@ def test_what_is_no_file_where_settings_would_be_is_in_nobodys_way(repo: Repo) -
     assert tree(repo) == before
 
 
-def test_settings_that_somebody_removed_do_not_come_back(repo: Repo) -> None:
+def test_uninstall_does_not_recreate_removed_settings(repo: Repo) -> None:
     before = tree(repo)
     repo.run("envlog", "install", "--agent", "codex", check=True)
     (repo.path / ".codex/hooks.json").unlink()

@@ -19,12 +19,12 @@ from git_envhist.integrations.agents.install import (
     GEMINI,
     AgentSettingsForm,
     UnknownSettingsForm,
+    add_hooks,
+    add_table,
     has_hooks,
     is_ours,
-    with_hooks,
-    with_table,
-    without_hooks,
-    without_table,
+    remove_hooks,
+    remove_table,
 )
 
 SHAPES = (CLAUDE_CODE, CODEX, GEMINI, CURSOR, COPILOT)
@@ -63,16 +63,14 @@ OTHERS = """\
     ],
     ids=["comments", "crlf", "tabs", "mark", "small", "others"],
 )
-def test_what_was_put_in_is_taken_out_and_nothing_else_was_touched(
-    shape: AgentSettingsForm, text: str
-) -> None:
+def test_removed_hooks_leave_the_original_text(shape: AgentSettingsForm, text: str) -> None:
     if shape.skeleton and '"version"' not in text:
         text = text.replace("{", '{"version": 1,', 1)
-    put = with_hooks(text, shape, commands(shape))
+    put = add_hooks(text, shape, commands(shape))
 
     assert has_hooks(put, shape, commands(shape))
-    assert with_hooks(put, shape, commands(shape)) == put, "the second time changes nothing"
-    assert without_hooks(put, shape) == text
+    assert add_hooks(put, shape, commands(shape)) == put, "the second time changes nothing"
+    assert remove_hooks(put, shape) == text
     # Every byte of theirs stands there in its order: ours and the commas for it are all that is new.
     rest = iter(put)
     assert all(letter in rest for letter in text)
@@ -87,15 +85,15 @@ def test_what_was_put_in_is_taken_out_and_nothing_else_was_touched(
     ),
     st.sampled_from([None, 2, "\t"]),
 )
-def test_any_settings_come_back_and_mean_the_same_meanwhile(value: object, indent: int | str | None) -> None:
+def test_any_settings_are_restored_and_keep_their_meaning(value: object, indent: int | str | None) -> None:
     whole = {"theirs": value, "hooks": {"Stop": [{"hooks": [{"command": "theirs"}]}]}}
     text = json.dumps(whole, indent=indent, ensure_ascii=False)
-    put = with_hooks(text, CLAUDE_CODE, commands(CLAUDE_CODE))
+    put = add_hooks(text, CLAUDE_CODE, commands(CLAUDE_CODE))
     read = json.loads(put)
     assert read["theirs"] == value
     assert read["hooks"]["Stop"][0] == whole["hooks"]["Stop"][0]  # type: ignore[index]
 
-    left = without_hooks(put, CLAUDE_CODE)
+    left = remove_hooks(put, CLAUDE_CODE)
     assert left is not None
     assert json.loads(left) == whole
     if indent is not None:
@@ -103,34 +101,34 @@ def test_any_settings_come_back_and_mean_the_same_meanwhile(value: object, inden
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.name)
-def test_a_file_of_ours_alone_leaves_nothing(shape: AgentSettingsForm) -> None:
-    made = with_hooks("", shape, commands(shape))
+def test_file_with_only_our_hooks_is_removed(shape: AgentSettingsForm) -> None:
+    made = add_hooks("", shape, commands(shape))
     assert json.loads(made)
-    assert without_hooks(made, shape) is None
+    assert remove_hooks(made, shape) is None
 
 
-def test_what_the_user_wrote_around_ours_meanwhile_stays() -> None:
-    put = with_hooks(OTHERS, CLAUDE_CODE, commands(CLAUDE_CODE))
+def test_later_user_edits_are_kept() -> None:
+    put = add_hooks(OTHERS, CLAUDE_CODE, commands(CLAUDE_CODE))
     edited = put.replace('"model": "large"', '"model": "small"').replace("their-check", "their-other-check")
-    left = without_hooks(edited, CLAUDE_CODE)
+    left = remove_hooks(edited, CLAUDE_CODE)
     assert left == OTHERS.replace('"large"', '"small"').replace("their-check", "their-other-check")
 
 
 def test_hooks_of_an_older_version_are_replaced() -> None:
-    older = with_hooks(
+    older = add_hooks(
         OTHERS, CLAUDE_CODE, {event: f"{each} older" for event, each in commands(CLAUDE_CODE).items()}
     )
-    newer = with_hooks(older, CLAUDE_CODE, commands(CLAUDE_CODE))
+    newer = add_hooks(older, CLAUDE_CODE, commands(CLAUDE_CODE))
     assert "older" not in newer
-    assert newer == with_hooks(OTHERS, CLAUDE_CODE, commands(CLAUDE_CODE))
+    assert newer == add_hooks(OTHERS, CLAUDE_CODE, commands(CLAUDE_CODE))
 
 
 @pytest.mark.parametrize(
     "text", ["[]", "{", '{"hooks": 1}', '{"hooks": {"Stop": {}}}', '{"a": 1} {}', "[" * 5000]
 )
-def test_settings_of_another_form_are_left_alone(text: str) -> None:
+def test_settings_of_another_form_are_refused(text: str) -> None:
     with pytest.raises(UnknownSettingsForm):
-        with_hooks(text, CLAUDE_CODE, commands(CLAUDE_CODE))
+        add_hooks(text, CLAUDE_CODE, commands(CLAUDE_CODE))
 
 
 @pytest.mark.parametrize(
@@ -143,9 +141,9 @@ def test_settings_of_another_form_are_left_alone(text: str) -> None:
     ],
 )
 def test_comments_in_odd_places_stay_comments(text: str) -> None:
-    put = with_hooks(text, CLAUDE_CODE, commands(CLAUDE_CODE))
+    put = add_hooks(text, CLAUDE_CODE, commands(CLAUDE_CODE))
     assert has_hooks(put, CLAUDE_CODE, commands(CLAUDE_CODE))
-    left = without_hooks(put, CLAUDE_CODE)
+    left = remove_hooks(put, CLAUDE_CODE)
     assert left is not None
     for comment in ("// theirs", "// more", "/* one */", "// last", "/* none */"):
         assert left.count(comment) == text.count(comment)
@@ -169,21 +167,21 @@ command = "theirs"
 
 
 @pytest.mark.parametrize("text", [TOML, TOML.rstrip("\n"), TOML.replace("\n", "\r\n"), ""])
-def test_settings_in_toml_get_a_block_that_is_taken_out_again(text: str) -> None:
-    put = with_table(text, CODEX, commands(CODEX))
+def test_toml_settings_get_a_removable_block(text: str) -> None:
+    put = add_table(text, CODEX, commands(CODEX))
     hooks = tomllib.loads(put.replace("\r\n", "\n"))["hooks"]
     assert [len(hooks[hook.event]) for hook in CODEX.hooks] == [1, 1, 2 if text else 1, 1]
-    assert with_table(put, CODEX, commands(CODEX)) == put
-    assert without_table(put).rstrip("\r\n") == text.rstrip("\r\n")
+    assert add_table(put, CODEX, commands(CODEX)) == put
+    assert remove_table(put).rstrip("\r\n") == text.rstrip("\r\n")
 
 
-def test_inline_hooks_in_toml_are_left_alone() -> None:
+def test_inline_toml_hooks_are_refused() -> None:
     with pytest.raises(UnknownSettingsForm):
-        with_table("hooks = {Stop = [{hooks = []}]}\n", CODEX, commands(CODEX))
+        add_table("hooks = {Stop = [{hooks = []}]}\n", CODEX, commands(CODEX))
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.name)
-def test_every_hook_is_told_by_its_mark_and_may_take_as_long_as_it_needs(shape: AgentSettingsForm) -> None:
+def test_every_hook_has_our_mark_and_a_timeout(shape: AgentSettingsForm) -> None:
     for hook in shape.hooks:
         element = shape.element(hook, commands(shape)[hook.event])
         assert is_ours(element)
@@ -193,7 +191,7 @@ def test_every_hook_is_told_by_its_mark_and_may_take_as_long_as_it_needs(shape: 
         assert seconds == {"before": 120, "end": 3}.get(hook.kind, 10)
 
 
-def test_a_group_with_a_hook_of_somebody_else_is_not_ours_to_take() -> None:
+def test_group_with_a_hook_of_others_is_kept() -> None:
     ours, theirs = {"command": "/x/envhist/hooks/agent-codex after"}, {"command": "theirs"}
     text = json.dumps({"hooks": {"Stop": [{"hooks": [theirs, ours]}]}}, indent=2)
-    assert json.loads(jsonc.without(text, is_ours)) == {"hooks": {"Stop": [{"hooks": [theirs]}]}}
+    assert json.loads(jsonc.remove_elements(text, is_ours)) == {"hooks": {"Stop": [{"hooks": [theirs]}]}}

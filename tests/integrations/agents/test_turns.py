@@ -12,7 +12,7 @@ import pytest
 
 from git_envhist import EnvHistory
 from git_envhist.integrations.agents.events import (
-    AT_ONCE,
+    REPEAT_SECONDS,
     AgentEvent,
     Job,
     SessionState,
@@ -82,12 +82,12 @@ def test_turn_with_an_end_is_not_captured_again_at_the_next_prompt() -> None:
 
 def test_id_of_a_call_is_known_for_the_whole_session() -> None:
     same = event("before", tool_use_id="call-1")
-    _, jobs = walk(event("prompt", prompt="a"), same, same, step=AT_ONCE * 10)
+    _, jobs = walk(event("prompt", prompt="a"), same, same, step=REPEAT_SECONDS * 10)
     assert len(jobs) == 1
 
 
 def test_equal_words_without_an_id_are_two_events_later() -> None:
-    state, _ = walk(event("prompt", prompt="go on"), event("prompt", prompt="go on"), step=AT_ONCE * 2)
+    state, _ = walk(event("prompt", prompt="go on"), event("prompt", prompt="go on"), step=REPEAT_SECONDS * 2)
     assert state.number == 2
 
 

@@ -1,1 +1,1 @@
-"""Environments: a directory, a git repository, a container; each can be brought back."""
+"""Environments with checkpoints: a directory, a git repository, a container."""

@@ -1,7 +1,7 @@
-"""A container to work in, by docker or podman, whichever answers: a checkpoint is an image of all that is in it.
+"""Work in a container of docker or podman, whichever is available; a checkpoint is an image of it.
 
-To go back, a container of the same name, with the same mounts, ports and networks, takes the place of this one. What
-was in this one is an image first. What is mounted from outside is no part of an image, and stays as it is.
+A restore replaces the container by one with the same name, mounts, ports and networks. The old container is saved as
+an image first. Mounted data is not part of an image and is not changed.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from git_envhist.compat.chimera.storage import (
     CommandResult,
     PathEscapes,
     TestResult,
+    errors_as_os_errors,
     read_test_output,
-    told_as_os_errors,
 )
 from git_envhist.compat.storage import read_json, write_json
 from git_envhist.discovery import COMPAT, own_data
@@ -34,11 +34,11 @@ BEFORE = "before"
 
 
 class ContainerToolMissing(OSError):
-    """Neither docker nor podman answers."""
+    """Neither docker nor podman is available."""
 
 
 class ContainerEnvironment:
-    """One container, known by its name."""
+    """One container, identified by its name."""
 
     def __init__(
         self,
@@ -50,19 +50,19 @@ class ContainerEnvironment:
         image: str | None = None,
         tool: Sequence[str] | None = None,
     ) -> None:
-        """`image`: what `setup` makes the container of, where there is none of that name."""
+        """`image` is used by `setup` to create the container if there is none with this name."""
         self.container = container
         self.workdir = workdir
         self.test_cmd = test_cmd
         self.timeout = timeout
         self.saved: str | None = None
-        """What was in the container before it was last brought back."""
+        """The image of the container before the last restore."""
         self._image = image
         self._tool = list(tool) if tool is not None else find_tool()
 
     def setup(self) -> None:
-        """Make the container and start it, where there is none of its name."""
-        self._bring_back_what_was_left()
+        """Create and start the container if there is none with this name."""
+        self._finish_interrupted_restore()
         if self._image is not None and self._ask("container", "inspect", self.container).exit_code != 0:
             self._run(
                 "create", "--name", self.container, "-w", self.workdir, self._image, "sleep", "infinity"
@@ -70,7 +70,7 @@ class ContainerEnvironment:
             self._run("start", self.container)
 
     def cleanup(self) -> None:
-        """Leave the container as it is."""
+        """Do nothing: the container keeps running."""
 
     def __enter__(self) -> Self:
         self.setup()
@@ -80,7 +80,7 @@ class ContainerEnvironment:
         self.cleanup()
 
     def read_file(self, path: str) -> str:
-        """The text of a file in the working directory."""
+        """Return the text of a file in the working directory."""
         try:
             archive = self._bytes("cp", f"{self.container}:{self._place(path)}", "-")
         except OSError:
@@ -93,18 +93,18 @@ class ContainerEnvironment:
             return content.read().decode()
 
     def write_file(self, path: str, content: str) -> None:
-        """Write a file, and the directories it needs."""
+        """Write a file, and create its directories."""
         place = self._place(path)
         data = content.encode()
-        held = io.BytesIO()
-        with tarfile.open(fileobj=held, mode="w") as files:
+        archive = io.BytesIO()
+        with tarfile.open(fileobj=archive, mode="w") as files:
             member = tarfile.TarInfo(place.lstrip("/"))
             member.size, member.mode = len(data), 0o644
             files.addfile(member, io.BytesIO(data))
-        self._bytes("cp", "-", f"{self.container}:/", given=held.getvalue())
+        self._bytes("cp", "-", f"{self.container}:/", given=archive.getvalue())
 
     def list_files(self, pattern: str = "**/*") -> list[str]:
-        """The files that a pattern means, by their paths below the working directory."""
+        """Return the files that match a pattern, as paths below the working directory."""
         archive = self._bytes("cp", f"{self.container}:{self.workdir}/.", "-")
         with tarfile.open(fileobj=io.BytesIO(archive)) as files:
             names = [posixpath.normpath(member.name) for member in files if member.isfile()]
@@ -112,7 +112,7 @@ class ContainerEnvironment:
         return sorted(name for name in names if wanted.fullmatch(name))
 
     def run_command(self, cmd: str, timeout: int | None = None, shell_name: str = "main") -> CommandResult:
-        """Run a command of the shell in the container."""
+        """Run a shell command in the container."""
         words = ("exec", "-w", self.workdir, self.container, "sh", "-c", cmd)
         try:
             return self._ask(*words, timeout=timeout or self.timeout)
@@ -120,27 +120,34 @@ class ContainerEnvironment:
             return CommandResult("", "Command timed out", 124)
 
     def run_tests(self) -> TestResult:
-        """Run the tests, and count."""
+        """Run the tests and count the results."""
         return read_test_output(self.run_command(self.test_cmd))
 
     def checkpoint(self) -> str:
-        """Keep the container as it is: the id of an image of it."""
+        """Save the container as an image; return its id."""
         return self._run("commit", self.container).removeprefix("sha256:")
 
     def restore(self, checkpoint_id: str) -> None:
-        """Put a container in the place of this one that has what a checkpoint holds."""
+        """Replace the container by one created from a checkpoint."""
         if self._ask("image", "inspect", checkpoint_id).exit_code != 0:
             raise ValueError(f"Checkpoint {checkpoint_id} not found")
-        self._bring_back_what_was_left()
-        told = json.loads(self._run("container", "inspect", self.container))[0]
+        self._finish_interrupted_restore()
+        found = json.loads(self._run("container", "inspect", self.container))[0]
         self.saved = self.checkpoint()
         old = f"{self.container}-{BEFORE}-{os.urandom(3).hex()}"
-        running = bool(told["State"].get("Running"))
+        running = bool(found["State"].get("Running"))
         if running:
             self._run("stop", "-t", "5", self.container)
         self._run("rename", self.container, old)
         try:
-            self._run("create", "--name", self.container, *_like(told), checkpoint_id, *_command(told))
+            self._run(
+                "create",
+                "--name",
+                self.container,
+                *_same_options(found),
+                checkpoint_id,
+                *_command(found),
+            )
             if running:
                 self._run("start", self.container)
         except OSError:
@@ -152,8 +159,8 @@ class ContainerEnvironment:
             raise
         self._run("rm", "-f", old)
 
-    def _bring_back_what_was_left(self) -> None:
-        """A process that was killed on its way back left the container under another name."""
+    def _finish_interrupted_restore(self) -> None:
+        """A process that was killed during a restore left the container under another name; rename it back."""
         if self._ask("container", "inspect", self.container).exit_code == 0:
             return
         names = self._run("ps", "-a", "--format", "{{.Names}}").split()
@@ -166,18 +173,18 @@ class ContainerEnvironment:
             self._run("rename", left[0], self.container)
 
     def label(self, info: CheckpointInfo) -> None:
-        """Keep what a checkpoint is called."""
+        """Store the name of a checkpoint."""
         with self._locked():
             self._write([*self.labels(), info])
 
     def labels(self) -> list[CheckpointInfo]:
-        """The checkpoints that are called something, oldest first."""
+        """Return the named checkpoints, oldest first."""
         nothing: list[CheckpointInfo] = []
-        with told_as_os_errors():
+        with errors_as_os_errors():
             return read_json(self._labels_file, _read_labels, nothing)
 
     def remove_labels(self) -> None:
-        """Forget what they are called; the images stay."""
+        """Delete the names; the images are kept."""
         with self._locked():
             self._write([])
 
@@ -188,7 +195,7 @@ class ContainerEnvironment:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        with told_as_os_errors():
+        with errors_as_os_errors():
             state_directory(os.path.dirname(self._labels_file))
             with locked(f"{self._labels_file}.lock"):
                 yield
@@ -218,7 +225,7 @@ class ContainerEnvironment:
 
 
 def find_tool() -> list[str]:
-    """The words that begin a command of docker or podman; `ContainerToolMissing` where neither answers."""
+    """Return the command of docker or podman; raises `ContainerToolMissing` if neither is available."""
     for tool in TOOLS:
         with suppress(OSError, subprocess.TimeoutExpired):
             done = subprocess.run([tool, "info"], capture_output=True, timeout=20, check=False)
@@ -227,14 +234,14 @@ def find_tool() -> list[str]:
     raise ContainerToolMissing("neither docker nor podman answers")
 
 
-def _read_labels(said: list[dict[str, Any]]) -> list[CheckpointInfo]:
-    return [CheckpointInfo(**one) for one in said]
+def _read_labels(values: list[dict[str, Any]]) -> list[CheckpointInfo]:
+    return [CheckpointInfo(**one) for one in values]
 
 
-def _like(told: dict[str, Any]) -> list[str]:
-    """The options that give a new container what this one has of the world outside."""
-    host, config = told.get("HostConfig") or {}, told.get("Config") or {}
-    words = [*_mounts(told), *_limits(host)]
+def _same_options(found: dict[str, Any]) -> list[str]:
+    """Return the options that give a new container the same connections to the outside."""
+    host, config = found.get("HostConfig") or {}, found.get("Config") or {}
+    words = [*_mounts(found), *_limits(host)]
     for port, places in (host.get("PortBindings") or {}).items():
         for place in places or ():
             outside = ":".join(part for part in (place.get("HostIp"), place.get("HostPort")) if part)
@@ -242,19 +249,19 @@ def _like(told: dict[str, Any]) -> list[str]:
     network = host.get("NetworkMode")
     if network and network not in ("default", "bridge"):
         words += ["--network", network]
-    if config.get("Hostname") and not str(told.get("Id")).startswith(config["Hostname"]):
+    if config.get("Hostname") and not str(found.get("Id")).startswith(config["Hostname"]):
         words += ["--hostname", config["Hostname"]]
     if config.get("WorkingDir"):
         words += ["-w", config["WorkingDir"]]
-    return [*words, *_allowed(host)]
+    return [*words, *_resource_options(host)]
 
 
-def _mounts(told: dict[str, Any]) -> list[str]:
-    """What is mounted, by what it is: a directory of this machine, or a volume, also one that nobody named."""
-    host = told.get("HostConfig") or {}
+def _mounts(found: dict[str, Any]) -> list[str]:
+    """Return the mounts by kind: directories of this machine, and named or anonymous volumes."""
+    host = found.get("HostConfig") or {}
     binds = list(host.get("Binds") or ())
     places = {bind.split(":")[1] for bind in binds if ":" in bind}
-    for mount in told.get("Mounts") or ():
+    for mount in found.get("Mounts") or ():
         source = mount.get("Name") if mount.get("Type") == "volume" else mount.get("Source")
         if mount.get("Type") in ("bind", "volume") and source and mount["Destination"] not in places:
             binds.append(f"{source}:{mount['Destination']}" + ("" if mount.get("RW", True) else ":ro"))
@@ -274,8 +281,8 @@ def _limits(host: dict[str, Any]) -> list[str]:
     return words
 
 
-def _allowed(host: dict[str, Any]) -> list[str]:
-    """What it may, and how much of it."""
+def _resource_options(host: dict[str, Any]) -> list[str]:
+    """Return the permissions and resource limits."""
     words = [*["--privileged"] * bool(host.get("Privileged")), *["--init"] * bool(host.get("Init"))]
     for key, option in (("CapAdd", "--cap-add"), ("CapDrop", "--cap-drop"), ("ExtraHosts", "--add-host")):
         words += [word for value in host.get(key) or () for word in (option, value)]
@@ -288,12 +295,12 @@ def _allowed(host: dict[str, Any]) -> list[str]:
     return words
 
 
-def _command(told: dict[str, Any]) -> list[str]:
-    return list((told.get("Config") or {}).get("Cmd") or ())
+def _command(found: dict[str, Any]) -> list[str]:
+    return list((found.get("Config") or {}).get("Cmd") or ())
 
 
 def _translate(pattern: str) -> str:
-    # `**/` is any number of directories, none too; a star stops at a slash.
+    # `**/` matches any number of directories, including none; a star does not match a slash.
     parts = re.split(r"(\*\*/|\*\*|\*|\?)", pattern)
     meant = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
     return "".join(meant.get(part, re.escape(part)) for part in parts)

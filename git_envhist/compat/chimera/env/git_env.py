@@ -1,4 +1,4 @@
-"""In the place of `chimera.env.git_env`: a git repository to work in; no checkpoint is a commit on its branch."""
+"""Replacement for `chimera.env.git_env`: work in a git repository; checkpoints are not commits on its branch."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ BEGIN = (
 
 
 class GitEnvironment(LocalEnvironment):
-    """A git repository: ids of checkpoints are hashes, and files that git ignores are kept, too."""
+    """A git repository: checkpoint ids are hashes, and ignored files are captured, too."""
 
     excluded: ClassVar[frozenset[str]] = WORKSPACE_STATE_DIRS
 
     def setup(self) -> None:
-        """Make the directory, and a repository with an empty first commit where there is none."""
+        """Create the directory, and a repository with an empty first commit if there is none."""
         super().setup()
         if not (self.workdir / ".git").exists():
             for command in BEGIN:
                 self.run_command(command)
 
     def _git(self, cmd: str) -> CommandResult:
-        """Run git in the directory; chimera's `GitWorkflow` makes its branches and commits by it."""
+        """Run git in the directory; chimera's `GitWorkflow` uses it for branches and commits."""
         return self.run_command(f"git {cmd}")
 
     def _id_of(self, snapshot: Snapshot) -> str:

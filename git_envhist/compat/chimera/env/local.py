@@ -1,4 +1,4 @@
-"""In the place of `chimera.env.local`: a directory to work in, with checkpoints that outlast the process."""
+"""Replacement for `chimera.env.local`: work in a directory, with checkpoints that survive the process."""
 
 from __future__ import annotations
 
@@ -24,39 +24,39 @@ from git_envhist.compat.chimera.storage import (
     EnvironmentCheckpoints,
     PathEscapes,
     TestResult,
+    errors_as_os_errors,
     read_test_output,
-    told_as_os_errors,
 )
 from git_envhist.lazy import once
 from git_envhist.model import Snapshot
 
-# What chimera itself left in a directory: copies of it by numbers, and how many are to be kept.
+# Copies that chimera itself stored in a directory, by number, and the number of checkpoints to keep.
 
 STATE_DIRNAME, LEGACY_CHECKPOINT_DIRNAME = ".chimera", ".chimera_checkpoints"
 CONFIG = "config.toml"
 
 
 def places_of_copies(root: str) -> tuple[str, str]:
-    """Where there may be some, the newer place first."""
+    """Return the places of such copies, the newer format first."""
     return os.path.join(root, STATE_DIRNAME, "checkpoints"), os.path.join(root, LEGACY_CHECKPOINT_DIRNAME)
 
 
 def find_copy(root: str, number: str) -> str | None:
-    """The copy of a number."""
+    """Return the path of a numbered copy."""
     found = (os.path.join(place, number) for place in places_of_copies(root) if number.isdecimal())
     return next((place for place in found if os.path.isdir(place)), None)
 
 
 def above_copies(root: str) -> int:
-    """The lowest number that no copy has."""
+    """Return the lowest number above all copies."""
     return max((number + 1 for place in places_of_copies(root) for number in _numbers(place)), default=0)
 
 
 def retained(root: str) -> int | None:
-    """How many checkpoints the user wants to be kept: `[storage.checkpoints] retain`, the project first."""
+    """Return the number of checkpoints to keep: `[storage.checkpoints] retain`, of the project first."""
     places = (root, os.path.expanduser("~"))
-    said = (_retain(os.path.join(place, STATE_DIRNAME, CONFIG)) for place in places)
-    return next((count for count in said if count is not None), None)
+    counts = (_retain(os.path.join(place, STATE_DIRNAME, CONFIG)) for place in places)
+    return next((count for count in counts if count is not None), None)
 
 
 def _numbers(directory: str) -> Iterator[int]:
@@ -70,14 +70,14 @@ def _numbers(directory: str) -> Iterator[int]:
 def _retain(path: str) -> int | None:
     try:
         with open(path, "rb") as file:
-            said = tomllib.load(file)
-        count = said["storage"]["checkpoints"]["retain"]
+            counts = tomllib.load(file)
+        count = counts["storage"]["checkpoints"]["retain"]
     except (OSError, tomllib.TOMLDecodeError, KeyError, TypeError):
         return None
     return count if isinstance(count, int) and count > 0 else None
 
 
-# Shells that stay: what one command sets, the next one finds.
+# Persistent shells: a command sees variables that an earlier one set.
 
 MAIN = "main"
 BLOCK = 1 << 16
@@ -85,7 +85,7 @@ INTERRUPTED = 124
 
 
 class Shell:
-    """One shell process that is given commands one after another."""
+    """One shell process that runs commands one after another."""
 
     def __init__(self, program: str, directory: Path) -> None:
         environment = {**os.environ, "HISTFILE": os.devnull}
@@ -100,7 +100,7 @@ class Shell:
         )
 
     def run(self, command: str, timeout: float) -> CommandResult:
-        """What a command wrote, and its status."""
+        """Run a command; return its output and status."""
         mark = uuid.uuid4().hex
         assert self._process.stdin is not None
         self._process.stdin.write(f"{command}\nprintf '\\n{mark} %d\\n' $?\n".encode())
@@ -108,9 +108,9 @@ class Shell:
         return self._read_to(f"\n{mark} ".encode(), timeout)
 
     def end(self) -> None:
-        """End it."""
+        """Kill the shell."""
         with suppress(ProcessLookupError):
-            # With all that was started in it: it is the first of a session of its own.
+            # Kill the whole session, which includes everything that was started in it.
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
         for stream in (self._process.stdin, self._process.stdout):
@@ -120,11 +120,11 @@ class Shell:
 
     @property
     def is_over(self) -> bool:
-        """Whether a command ended it."""
+        """Return whether a command ended the shell."""
         return self._process.poll() is not None
 
     def _read_to(self, mark: bytes, timeout: float) -> CommandResult:
-        held = bytearray()
+        output = bytearray()
         until = time.monotonic() + timeout
         assert self._process.stdout is not None
         with selectors.DefaultSelector() as ready:
@@ -133,17 +133,17 @@ class Shell:
                 if not ready.select(left):
                     continue
                 block = os.read(self._process.stdout.fileno(), BLOCK)
-                held += block
-                text, found, rest = bytes(held).partition(mark)
+                output += block
+                text, found, rest = bytes(output).partition(mark)
                 if found and rest.endswith(b"\n"):
                     return CommandResult(text.decode("utf-8", "replace"), "", int(rest))
                 if not block:
-                    return CommandResult(held.decode("utf-8", "replace"), "", self._process.wait())
-        return CommandResult(held.decode("utf-8", "replace"), "Command timed out", INTERRUPTED)
+                    return CommandResult(output.decode("utf-8", "replace"), "", self._process.wait())
+        return CommandResult(output.decode("utf-8", "replace"), "Command timed out", INTERRUPTED)
 
 
 class Shells:
-    """The shells of one environment, by their names."""
+    """The shells of one environment, by name."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -155,19 +155,19 @@ class Shells:
         return bool(self._shells)
 
     def start_session(self, shell: str = "/bin/bash", isolate_history: bool = True) -> None:
-        """Start the first shell; it leaves no history in any case."""
+        """Start the first shell; it never writes a history file."""
         if self.has_session:
             raise RuntimeError("Session already active")
         self._program = shell
         self._shells[MAIN] = Shell(shell, self._directory)
 
     def end_session(self) -> None:
-        """End all of them."""
+        """Kill all shells."""
         while self._shells:
             self._shells.popitem()[1].end()
 
     def create_shell(self, name: str) -> None:
-        """Start one more."""
+        """Start another shell."""
         if not self.has_session:
             raise RuntimeError("No active session")
         if name in self._shells:
@@ -178,7 +178,7 @@ class Shells:
         return list(self._shells)
 
     def run_in_session(self, cmd: str, shell_name: str = MAIN, timeout: float = 120) -> CommandResult:
-        """Run a command in one of them; after a time-out that one begins anew."""
+        """Run a command in a shell; after a timeout the shell is restarted."""
         if not self.has_session:
             raise RuntimeError("No active session")
         if shell_name not in self._shells:
@@ -202,18 +202,18 @@ NOT_SOURCE_DIRS = frozenset(
 CHECKPOINT_EXCLUDED_DIRS = NOT_SOURCE_DIRS | WORKSPACE_STATE_DIRS
 CHECKPOINT_SIZE_WARN_BYTES = 256 * 1024 * 1024
 OWN = "/.git"
-"""The repository that the directory is the top of; one further down is a part of what stands there."""
+"""The repository whose root is this directory; a nested one belongs to its content."""
 
 
 class LargeCheckpointWarning(UserWarning):
-    """A checkpoint brought more than `CHECKPOINT_SIZE_WARN_BYTES` along."""
+    """A checkpoint stored more than `CHECKPOINT_SIZE_WARN_BYTES`."""
 
 
 class LocalEnvironment(Shells):
     """A directory of this machine."""
 
     excluded: ClassVar[frozenset[str]] = CHECKPOINT_EXCLUDED_DIRS
-    """Directories, at any depth, that no checkpoint holds and no restore touches."""
+    """Directory names, at any depth, that no checkpoint contains and no restore changes."""
 
     def __init__(
         self,
@@ -225,7 +225,7 @@ class LocalEnvironment(Shells):
         working_dir: str | os.PathLike[str] | None = None,
         retain: int | None = None,
     ) -> None:
-        """`working_dir` is `workdir`, as the documentation spells it; `retain`: no more checkpoints are kept."""
+        """`working_dir` is `workdir` as the documentation spells it; `retain` limits the number of checkpoints."""
         place = workdir if workdir is not None else working_dir
         if place is None:
             raise TypeError("LocalEnvironment() needs a workdir")
@@ -238,20 +238,20 @@ class LocalEnvironment(Shells):
         super().__init__(self.workdir)
 
     @once
-    def _moments(self) -> EnvironmentCheckpoints:
+    def _checkpoints(self) -> EnvironmentCheckpoints:
         patterns = [f"{name}/" for name in sorted(self.excluded - {".git"})]
         return EnvironmentCheckpoints(str(self.workdir), [*patterns, OWN])
 
     def setup(self) -> None:
-        """Make the directory, where it is not there yet."""
+        """Create the directory if needed."""
         self.workdir.mkdir(parents=True, exist_ok=True)
-        # Where theirs puts its copies. None are made here; those that are there are gone back to.
+        # The place where the original library stores copies. None are created here; existing ones can be restored.
         self._checkpoint_dir = Path(places_of_copies(str(self.workdir))[0])
         if self._use_session:
             self.start_session()
 
     def cleanup(self) -> None:
-        """End the shells."""
+        """Kill the shells."""
         if self.has_session:
             self.end_session()
 
@@ -263,26 +263,26 @@ class LocalEnvironment(Shells):
         self.cleanup()
 
     def read_file(self, path: str) -> str:
-        """The text of a file."""
+        """Return the text of a file."""
         full = self._contain(path)
         if not full.exists():
             raise FileNotFoundError(f"File not found: {path}")
         return full.read_text()
 
     def write_file(self, path: str, content: str) -> None:
-        """Write a file, and the directories it needs."""
+        """Write a file, and create its directories."""
         full = self._contain(path)
         full.parent.mkdir(parents=True, exist_ok=True)
         full.write_text(content)
 
     def list_files(self, pattern: str = "**/*") -> list[str]:
-        """The files that a pattern means, by their paths below the directory."""
+        """Return the files that match a pattern, as paths below the directory."""
         found = (path.relative_to(self.workdir) for path in self.workdir.glob(pattern) if path.is_file())
         copies = places_of_copies("")
         return sorted(str(path) for path in found if not str(path).startswith(copies))
 
     def run_command(self, cmd: str, timeout: int | None = None, shell_name: str = "main") -> CommandResult:
-        """Run a command of the shell in the directory."""
+        """Run a shell command in the directory."""
         limit = timeout or self.timeout
         if self.has_session:
             return self.run_in_session(cmd, shell_name=shell_name, timeout=limit)
@@ -302,59 +302,59 @@ class LocalEnvironment(Shells):
         return CommandResult(done.stdout, done.stderr, done.returncode)
 
     def run_tests(self) -> TestResult:
-        """Run the tests, and count."""
+        """Run the tests and count the results."""
         return read_test_output(self.run_command(self.test_cmd))
 
     def checkpoint(self) -> str:
-        """Keep the directory as it is; gives the number to come back by."""
-        with told_as_os_errors():
-            taken, new = self._moments.take(above_copies(str(self.workdir)))
+        """Capture the directory; return the number for `restore`."""
+        with errors_as_os_errors():
+            taken, new = self._checkpoints.take(above_copies(str(self.workdir)))
             keep = self.retain if self.retain is not None else retained(str(self.workdir))
             if keep is not None:
-                self._moments.keep_newest(max(1, keep))
+                self._checkpoints.keep_newest(max(1, keep))
         if new > CHECKPOINT_SIZE_WARN_BYTES:
-            told = f"a checkpoint brought {new / 1_048_576:.0f} MB along; `retain` bounds how many are kept"
-            warnings.warn(told, LargeCheckpointWarning, stacklevel=2)
+            message = f"a checkpoint stored {new / 1048576:.0f} MB; `retain` limits how many are kept"
+            warnings.warn(message, LargeCheckpointWarning, stacklevel=2)
         return self._id_of(taken)
 
     def restore(self, checkpoint_id: str) -> None:
-        """Bring the directory back; `ValueError` where there is no such checkpoint."""
+        """Restore the directory; raises `ValueError` if there is no such checkpoint."""
         if self.workdir in {Path("/"), Path("~").expanduser().resolve()}:
             raise PermissionError(f"Refusing to restore: workdir {self.workdir} is root or HOME")
         wanted = str(checkpoint_id)
         copied = find_copy(str(self.workdir), wanted)
-        with told_as_os_errors():
-            found = self._moments.find(wanted)
+        with errors_as_os_errors():
+            found = self._checkpoints.find(wanted)
             if found is None and copied is None:
                 raise ValueError(f"Checkpoint {checkpoint_id} not found")
             if found is None:
-                self._moments.restore(self._moments.take_up(copied or "", wanted))
+                self._checkpoints.restore(self._checkpoints.take_from_copy(copied or "", wanted))
             else:
-                self._moments.restore(found)
+                self._checkpoints.restore(found)
 
     def clone(self) -> LocalEnvironment:
-        """A copy of the directory beside it, as an environment of its own."""
+        """Copy the directory next to it; return an environment for the copy."""
         place = tempfile.mkdtemp(prefix="chimera-clone-", dir=self.workdir.parent)
         copied = self._copy_to(place)
         copied.setup()
         return copied
 
     def label(self, info: CheckpointInfo) -> None:
-        """Keep what a checkpoint is called."""
-        with told_as_os_errors():
-            found = self._moments.find(info.id)
+        """Store the name of a checkpoint."""
+        with errors_as_os_errors():
+            found = self._checkpoints.find(info.id)
             if found is not None:
-                self._moments.label(found, info)
+                self._checkpoints.label(found, info)
 
     def labels(self) -> list[CheckpointInfo]:
-        """The checkpoints that are called something, oldest first."""
-        with told_as_os_errors():
-            return self._moments.labels()
+        """Return the named checkpoints, oldest first."""
+        with errors_as_os_errors():
+            return self._checkpoints.labels()
 
     def remove_labels(self) -> None:
-        """Forget what they are called; they themselves stay."""
-        with told_as_os_errors():
-            self._moments.remove_labels()
+        """Delete the names; the checkpoints are kept."""
+        with errors_as_os_errors():
+            self._checkpoints.remove_labels()
 
     def _id_of(self, snapshot: Snapshot) -> str:
         return dict(snapshot.meta)[NUMBER]
