@@ -78,7 +78,7 @@ def sync_files(paths: Iterable[str]) -> None:
 
 
 class Durability(Enum):
-    """How much of a write must be on the medium when the call returns."""
+    """The part of a write that is on the medium when the call returns."""
 
     NONE = "none"
     """Nothing: after a power cut the file may be missing or torn, and its reader copes with that."""
@@ -130,7 +130,7 @@ def replacement(
 
     The temporary file is `temporary`, by default `<path>.new`, which the next writer overwrites: the caller holds a
     lock. With `unique` it is a new name in the same directory, for writers without a lock. `exclusive` creates it
-    anew and never follows a link, for directories that other users may write to. `mode` None means the umask's, and
+    and never follows a link, for directories that other users may write to. `mode` None means the umask's, and
     `keep_mode` the mode of the file that is replaced, if there is one. Without `replace` an existing file raises
     `FileExistsError`.
     """

@@ -22,7 +22,7 @@ from git_envhist.probes import package_directories
 
 CONTEXT = 3
 BINARY_CHECK_SIZE = 8000
-# Matching lines takes quadratic time at worst; longer sealed files are shown as replaced.
+# Matching lines takes quadratic time at worst; longer sealed files are displayed as replaced.
 MAX_LINES = 20_000
 NO_NEWLINE = b"\n\\ No newline at end of file\n"
 

@@ -255,11 +255,11 @@ MAX_VALUE = 40
 WITH_REVISION = ("dpkg", "rpm", "apk", "conda")
 MASKED = "***"
 SECRET = ("env", "config")
-"""Probes whose values are fingerprints or hidden, so that only a difference is shown."""
+"""Probes whose values are fingerprints or hidden, so that only a difference is displayed."""
 
 
 NAMED = ("hook", "program")
-"""Probes whose values only show that something differs."""
+"""Probes with values that only differ or not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,7 +270,7 @@ class FactRow:
     place: str
     changes: tuple[FactChange, ...]
     nested: tuple[FactChange, ...] = ()
-    """Changes of packages in the `node_modules` of other packages; only their number is shown."""
+    """Changes of packages in the `node_modules` of other packages; only their number is displayed."""
 
 
 def pair_facts(before: Iterable[Fact], after: Iterable[Fact]) -> tuple[FactChange, ...]:

@@ -142,7 +142,7 @@ def _read_names(raw: bytes) -> list[Names]:
         status = text.rpartition(b" ")[2]
         before = next(parts)
         after = next(parts) if status.startswith((b"R", b"C")) else before
-        # A change of type is shown as a deletion and an addition.
+        # A change of type is displayed as a deletion and an addition.
         found.append(Names(before, after, 2 if status == b"T" else 1))
     return found
 

@@ -175,7 +175,7 @@ def _common_directory(changes: Sequence[Change]) -> bytes:
         length += 1
     common = least[: least.rfind(b"/", 0, length) + 1]
     _, built = generated_in(common[:-1])
-    # A build directory is shown as one, wherever in it the changes are.
+    # A build directory is displayed as one, wherever in it the changes are.
     return built[: built.rfind(b"/") + 1] if built else common
 
 

@@ -333,7 +333,7 @@ def test_undo_reports_a_dropped_state_when_nothing_else_is_left(repo: Repo) -> N
     assert done.status == 4
     assert done.err.splitlines() == [
         f"error: the state before was dropped: {first[:7]} 'step 0'",
-        f"hint: bring it back: git envlog undrop {first[:7]}",
+        f"hint: to get it back: git envlog undrop {first[:7]}",
     ]
 
 
