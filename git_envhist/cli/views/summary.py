@@ -321,7 +321,7 @@ def machine_diff_text(source: DiffSource, style: DiffStyle) -> Iterator[bytes]:
     cells = [f"{escape(why)} {describe_marks(count(changes))}" for why, changes in apart.by_nature]
     if cells:
         yield from row_of_cells(
-            "by nature", [*cells, "(as between any two machines; --no-fold lists them)"], style
+            "by nature", [*cells, "(normal between two machines; --no-fold lists them)"], style
         )
 
 
