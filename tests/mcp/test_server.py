@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from git_envhist.consent import trusted_list
+from git_envhist.mcp.answers import diff_answer, list_answer, snapshot_answer
 from tests.support.repository import Repo
 
 anyio = pytest.importorskip("anyio")
@@ -87,7 +88,7 @@ def test_agent_captures_reads_plans_restores_and_undoes(repo: Repo) -> None:
         assert set(tools) == ALL
         assert all(tool.description and tool.input_schema["type"] == "object" for tool in tools.values())
         assert tools["restore"].input_schema["required"] == ["plan_id"]
-        assert tools["log"].input_schema["properties"]["limit"]["maximum"] == 1000
+        assert tools["log"].input_schema["properties"]["limit"]["maximum"] == 50
         for name, tool in tools.items():
             hints = tool.annotations
             assert hints is not None
@@ -111,13 +112,14 @@ def test_agent_captures_reads_plans_restores_and_undoes(repo: Repo) -> None:
         repo.write("f", "new\n")
         repo.write("g", "more\n")
 
-        # The same values that the programs print.
-        assert await answer(session, "show", revision="start") == quiet(told(repo, "envlog", "show", "start"))
-        assert await answer(session, "log", limit=5) == quiet(told(repo, "envlog", "-n5"))
-        assert await answer(session, "diff", before="start") == told(repo, "envdiff", "start")
+        # The values that the programs print, bounded.
+        shown = quiet(told(repo, "envlog", "show", "start"))
+        assert await answer(session, "show", revision="start") == snapshot_answer(shown, 0)
+        assert await answer(session, "log", limit=5) == list_answer(told(repo, "envlog", "-n5"))
+        assert await answer(session, "diff", before="start") == diff_answer(told(repo, "envdiff", "start"), 0)
 
         plan = await answer(session, "plan", revision="start")
-        assert plan["plan"]["counts"]["replace"] == 1
+        assert plan["counts"]["replace"] == 1
         assert "unknown plan id" in await refusal(session, "restore", plan_id="0123456789abcdef")
         # What was looked at is not what would be done now: nothing is.
         repo.write("f", "newer\n")
@@ -175,7 +177,7 @@ def test_result_contains_output_only_on_request_and_never_a_secret(
             assert secret not in value
             assert "make evil" not in value
             assert "output_tail" not in value
-            assert "mysql -p*** shop" in value
+        assert "mysql -p*** shop" in json.dumps(await answer(session, "show"))
         value = json.dumps(await answer(session, "show", outputs=True))
         assert "make evil" in value
         assert secret not in value
