@@ -82,7 +82,7 @@ SHARED_FIXTURES = (
     "tests/html/",
     "tests/compat/upstream/",
     "tests/crash/test_errors.py",
-    "tests/fork/test_running.py",
+    "tests/fork/test_installed_programs.py",
     "tests/secrets/test_canaries.py",
     "tests/secrets/test_corpus.py",
 )

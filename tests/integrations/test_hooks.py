@@ -400,7 +400,7 @@ def test_next_hook_repeats_the_capture_of_a_killed_one(at_rest: Repo) -> None:
     hooks = git_dir(at_rest) / "envhist/hooks"
     (hooks / "pending").write_text('["post-commit", 0]')
     at_rest.write("untracked-now", "x")
-    assert "begun and not ended" in at_rest.run("envlog", "status", check=True).err
+    assert "started and did not finish" in at_rest.run("envlog", "status", check=True).err
     happened(at_rest, ["commit", "-q", "--allow-empty", "-m", "after it"])
     assert not (hooks / "pending").exists()
     assert intents(at_rest)[0] == "after it"

@@ -142,7 +142,7 @@ def test_nothing_is_restored_when_verify_finds_no_check(history: EnvHistory, rep
 
 
 def test_page_is_returned_and_written_to_a_file(history: EnvHistory, repo: Repo, tmp_path: Path) -> None:
-    with pytest.raises(OwnProgramFailed, match="no moment to show") as nothing:
+    with pytest.raises(OwnProgramFailed, match="no snapshot to write") as nothing:
         history.page()
     assert (nothing.value.code, nothing.value.exit_code) == ("nothing-to-show", 4)
     history.capture("one to look at")
@@ -156,7 +156,7 @@ def test_page_is_returned_and_written_to_a_file(history: EnvHistory, repo: Repo,
     assert "one to look at" not in file.read_text("utf-8")
     assert "one to look at" not in history.page(paths=["file"])
     file.write_text("somebody's own")
-    with pytest.raises(OwnProgramFailed, match="which is no page") as refused:
+    with pytest.raises(OwnProgramFailed, match="not such a page") as refused:
         history.page(file)
     assert refused.value.exit_code == 3
     assert file.read_text() == "somebody's own"

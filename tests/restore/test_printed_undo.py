@@ -15,7 +15,7 @@ def capture(repo: Repo, intent: str) -> str:
 
 
 def told_command(said: str) -> list[str]:
-    return said.rstrip("\n").rpartition("back with: git ")[2].split(" ")
+    return said.rstrip("\n").rpartition("to undo: git ")[2].split(" ")
 
 
 def test_printed_undo_command_returns_to_the_previous_commit(repo: Repo) -> None:

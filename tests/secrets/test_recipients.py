@@ -144,7 +144,7 @@ def test_fetch_without_a_recipients_key_prints_the_owner_to_ask(shared: Repo, co
 @pytest.mark.full
 def test_removed_recipient_opens_nothing_after_a_new_key(shared: Repo, colleague: Repo) -> None:
     done = shared.run("envlog", "key", "recipients", "remove", "colleague", check=True)
-    assert "still opens what these keys sealed" in done.err
+    assert "can still open what these keys seal" in done.err
     assert "key new --reseal" in done.err
     share(shared, "KEY=hunter3-and-more\n")
     listed = shared.git("ls-tree", "-r", "--name-only", NOTES + timeline(shared))
@@ -225,7 +225,7 @@ def test_agent_changes_no_recipient_and_exports_or_imports_no_key(
     repo.env[variable] = "1"
     done = repo.run("envlog", "key", *words)
     assert done.status == 3
-    assert "by a person only" in done.err
+    assert "from a terminal only" in done.err
 
 
 @pytest.mark.parametrize(
