@@ -45,7 +45,8 @@ class SnapshotNotFound(EnvhistError):
 
     def __init__(self, revision: str, *, hint: str | None = None, message: str | None = None) -> None:
         super().__init__(
-            message or f"no snapshot matches '{revision}'", hint=hint or "'git envlog' lists every snapshot"
+            message or f"no snapshot matches '{revision}'",
+            hint=hint or "'git envlog --no-fold' lists every snapshot of this timeline",
         )
         self.revision = revision
 

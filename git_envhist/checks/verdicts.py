@@ -31,7 +31,7 @@ from git_envhist.worktree.timeline_name import ensure_timeline
 
 Typed = Callable[[str], str | None]
 """Return the command as it was typed here, given the text in a note; None if it was not."""
-HINT = "git envlog verify -- <command>; for good: git config envhist.verify '<command>'"
+HINT = "git envlog verify -- <command>; to set it permanently: git config envhist.verify '<command>'"
 
 
 class NoCheck(UsageError):

@@ -341,9 +341,11 @@ def after_verdict(session: Session, verdict: Verdict) -> None:
         return
 
     def words() -> str:
-        if by_verdict(session.history.catalog.own, VerdictStatus.PASS):
+        passed = by_verdict(session.history.catalog.own, VerdictStatus.PASS)
+        own = any(one.command == verdict.command for place in passed for one in place.snapshot.verdicts)
+        if own:
             return "changes since the check last passed: git envdiff good; first failing snapshot: git envlog bisect"
-        return "output of the check: git envlog show; changes before it: git envdiff @~1..@"
+        return "output of the check: git envlog show; what changed in this snapshot: git envdiff @~1..@"
 
     print_hint(session, VERDICT, words)
 

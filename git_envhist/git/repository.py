@@ -125,11 +125,16 @@ def is_inside(path: str, directory: str) -> bool:
 
 
 def bare_repository(git_dir: str) -> NotARepository:
-    """Return the error for a repository without a working tree."""
+    """Return the error for a repository without a working tree, or for a place inside `.git`."""
+    if os.path.basename(git_dir) == ".git":
+        return NotARepository(
+            f"'{git_dir}' is the git directory of a working tree",
+            hint="run the command in the working tree: cd ..",
+        )
     return NotARepository(
         f"'{git_dir}' is a bare repository: there is no environment to capture",
-        hint="envrestore <rev> --to <directory> needs no working tree; "
-        "for all else name both: GIT_DIR=<repository> GIT_WORK_TREE=<directory>",
+        hint="git envrestore <rev> --to <directory> needs no working tree; "
+        "for other commands set both variables: GIT_DIR=<repository> GIT_WORK_TREE=<directory>",
     )
 
 
@@ -463,7 +468,7 @@ def _not_a_repository(directory: str, done: GitResult) -> EnvhistError:
         path = os.path.abspath(directory)
         return NoRepository(
             f"not a git repository, nor below one: '{path}'",
-            hint="'git envlog init' keeps a history without git, 'git init' makes a repository",
+            hint="'git envlog init' creates a history for a directory without git, 'git init' creates a repository",
         )
     return GitFailed(
         done.complaint.partition("\n")[0].removeprefix("fatal: "),

@@ -136,7 +136,8 @@ def _hint_for_word(word: str, catalog: Catalog, now: datetime) -> str | None:
     if ".." in word:
         return "give one snapshot, not a range"
     if 0 < len(word) < SHORTEST_ID and _is_short_id(word):
-        return f"an id takes at least {SHORTEST_ID} digits; a number of steps back is '@~{word}'"
+        steps = f"; a number of steps back is '@~{word}'" if word.isdecimal() else ""
+        return f"an id takes at least {SHORTEST_ID} digits{steps}"
     if parse_time_span(word, now) is not None:
         return _hint_for_time(word, None, catalog, now)
     if word.replace(":", "").isdecimal() and ":" in word:

@@ -155,6 +155,10 @@ Find = Callable[[str], Snapshot]
 Unseal = Callable[[EnvPath, bytes], bytes]
 
 
+SAVED_BEFORE = {RestoreRole.TO: "restore of", RestoreRole.UNDO: "undo to", RestoreRole.REDO: "redo to"}
+"""The intent of the snapshot of the present files, by the operation that it precedes."""
+
+
 class PresentState(NamedTuple):
     """The environment now, captured and not yet published."""
 
@@ -745,7 +749,7 @@ class RestoreOperation:
 
     def _save(self, captured: CapturedTree, target: Snapshot) -> Snapshot:
         # The intent of the target is not repeated, so that a search for it does not find this snapshot.
-        words = f"before the restore of {target.id[:7]}"
+        words = f"before the {SAVED_BEFORE[self.role]} {target.id[:7]}"
         request = CaptureOptions(os.fsencode(words), trigger=Trigger.RESTORE, restore=RestoreRole.BEFORE)
         safety = captured.publish(request).snapshot
         assert safety is not None

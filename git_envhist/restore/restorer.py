@@ -80,7 +80,7 @@ class Stepping:
             if dropped is not None and not _is_as_good(stop, dropped, states):
                 self._note_dropped(dropped, stop)
             if stop is None:
-                raise _nothing_to_undo(walk, steps, context)
+                raise _nothing_to_undo(walk, steps, context, now.further)
         return stop
 
     def forward(self, steps: int, now: PresentState | None) -> Snapshot:
@@ -96,7 +96,7 @@ class Stepping:
         if ahead:
             raise NothingToUndo(
                 "there is new work since the last undo: nothing to redo",
-                hint=f"the states after it still exist: git envrestore {ahead[-1].id[:7]}",
+                hint=f"the undone states are still stored: git envrestore {ahead[-1].id[:7]}",
             )
         raise NothingToUndo("nothing was undone, so there is nothing to redo")
 
@@ -134,8 +134,9 @@ def _is_as_good(stop: Snapshot | None, dropped: Snapshot, states: States) -> boo
     return states(State.of(stop), State.of(dropped)) is not Difference.MORE
 
 
-def _nothing_to_undo(walk: UndoStack, steps: int, context: State) -> NothingToUndo:
-    far = next((n for n in range(min(steps, len(walk.stops)), 0, -1) if walk.back(n, context)), 0)
+def _nothing_to_undo(walk: UndoStack, steps: int, context: State, further: int) -> NothingToUndo:
+    most = min(steps, len(walk.stops))
+    far = next((n for n in range(most, 0, -1) if walk.back(n + further, context)), 0)
     if far and far < steps:
         return NothingToUndo(
             f"there are fewer than {steps:,} earlier states",
@@ -143,7 +144,9 @@ def _nothing_to_undo(walk: UndoStack, steps: int, context: State) -> NothingToUn
         )
     return NothingToUndo(
         "there is no earlier state",
-        hint="'git envlog' lists every snapshot" if walk.stops else NOTHING_CAPTURED,
+        hint="'git envlog --no-fold' lists every snapshot of this timeline"
+        if walk.stops
+        else NOTHING_CAPTURED,
     )
 
 

@@ -44,7 +44,7 @@ def test_failed_check_prints_a_warning_and_keeps_the_snapshot(repo: Repo) -> Non
     done = repo.run("envlog", "capture", "x", "--verify", "echo boom; exit 3")
     told, hint = done.err.split("hint: ")
     assert (done.status, told) == (0, "boom\nwarning: the check failed: echo boom; exit 3\n")
-    assert hint == "output of the check: git envlog show; changes before it: git envdiff @~1..@\n"
+    assert hint == "output of the check: git envlog show; what changed in this snapshot: git envdiff @~1..@\n"
     first, *_, last = done.out.splitlines()
     assert first.endswith("] x")
     assert last.startswith(" ✗ echo boom; exit 3 (")

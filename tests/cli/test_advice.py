@@ -42,10 +42,15 @@ def test_capture_prints_no_hint_in_a_pipe(repo: Repo) -> None:
 def test_failed_check_prints_a_hint(repo: Repo) -> None:
     done = repo.run("envlog", "capture", "--verify", "false")
     assert hints(done.err) == [
-        "hint: output of the check: git envlog show; changes before it: git envdiff @~1..@"
+        "hint: output of the check: git envlog show; what changed in this snapshot: git envdiff @~1..@"
     ]
     repo.run("envlog", "capture", "--verify", "true", check=True)
-    for words in (("capture", "--verify", "exit 3"), ("verify", "--", "exit 3")):
+    # Another check passed, not this one.
+    assert "good" not in hints(repo.run("envlog", "verify", "--", "exit 3").err)[0]
+    check = "! test -e broken"
+    repo.run("envlog", "capture", "--verify", check, check=True)
+    repo.write("broken", "")
+    for words in (("capture", "--verify", check), ("verify", "--", check)):
         (said,) = hints(repo.run("envlog", *words).err)
         assert said.startswith("hint: changes since the check last passed: git envdiff good;")
     assert not hints(switched_off(repo, "envhistVerdict").run("envlog", "verify", "--", "exit 3").err)

@@ -328,7 +328,7 @@ def test_a_fetched_copy_of_our_own_snapshot_is_no_second_candidate() -> None:
          "'box/app' is the oldest of its timeline"),
         ("before-refactor~2", MORNING, "the oldest is 'before-refactor~1'"),
         ("@~3~1", MORNING, "'@~3' is the oldest of its timeline"),
-        ("nothing~1", MORNING, "'git envlog' lists every snapshot"),
+        ("nothing~1", MORNING, "'git envlog --no-fold' lists every snapshot of this timeline"),
         ("before-refacter", MORNING, "did you mean 'before-refactor'?"),
         ("Good", MORNING, "did you mean 'good'?"),
         ("box/app", world(WORKING, others={"box/app": Timeline.of("box/app", [])}),
