@@ -125,7 +125,7 @@ CLOSED = "(sealed with a key that you do not have)"
 
 
 def seal_output(verdict: Verdict, snapshot: SnapshotId, key: SealingKey) -> str:
-    """Return the sealed end of the output; it can be opened for this snapshot only."""
+    """Return the last part of the output, sealed and bound to this snapshot's id; empty if there is none."""
     if not verdict.output_tail:
         return ""
     plain = verdict.output_tail.encode("utf-8", "surrogateescape")

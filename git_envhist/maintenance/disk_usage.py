@@ -55,7 +55,7 @@ class PackedSizes:
     of: dict[bytes, int] = field(default_factory=dict)
     total: int = 0
     differences: dict[bytes, list[bytes]] = field(default_factory=dict)
-    """The objects stored as a delta of an object."""
+    """By base: the objects that are stored as deltas of it."""
     bases: dict[bytes, bytes] = field(default_factory=dict)
     """The base of an object stored as a delta."""
     extra: dict[bytes, int] = field(default_factory=dict)

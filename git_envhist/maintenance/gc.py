@@ -323,7 +323,7 @@ def _measure(paths: Sequence[str]) -> tuple[int, int]:
 
 SHARES = 14
 MANY_REFS = 3
-"""A living timeline has two loose refs: its tip and its notes."""
+"""Loose refs are packed from this number on. A timeline in use always has two: its tip and its notes."""
 NOW, NEVER = ("now", "all"), ("never", "false")
 HINT = "git envlog gc --prune=now"
 

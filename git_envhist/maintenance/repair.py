@@ -92,7 +92,7 @@ def _sources(
 ) -> Iterator[tuple[str, Objects]]:
     repository = capturing.repository
     yield "the fetched timelines", _from_fetched(repository, lost)
-    # A capture is cheaper than a network.
+    # Before the remotes: reading the working tree costs less than a transfer.
     with suppress(EnvhistError):
         yield "the working tree", _from_working_tree(capturing, lost)
     for name in os.fsdecode(repository.git.ask("remote").out).split():

@@ -52,7 +52,7 @@ def drop_caches_naming(objects_dir: str, needles: Collection[bytes]) -> None:
             remove_if_present(alone)
         layers = _files_in(os.path.join(objects_dir, layered))
         if any(_contains(layer, needles) for layer in layers):
-            # Without the list no layer is used, so an interruption leaves nothing wrong.
+            # The list goes first: git ignores layers that are not in it, so an interruption here does no harm.
             remove_if_present(os.path.join(objects_dir, layered, chain))
             for layer in layers:
                 remove_if_present(layer)

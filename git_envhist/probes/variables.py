@@ -15,7 +15,7 @@ from git_envhist.probes.base import Files, Keyed
 
 PROBE = "env"
 SET = "set"
-"""Value without a key."""
+"""The value of a fact if there is no key to make a fingerprint: the variable is set."""
 
 
 def wants(directory: bytes) -> bool:

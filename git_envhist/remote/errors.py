@@ -23,7 +23,7 @@ PROGRESS = re.compile(
 
 
 class NamedRemote(Protocol):
-    """Another repository."""
+    """What an error message says about a remote: its name, and its address without a password."""
 
     @property
     def name(self) -> str: ...

@@ -404,7 +404,7 @@ def _absolute(url: str, base: str) -> str:
 
 
 class Transport:
-    """Runs git against a remote, with objects from or for a repository of ours."""
+    """Runs git to send objects to a remote, or to receive them into a repository of ours."""
 
     def __init__(
         self,

@@ -276,7 +276,7 @@ def is_allowed(path: bytes, allow: Iterable[bytes]) -> bool:
 
 
 class _ChunkTexts:
-    """Texts of big files, chunk by chunk with an overlap, and of compressed files."""
+    """Turns stored data into texts to search for tokens: overlapping chunks of big files, unpacked compressed ones."""
 
     def __init__(self) -> None:
         self._tail = b""

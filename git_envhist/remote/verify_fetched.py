@@ -176,7 +176,7 @@ class CheckedHeads:
         return tuple((f"{self._remote}/{name}", state.value) for name, state in sorted(self._states.items()))
 
     def check(self, names: Iterable[str], heads: Mapping[str, str], notes: Mapping[str, str]) -> None:
-        """Check timelines that changed."""
+        """Check each named timeline that has a head; record its state, or why it is refused."""
         for name in sorted(names):
             if name in heads:
                 self._check(name, heads[name], notes.get(name))

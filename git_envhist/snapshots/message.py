@@ -133,7 +133,7 @@ class MessageFields:
     restore: RestoreRole | None = None
     forked_from: str | None = None
     was: str | None = None
-    """The snapshot's id, if this commit is not its first one."""
+    """The snapshot's id (its first commit) if the snapshot was rewritten; None if this is the first commit."""
     key: str | None = None
 
 
@@ -145,7 +145,7 @@ class ParsedMessage:
     values: dict[str, Any]
     """The values of the trailers in TRAILERS, by the names of `Snapshot`'s fields; missing ones are left out."""
     was: str | None
-    """The snapshot's id, if this commit is not its first one."""
+    """The snapshot's id (its first commit) if the snapshot was rewritten; None if this is the first commit."""
     format: int
     mac: str | None
     others: tuple[tuple[str, str], ...] = ()

@@ -36,7 +36,7 @@ BATCH = 500
 
 
 class TreeTooLarge(EnvhistError):
-    """A few trees that contain each other repeatedly represent more paths than any environment has."""
+    """A few trees, listed in each other many times, stand for more paths than any real environment has."""
 
     code = "too-much"
 

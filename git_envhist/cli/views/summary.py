@@ -191,7 +191,7 @@ def story_texts(source: DiffSource, style: DiffStyle) -> Iterator[bytes]:
 
 
 def variable_texts(source: DiffSource, changes: Sequence[Change], style: DiffStyle) -> Iterator[bytes]:
-    """Yield the rows of files of variables, by their names."""
+    """Yield a row for each file of variables: the variables that differ, with values only under `--reveal`."""
     with CatFile(source.git) as reader:
         contents = DiffContents(source, reader)
         for change in changes:
