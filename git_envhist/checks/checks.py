@@ -335,7 +335,9 @@ class Checks:
 
     def now(self, command: str | None = None, listener: CheckListener = UNWATCHED) -> CheckResult:
         """Check the working tree; capture it first unless the newest snapshot equals it."""
-        command = self._command(command, None)
+        command = self._command(
+            command, None if command or self._capturing.settings.verify else self._checked()
+        )
         captured = self._capture()
         snapshot = captured.snapshot or self._history.resolve("@")
         checked = self._live(snapshot, command, listener)
@@ -412,6 +414,11 @@ class Checks:
     def _command(self, command_given: str | None, snapshot: Snapshot | None) -> str:
         found = check_to_run(command_given, self._capturing.settings, snapshot, self.writer.ledger.typed)
         return found if command_given is not None else self._approved(found)
+
+    def _checked(self) -> Snapshot | None:
+        """Return the newest snapshot with a check that was typed or configured here."""
+        judged = (self._history.judge(one) for one in self._history.log())
+        return next((one for one in judged if recorded_check(one, self.writer.ledger.typed)), None)
 
     def _approved(self, command: str) -> str:
         """Return the command; raise `NotApproved` if an agent or hook asks and no user has run it here."""

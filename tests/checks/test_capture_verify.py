@@ -254,3 +254,11 @@ def test_real_npm_test_is_run(repo: Repo, tmp_path: Path) -> None:
         "pass",
         "fail",
     ]
+
+
+def test_verify_without_a_command_repeats_the_last_check(repo: Repo) -> None:
+    repo.run("envlog", "verify", "--", "grep -q old app.py")
+    repo.write("app.py", "old\n")
+    assert repo.run("envlog", "verify").status == 0
+    repo.write("app.py", "new\n")
+    assert repo.run("envlog", "verify", "now").status == 1
