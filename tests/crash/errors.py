@@ -106,7 +106,7 @@ COMMANDS = {
     "install": Case(("envlog", "install")),
     "capture-verify": Case(("envlog", "capture", "--verify", "true", "-m", "checked")),
     "restore-new": Case(("envrestore", "--keep-new", "@~2"), restores=True),
-    "restore-verify": Case(("envrestore", "--verify=true", "@~2"), restores=True),
+    "restore-verify": Case(("envrestore", "--verify", "@~2"), restores=True),
     "task": Case(("envlog", "task", "add", "a task")),
     "task-done": Case(("envlog", "task", "done", "1")),
     "resume": Case(("envlog", "resume"), reads=True),
@@ -204,6 +204,7 @@ def prepare(place: Path) -> Template:
     repo.run("envrestore", "@~1", check=True)
     repo.run("envrestore", "@~1", check=True)
     repo.run("envlog", "undo", check=True)
+    repo.run("envlog", "verify", "@~2", "--", "true", check=True)
     return Template(place, repo)
 
 

@@ -39,7 +39,7 @@ def test_signal_stops_a_restore_and_its_recovery(walk: Walk) -> None:
         assert walk.list_files() not in walk.moments.values()
         assert stopped.err.splitlines() == [
             "error: restore stopped by a signal",
-            "hint: 'git envrestore --continue' finishes it, 'git envrestore --abort' takes it back",
+            "hint: 'git envrestore --continue' finishes it, 'git envrestore --abort' undoes it",
         ]
     wrong: list[str] = []
     assert walk.settle(wrong) in ("--continue", "--abort")

@@ -188,7 +188,9 @@ def test_restore_is_refused_or_complete_at_each_number_of_free_inodes(few_inodes
         done = disk.run("envrestore", first)
         if done.status == 0:
             break
-        assert_refused(disk, done, now, "inodes are needed" if ": no room" in done.err else "no space left")
+        assert_refused(
+            disk, done, now, "inodes are needed" if "not enough space" in done.err else "no space left"
+        )
         fillers.pop().unlink()
     assert (done.status, done.err) == (0, "")
     assert disk.list_files() == then

@@ -85,7 +85,7 @@ def test_search_shows_only_matching_snapshots(sight: Sight, values: list[dict[st
     sight.page.keyboard.type("react-router")
     fitting = [one for one in values if "react-router" in json.dumps(one)]
     assert sight.rows() == len(fitting)
-    assert sight.page.locator("#found").inner_text() == f"{len(fitting)} of {MOMENTS} moments"
+    assert sight.page.locator("#found").inner_text() == f"{len(fitting)} of {MOMENTS} snapshots"
     sight.page.keyboard.type(" no such word")
     assert sight.rows() == 0
     assert sight.page.locator("#nothing").is_visible()
@@ -207,7 +207,7 @@ def test_text_in_other_scripts_is_legible(
     seen.page.keyboard.press("j")
     assert len(heading.inner_text()) <= 161
     assert not told.is_visible()
-    seen.page.locator("#card summary", has_text="All of it").click()
+    seen.page.locator("#card summary", has_text="Full text").click()
     assert told.inner_text().strip() == long.strip()
     seen.page.keyboard.press("j")
     assert (heading.inner_text(), told.inner_text()) == ("one line", "and more")

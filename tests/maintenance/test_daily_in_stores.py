@@ -139,10 +139,10 @@ def test_upkeep_frees_what_a_checkpoint_class_dropped_and_keeps_what_it_lists(
     for _ in range(8):
         (workspace / "file").write_bytes(os.urandom(100_000))
         numbers.append(env.checkpoint())
-    store = env._moments._open()
+    store = env._checkpoints._open()
     # Five are listed: more than the user's policy keeps.
     assert upkeep(store.repository, "library") == 0
-    assert len(env._moments.all()) == 5
+    assert len(env._checkpoints.all()) == 5
     assert len(store.log()) == 5
     assert packed(store.repository) > 800_000
     later = datetime.now(UTC) + timedelta(days=60)

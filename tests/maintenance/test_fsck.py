@@ -418,7 +418,7 @@ def test_repair_rejoins_a_restarted_timeline(repo: Repo, history: EnvHistory, co
         index.chmod(0o600)
         index.write_bytes(b"")
     anew = repo.run("git-envlog", "capture", "anew", check=True)
-    assert "begins anew" in anew.err
+    assert "a new chain starts" in anew.err
     if content is None:
         index.write_bytes(held)
     for pack in packs_of(repo):

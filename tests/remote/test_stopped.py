@@ -200,7 +200,7 @@ def prepare_import(
     return words, (tmp_path / "bin/git").unlink
 
 
-AGAIN = "hint: run the command again: it continues where it stopped; for a longer timeout: "
+LONGER = "hint: run the command again: it continues where it stopped; for a longer timeout: "
 KINDS = {"push": prepare_push, "fetch": prepare_fetch, "export": prepare_export, "import": prepare_import}
 AGAIN = "hint: run the command again: it continues where it stopped"
 SAYS = {
@@ -308,7 +308,7 @@ def test_fetch_times_out_when_the_server_is_silent(
     wait_for(reached)
     assert running.communicate()[1].splitlines() == [
         f"error: 'origin' ({bare.path}) sent nothing for 1 s",
-        f"{AGAIN}git -c envhist.fetchTimeout=1h envlog fetch",
+        f"{LONGER}git -c envhist.fetchTimeout=1h envlog fetch",
     ]
     assert running.returncode == 128
     os.close(os.open(reached, os.O_RDWR | os.O_NONBLOCK))
@@ -329,7 +329,7 @@ def test_push_times_out_when_the_server_is_silent(
     wait_for(reached)
     assert running.communicate()[1].splitlines() == [
         f"error: 'origin' ({bare.path}) sent nothing for 1 s",
-        f"{AGAIN}git -c envhist.pushTimeout=1h envlog push",
+        f"{LONGER}git -c envhist.pushTimeout=1h envlog push",
     ]
     assert running.returncode == 128
     os.close(os.open(reached, os.O_RDWR | os.O_NONBLOCK))

@@ -107,7 +107,7 @@ def test_failure_on_another_machine_is_inspected_after_a_fetch(ci: Machine, tmp_
     told = here.run("envdiff", f"{name}..now", check=True).out.splitlines()
     assert told[0].split() == ["pip", ".venv", "~", "click", "8.1.8", "→", "8.1.7", "+", "flask", "3.0.1"]
     assert told[1].startswith("env       .env.local     ~ ")
-    assert "is not here" in told[1], "a file that cannot be opened is named"
+    assert "is missing" in told[1], "a file that cannot be opened is named"
     assert "DEBUG" not in "".join(told), "names of its variables are sealed, too"
     assert told[-1].startswith("by nature")
     assert "server.log" not in "".join(told)

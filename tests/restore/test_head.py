@@ -221,7 +221,7 @@ def test_continued_restore_moves_head(repo: Repo, *, staged: bool) -> None:
     assert repo.read("one") == b"one"
     if staged:
         assert (done.status, repo.git("symbolic-ref", "HEAD")) == (5, "refs/heads/other")
-        assert "HEAD was not moved: there are staged changes by now" in done.err
+        assert "HEAD was not moved: there are staged changes now" in done.err
     else:
         assert (done.status, repo.git("symbolic-ref", "HEAD")) == (0, branch)
         assert repo.git("rev-parse", "HEAD") == first

@@ -39,8 +39,8 @@ def mounted_anew(repo: Repo) -> None:
 
 def _renumbered(journal: RestoreJournal) -> RestoreJournal:
     staged = [replace(one, new=_other(one.new), replaced=_other(one.replaced)) for one in journal.staged]
-    spots = tuple(spot._replace(device=spot.device + 1) for spot in journal.spots)
-    return replace(journal, staged=tuple(staged), spots=spots)
+    spots = tuple(spot._replace(device=spot.device + 1) for spot in journal.locations)
+    return replace(journal, staged=tuple(staged), locations=spots)
 
 
 def _other(seen: DiskEntry | None) -> DiskEntry | None:

@@ -206,8 +206,8 @@ def test_purge_reports_and_keeps_objects_that_are_not_ours(repo: Repo) -> None:
     repo.git("rm", "-q", "-f", "--cached", "loose")
     done = repo.run("envlog", "purge", "loose", check=True)
     assert "erased 'loose' from 1 snapshot" in done.out
-    assert "nothing needs them: git gc --prune=now" in done.err
-    assert "what stands here stays: 'loose'; unless .envhistignore names it" in done.err
+    assert "delete them: git gc --prune=now" in done.err
+    assert "the next snapshot contains it again unless .envhistignore names it" in done.err
 
 
 def test_dry_run_erases_nothing_and_reports_unknown_paths(repo: Repo) -> None:

@@ -96,7 +96,7 @@ def test_every_key_works_over_ssh(shop: Repo, enter: Enter, size: tuple[int, int
     screen.type("r")
     screen.see("Enter confirms", "app.py", r"[bold]\x1b[31mred\u202e", "remove")
     screen.type("Enter")
-    screen.see("restored in", "go back with: git envrestore --undo")
+    screen.see("restored in", "to go back: git envrestore --undo")
     assert shop.read("app.py") == b"print('hello')\n"
     assert not (shop.path / "[bold]\x1b[31mred\u202e").exists()
     screen.type("Enter", "u")
