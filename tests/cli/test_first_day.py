@@ -101,9 +101,11 @@ def test_name_without_arguments_lists_names(repo: Repo) -> None:
     repo.write("app.py", "2\n")
     # Printed commands can be typed unchanged.
     assert "    git envrestore 'a b'\n" in repo.run("envrestore", check=True).out
+    planned = repo.run("envlog", "drop", "-n", "a b", check=True).out
+    assert "the name is dropped too; to remove only the name: git envlog name -d 'a b'\n" in planned
     gone = repo.run("envlog", "drop", "a b", check=True).out
     assert "one (a b)\n" in gone
-    assert "the name is dropped too; to remove only the name: git envlog name -d 'a b'\n" in gone
+    assert "name -d" not in gone
     assert "was not dropped" not in repo.run("envlog", "undrop", made, check=True).err
     assert f"hint: {made[:7]} was not dropped" in repo.run("envlog", "undrop", made).err
 
