@@ -17,16 +17,17 @@ from collections.abc import Mapping, Sequence
 from git_envhist.api import EnvHistory
 from git_envhist.consent import UNATTENDED, refuse_place, trusted_list
 from git_envhist.discovery import open_repository
-from git_envhist.errors import EnvhistError, NotARepository, Refused
+from git_envhist.errors import EnvhistError, NotARepository, Refused, SnapshotNotFound
 from git_envhist.git.process import SAFE_GIT
 from git_envhist.git.repository import Repository
 from git_envhist.handlers.agent_hook import read_input
-from git_envhist.model import Trigger
+from git_envhist.model import Snapshot, Trigger
 from git_envhist.text import escape
 
 CREATE, REMOVE = "create", "remove"
 MAX_NAME = 60
 MAX_TRIES = 100
+MAX_CAPTURES = 5
 BRANCH = "worktree-"
 
 
@@ -53,9 +54,9 @@ def _create(value: Mapping[str, object], environ: dict[str, str]) -> str:
     project = _directory(environ.get("CLAUDE_PROJECT_DIR")) or _directory(value.get("cwd")) or os.getcwd()
     repository = open_repository(project, environ).repository
     name = _slug(value.get("name"))
-    directory, branch = _free_place(repository, name)
-    refuse_place(directory, repository, environ)
     try:
+        directory, branch = _free_place(repository, f"{repository.root}-{name}", name)
+        refuse_place(directory, repository, environ)
         _require_named(repository, environ)
         history = EnvHistory.open(project, environ=environ, workers="fork", one_command=True)
         captured = history.capture(f"before worktree {name}", if_changed=True, trigger=Trigger.AGENT)
@@ -65,8 +66,7 @@ def _create(value: Mapping[str, object], environ: dict[str, str]) -> str:
         return made.repository.root
     except (EnvhistError, OSError) as error:
         print(escape(f"git-envhist: {error}; the worktree has tracked files only"), file=sys.stderr)
-        _plain_worktree(repository, directory, branch)
-        return directory
+        return _plain_worktree(repository, name)
 
 
 def _remove(value: Mapping[str, object], environ: dict[str, str]) -> None:
@@ -75,12 +75,10 @@ def _remove(value: Mapping[str, object], environ: dict[str, str]) -> None:
         raise Refused("the event names no worktree_path", hint="call it as a WorktreeRemove hook")
     repository = open_repository(directory, environ).repository
     _require_named(repository, environ)
-    name = f"removed-{_slug(os.path.basename(directory))}"
     history = EnvHistory.open(directory, environ=environ, workers="fork", one_command=True)
-    captured = history.capture(
-        f"worktree {os.path.basename(directory)} before it was removed", if_changed=True
-    )
-    history.name(name, captured.snapshot or "@")
+    snapshot = _capture_all(history, directory)
+    name = _free_name(history, f"removed-{_slug(os.path.basename(directory))}")
+    history.name(name, snapshot)
     words = [*SAFE_GIT, f"--git-dir={repository.common_dir}", "worktree", "remove", "--force", directory]
     done = subprocess.run(words, check=False, capture_output=True, text=True, cwd="/")
     if done.returncode:
@@ -90,9 +88,34 @@ def _remove(value: Mapping[str, object], environ: dict[str, str]) -> None:
         )
 
 
-def _free_place(repository: Repository, name: str) -> tuple[str, str]:
-    """Return a new directory next to the project, and a new branch for it."""
-    base = f"{repository.root}-{name}"
+def _capture_all(history: EnvHistory, directory: str) -> Snapshot:
+    """Capture until nothing changes any more; refuse if something could not be captured, because it would be lost."""
+    intent = f"worktree {os.path.basename(directory)} before it was removed"
+    # The first capture is made in any case: whether a new path cannot be read is known only from a snapshot.
+    last = history.capture(intent).snapshot
+    for _ in range(MAX_CAPTURES):
+        if last is None or not last.complete:
+            raise Refused("not removed: a part of the worktree cannot be read", hint="git envlog show")
+        newer = history.capture(intent, if_changed=True).snapshot
+        if newer is None:
+            return last
+        last = newer
+    raise Refused("not removed: the worktree keeps changing", hint="end the programs that write there")
+
+
+def _free_name(history: EnvHistory, base: str) -> str:
+    """Return a name that no snapshot has."""
+    for number in range(1, MAX_TRIES):
+        name = base if number == 1 else f"{base}-{number}"
+        try:
+            history.resolve(name)
+        except SnapshotNotFound:
+            return name
+    raise Refused(f"too many snapshots are called '{base}'", hint="git envlog name -d <name>")
+
+
+def _free_place(repository: Repository, base: str, name: str) -> tuple[str, str]:
+    """Return a directory that does not exist, and a branch for it that does not exist either."""
     for number in range(1, MAX_TRIES):
         tail = "" if number == 1 else f"-{number}"
         branch = f"{BRANCH}{name}{tail}"
@@ -102,11 +125,15 @@ def _free_place(repository: Repository, name: str) -> tuple[str, str]:
     raise Refused(f"too many worktrees are called '{name}'", hint="git worktree list")
 
 
-def _plain_worktree(repository: Repository, directory: str, branch: str) -> None:
+def _plain_worktree(repository: Repository, name: str) -> str:
+    """Make a worktree of tracked files where Claude Code itself makes them; return its directory."""
+    base = os.path.join(repository.root, ".claude", "worktrees", name)
+    directory, branch = _free_place(repository, base, name)
     words = [*SAFE_GIT, "-C", repository.root, "worktree", "add", "--quiet", "-b", branch, directory]
     done = subprocess.run(words, check=False, capture_output=True, text=True)
     if done.returncode:
         raise Refused(f"git made no worktree: {done.stderr.strip()}", hint="git worktree list")
+    return directory
 
 
 def _require_named(repository: Repository, environ: Mapping[str, str]) -> None:

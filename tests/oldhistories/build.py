@@ -24,7 +24,10 @@ SCRIPT = """#!{python}
 import sys
 sys.path.insert(0, {source!r})
 sys.argv[0] = {name!r}
-from git_envhist.cli.entry import {program}
+try:
+    from git_envhist.cli.main import {program}
+except ImportError:  # the name in versions before the packages were renamed
+    from git_envhist.cli.entry import {program}
 sys.exit({program}())
 """
 SECRET = b"TOKEN=ghp_0123456789abcdefghijABCDEFGHIJ012345\nNAME=value\n"

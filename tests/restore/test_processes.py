@@ -190,7 +190,7 @@ def test_server_without_an_interpreter_is_reported(tmp_path: Path) -> None:
     assert (shown, served) == ([], [child.pid])
 
 
-@pytest.mark.parametrize("word", ["/opt/x/bin/git-envlog", "/opt/x/git_envhist/verifying/inside.py"])
+@pytest.mark.parametrize("word", ["/opt/x/bin/git-envlog", "/opt/x/git_envhist/checks/sandbox_exec.py"])
 def test_own_program_is_recognized_by_its_path(tmp_path: Path, word: str) -> None:
     called = [sys.executable, "-c", "import sys; sys.stdin.read()", word]
     with subprocess.Popen(called, cwd=tmp_path, stdin=subprocess.PIPE) as child:

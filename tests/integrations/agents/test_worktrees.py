@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from git_envhist import EnvHistory
+from tests.support.privileges import as_ordinary_user
 from tests.support.repository import Repo
 
 pytestmark = pytest.mark.full
@@ -25,10 +26,12 @@ def project(repo: Repo) -> Repo:
     return repo
 
 
-def call(repo: Repo, kind: str, cwd: Path, **event: str) -> subprocess.CompletedProcess[str]:
+def call(
+    repo: Repo, kind: str, cwd: Path, prefix: tuple[str, ...] = (), **event: str
+) -> subprocess.CompletedProcess[str]:
     data = json.dumps({"session_id": "s", "cwd": str(cwd), **event})
     environ = {**repo.env, "CLAUDE_PROJECT_DIR": str(repo.path)}
-    words = ["git-envhist", "agent-worktree", kind]
+    words = [*prefix, "git-envhist", "agent-worktree", kind]
     return subprocess.run(
         words, input=data, cwd=cwd, env=environ, capture_output=True, text=True, check=False
     )
@@ -70,6 +73,34 @@ def test_removed_worktree_is_found_by_its_name(project: Repo) -> None:
     assert not made.exists()
     history = EnvHistory.open(str(project.path))
     assert history.read_file("removed-repo-try-1", "result.txt") == b"work of an agent"
+
+
+def test_second_removed_worktree_of_a_name_gets_another_name(project: Repo) -> None:
+    for text in ("first", "second"):
+        made = create(project)
+        (made / "result.txt").write_text(text)
+        assert call(project, "remove", project.path, worktree_path=str(made)).returncode == 0
+        project.git("branch", "-D", "worktree-try-1")
+    history = EnvHistory.open(str(project.path))
+    assert history.read_file("removed-repo-try-1", "result.txt") == b"first"
+    assert history.read_file("removed-repo-try-1-2", "result.txt") == b"second"
+
+
+def test_worktree_with_an_unreadable_part_is_not_removed(project: Repo) -> None:
+    made = create(project)
+    (made / "locked").write_text("x")
+    (made / "locked").chmod(0)
+    done = call(project, "remove", project.path, as_ordinary_user(), worktree_path=str(made))
+    assert done.returncode == 1
+    assert "cannot be read" in done.stderr
+    assert (made / "locked").exists()
+
+
+def test_worktree_is_made_in_the_project_if_no_place_next_to_it_is_allowed(project: Repo) -> None:
+    project.git("config", "--global", "envhist.forkPlace", "/nonexistent/place")
+    made = create(project)
+    assert made == project.path / ".claude/worktrees/try-1"
+    assert (made / "app.py").exists()
 
 
 def test_worktree_that_cannot_be_captured_is_not_removed(project: Repo, tmp_path: Path) -> None:
