@@ -418,6 +418,7 @@ class CapturedTree:
             new_bytes=0,
             stored_bytes=0,
             seconds=seconds,
+            missing=tuple(self.environment.scan_result.missing),
             warnings=tuple(self.warnings),
         )
 

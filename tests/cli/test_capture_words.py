@@ -11,6 +11,7 @@ from git_envhist.cli.commands.capture import dry_run_lines, report_lock_holder, 
 from git_envhist.cli.output import Output
 from git_envhist.model import CaptureResult, EnvPath, MissingPath, MissingReason
 from tests.end_to_end.captures import capture
+from tests.support.privileges import as_ordinary_user
 from tests.support.repository import Repo
 
 
@@ -93,3 +94,10 @@ def test_waiting_capture_names_a_restore(
     first, second = capsys.readouterr().err.splitlines()
     assert first == "waiting for another capture of this working tree to finish"
     assert second == "waiting for a restore of this working tree to finish"
+
+
+def test_unreadable_new_file_is_reported_when_nothing_else_changed(repo: Repo) -> None:
+    repo.run("envlog", "capture", "one", check=True)
+    repo.write("locked", b"x").chmod(0)
+    done = repo.run("envlog", "capture", "--if-changed", prefix=as_ordinary_user())
+    assert "warning: not captured (unreadable: permission denied): 'locked'" in done.err
