@@ -163,7 +163,7 @@ class HistoryContext(ABC):
 
     @property
     def catalog(self) -> Catalog:
-        """Everything that a revision can refer to; read once per verb, and once in a command of ours."""
+        """Everything that a revision can refer to. Read once per call, or once per process with `one_command`."""
         found = self._seen.catalog
         if found is None:
             found = self._seen.catalog = read_catalog(

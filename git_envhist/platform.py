@@ -36,7 +36,7 @@ def own_command(program: str) -> list[str]:
 
 
 class OwnProgramFailed(EnvhistError):
-    """A program of ours failed; `code`, `exit_code` and hint are those of its error."""
+    """One of our programs failed. `code`, `exit_code` and the hint are taken from its error."""
 
     def __init__(self, message: str, code: str, status: int, hint: str | None) -> None:
         super().__init__(message, hint=hint)

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Called by a coding agent for an event: before a tool changes something, after a turn. It prints nothing and never
-# fails, whatever its input: an agent could read any output as "refused".
+# fails, whatever its input: an agent could take any output for a refusal.
 #
 #   agent-<name> before|prompt|after|end
 #

@@ -74,7 +74,7 @@ def quoted(path: bytes, *, quote_all: bool) -> bytes:
 
 
 def all_plain(paths: Sequence[bytes]) -> bool:
-    """Return whether git quotes none of the paths, whatever is configured."""
+    """Return whether git prints all of these paths without quotes under any configuration."""
     return ALL.search(b"/".join(paths)) is None
 
 

@@ -494,7 +494,7 @@ def cut_into_fields(child: GitStream, width: int) -> Iterator[Fields]:
             del fields[:whole]
         else:
             last = chunk
-        # A field larger than any of ours is cut off; its reader recognizes the damage.
+        # A field above the limit is truncated; the code that parses it reports it as damaged.
         if last and size <= MAX_MESSAGE:
             open_field.append(last)
             size += len(last)

@@ -134,7 +134,7 @@ def _write(descriptor: int, data: bytes) -> bool:
 
 
 def _detach(kept: int | None = None) -> None:
-    """Leave the caller: its terminal, process group, streams and descriptors; keep one descriptor of ours."""
+    """Detach from the caller's terminal, session and descriptors; keep the descriptor `kept`."""
     with suppress(OSError):
         os.setsid()
     signal.signal(signal.SIGHUP, signal.SIG_IGN)

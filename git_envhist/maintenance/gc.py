@@ -188,7 +188,7 @@ class _Collector:
         repository = self._repository
         more = unreferenced_tips(git_dirs_of(repository.common_dir))
         found = reachable_objects(repository.git, ours.__contains__, more=more, since=since)
-        # What a repair set aside is incomplete, but not garbage.
+        # Packs and refs that a repair set aside may be incomplete, but they are not garbage.
         set_aside = [*set_aside_commits(repository.common_state), *self._also]
         return present_objects_of(repository.git, set_aside, ours.__contains__) | found
 
@@ -444,7 +444,7 @@ def since_when(repository: Repository, words: str | None) -> float | None:
         return NOTHING_STAYS
     if words in NEVER:
         return -NOTHING_STAYS
-    # Parsed like gc.pruneExpire, where git reports a typo instead of taking it for now.
+    # Parsed as git parses gc.pruneExpire: a typo is an error and does not mean `now`.
     asked = ("-c", f"gc.pruneExpire={words}", "config", "--type=expiry-date", "--get", "gc.pruneExpire")
     found = os.fsdecode(repository.git.ask(*asked).out).strip()
     if not found.isdecimal():

@@ -512,7 +512,7 @@ class _Fetch:
     def _moves(
         self, mapping: _RefMapping, arrived: Mapping[str, str], remote_refs: Mapping[str, str]
     ) -> list[str]:
-        """Yield updates for what arrived and deletions for what the remote lost; nothing for refused timelines."""
+        """Yield the ref updates of a fetch: new tips and deletions, except for refused timelines."""
         refused = self._signed.refused
         gone = [
             name for name in self._stored(mapping.goal) if name not in remote_refs and name not in refused

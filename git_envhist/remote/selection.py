@@ -52,7 +52,7 @@ def build_selected_chain(
     object_format: str,
     extra_files: Mapping[bytes, bytes] = NO_FILES,
 ) -> SelectedSnapshots:
-    """Write a chain of chosen snapshots (oldest first) with their records; `beside` adds files to the notes tree."""
+    """Write a chain of the chosen snapshots, oldest first, with their records and extra files for the notes tree."""
     tip: str | None = None
     records: dict[str, Sequence[NoteRecord]] = {}
     files = dict(extra_files)

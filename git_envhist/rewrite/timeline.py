@@ -94,7 +94,7 @@ def _caches(repository: Repository) -> Iterator[StatCache]:
             yield StatCache(directory, crc32)
 
 
-# What a snapshot says of the one before it, told anew where that is another one.
+# Rewrite the summary of a snapshot if the one before it is dropped or restored.
 
 CHANGED, STORY = "Env-Changed", "Env-Story"
 

@@ -164,7 +164,7 @@ def is_idle(value: Json) -> bool:
 
 
 def plan_text(value: Json, columns: int) -> Text:
-    """Return the plan as text: numbers, paths, and what it cannot restore."""
+    """Return a restore plan as text: counts, paths, and the paths that it skips."""
     return wrap_lines(_planned(value), columns)
 
 

@@ -41,7 +41,7 @@ class DiffStyle:
 
     palette: Palette = PLAIN
     columns: int | None = None
-    """The width of the terminal; None if the output goes elsewhere."""
+    """The width of the terminal; None if the output is not a terminal."""
     ended_by_nul: bool = False
     quote_all: bool = True
     """The value of core.quotePath."""

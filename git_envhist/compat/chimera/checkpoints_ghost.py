@@ -130,7 +130,7 @@ class GhostStack:
         return [*done, *skipped]
 
     def changed_since(self, ghost: Ghost) -> list[str]:
-        """Return the paths that differ from what the process that created the snapshot left."""
+        """Return the paths that changed since the process that created the snapshot ended."""
         left = dict(ghost.left)
         return [path for path, place in ghost.places if left.get(place) != self.digest(place)]
 
