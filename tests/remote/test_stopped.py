@@ -267,12 +267,13 @@ def test_progress_is_shown_on_a_terminal(repo: Repo, bare: Repo) -> None:
         repo.write(f"d/{number}", os.urandom(2000))
     capture(repo, "one")
     pushed = Terminal(repo, "git-envlog", "push", "--yes").end()
-    assert "writing objects 100 %…" in pushed.steps
+    # A step may be overwritten before it is read, the last one of a kind as well.
+    assert any(step.startswith("writing objects ") for step in pushed.steps)
     assert pushed.said.startswith("to 'origin'")
     repo.write("d/more", os.urandom(2000))
     push_more_than_is_here(repo)
     fetched = Terminal(repo, "git-envlog", "fetch", "--full").end()
-    assert "receiving objects 100 %…" in fetched.steps
+    assert any(step.startswith("receiving objects ") for step in fetched.steps)
     assert fetched.said.startswith("from 'origin'")
 
 
