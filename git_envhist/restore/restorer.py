@@ -71,7 +71,9 @@ class Stepping:
     def back(self, steps: int, now: PresentState | None) -> Snapshot:
         """Return the state to undo to; `NothingToUndo` if there is none."""
         assert now is not None
-        context, further = State(now.content, now.tree), steps + now.further
+        context = State(now.content, now.tree)
+        # With more steps, an equal state is the goal: it need not be the one before the present.
+        further = steps + now.further if steps == 1 else steps
         self.skipped = ""
         with self._compared(now) as states:
             walk = read_undo_stack(reversed(self._log()), states, states.caches_alone)
@@ -80,7 +82,7 @@ class Stepping:
             if dropped is not None and not _is_as_good(stop, dropped, states):
                 self._note_dropped(dropped, stop)
             if stop is None:
-                raise _nothing_to_undo(walk, steps, context, now.further)
+                raise _nothing_to_undo(walk, steps, context, further - steps)
         return stop
 
     def forward(self, steps: int, now: PresentState | None) -> Snapshot:

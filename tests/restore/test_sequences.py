@@ -183,10 +183,16 @@ FORKED: list[Step] = [
     *(("restore", 0), written(b"4444"), ("undo", 2), ("redo", 2)),
 ]
 """New work after an undo, and after a restore, removes the states ahead."""
+EQUAL: list[Step] = [
+    *(("capture", "one"), written(b"1"), ("capture", "two~2")),
+    *(("restore", 0), ("undo", 2), ("undo", 3), ("undo", 1), ("undo", 1)),
+]
+"""The state two steps back equals the present: undo to it changes nothing."""
 
 
 @given(days())
 @example(({}, FORKED))
+@example(({}, EQUAL))
 @settings(max_examples=EXAMPLES)
 def test_random_sequence_keeps_snapshots_and_undo_states(
     tmp_path_factory: pytest.TempPathFactory, told: tuple[Tree, list[Step]]
