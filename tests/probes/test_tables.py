@@ -1,9 +1,12 @@
-"""Tables in files: Parquet by its footer, DuckDB by its headers, CSV by its lines, notebooks by their cells."""
+"""Tables in files: Parquet by its footer, DuckDB by headers or library, CSV by its lines, notebooks by their cells."""
 
 from __future__ import annotations
 
 import base64
 import json
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -12,8 +15,9 @@ from hypothesis import strategies as st
 from git_envhist.diff.facts import fact_words
 from git_envhist.diff.summary import summarize
 from git_envhist.model import ChangeCount, FactChange
-from git_envhist.probes import csv_files, duckdb_file, notebooks, parquet
+from git_envhist.probes import csv_files, duckdb_file, duckdb_tables, notebooks, parquet
 from git_envhist.probes.base import File
+from tests.support.repository import Repo
 
 # pyarrow 26.0.1: write_table(id, name, at, tags, point, day; 3 rows), store_schema=False; the footer
 FOOTER = base64.b64decode(
@@ -99,6 +103,89 @@ def test_duckdb_format_and_blocks_are_listed() -> None:
         "data/shop.duckdb/format": "64",
         "data/shop.duckdb/contents": "11 blocks",
     }
+
+
+def make_duckdb(path: Path, *statements: str, checkpoint: bool = True) -> None:
+    """Write a database by DuckDB's library in a process that is killed, so that its log stays."""
+    script = (
+        "import duckdb, os, sys\n"
+        "connection = duckdb.connect(sys.argv[1])\n"
+        "for statement in sys.argv[2:]: connection.execute(statement)\n"
+        "os.kill(os.getpid(), 9)\n"
+    )
+    words = (*statements, "CHECKPOINT") if checkpoint else statements
+    subprocess.run([sys.executable, "-c", script, path, *words])
+
+
+SHOP = (
+    "CREATE TABLE users (id INTEGER, name VARCHAR, balance DECIMAL(10, 2))",
+    "CREATE SCHEMA stock",
+    'CREATE TABLE stock."a/b" AS SELECT range AS number FROM range(5000)',
+    "CREATE VIEW rich AS SELECT * FROM users",
+    "INSERT INTO users VALUES (1, 'ada', 2), (2, 'bob', 3)",
+)
+
+
+@pytest.mark.full
+def test_duckdb_tables_are_listed_with_the_library(tmp_path: Path) -> None:
+    pytest.importorskip("duckdb")
+    make_duckdb(tmp_path / "shop.duckdb", *SHOP)
+    make_duckdb(tmp_path / "shop.duckdb", "DELETE FROM users WHERE id = 1", checkpoint=False)
+    names = ("shop.duckdb", "shop.duckdb.wal")
+    data = {name.encode(): (tmp_path / name).read_bytes() for name in names}
+    expected = {
+        "data/shop.duckdb/users": "1 rows (id INTEGER, name VARCHAR, balance DECIMAL(10,2))",
+        "data/shop.duckdb/stock.a∕b": "5000 rows (number BIGINT)",
+        "data/shop.duckdb/view rich": "",
+    }
+
+    def facts(files: dict[bytes, File]) -> dict[str, str]:
+        found = {fact.key: fact.value for fact in duckdb_file.facts_of(b"data", files, nothing)}
+        assert found.pop("data/shop.duckdb/format").isdigit()
+        return found
+
+    assert facts({name: File(one, len(one), False, b"1") for name, one in data.items()}) == expected
+    parts = duckdb_file.parts_of({name: Large(one) for name, one in data.items()})
+    assert (
+        facts({name: File(None, len(one), False, b"1", parts[name]) for name, one in data.items()})
+        == expected
+    )
+    sealed = facts({name: File(one, len(one), True, b"1") for name, one in data.items()})
+    assert sealed == {"data/shop.duckdb/contents": "sealed:set"}
+    # A damaged one, and one that is too large to be read, have the facts of their headers.
+    (name, one), log = next(iter(data.items())), data[b"shop.duckdb.wal"]
+    damaged = one[:12288] + bytes(len(one) - 12288)
+    blocks = facts(
+        {name: File(damaged, len(one), False, b"1"), name + b".wal": File(log, len(log), False, b"1")}
+    )
+    assert list(blocks) == ["data/shop.duckdb/contents"]
+    assert blocks["data/shop.duckdb/contents"].endswith(" blocks")
+    assert facts({name: File(None, 1 << 40, False, b"1", ((0, one[:12288]),))}) == blocks
+
+
+@pytest.mark.full
+def test_duckdb_file_is_not_locked_and_leaves_no_copy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("duckdb")
+    make_duckdb(tmp_path / "shop.duckdb", *SHOP)
+    (tmp_path / "copies").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "copies"))
+    tables = duckdb_tables.read_tables((tmp_path / "shop.duckdb").read_bytes(), None)
+    assert tables is not None
+    assert [table.name for table in tables] == ["users", "stock.a∕b", "view rich"]
+    assert list((tmp_path / "copies").iterdir()) == []
+
+
+@pytest.mark.full
+def test_rows_of_a_duckdb_table_appear_in_the_story(repo: Repo) -> None:
+    pytest.importorskip("duckdb")
+    make_duckdb(repo.path / "shop.duckdb", *SHOP)
+    repo.run("envlog", "capture", "one", check=True)
+    make_duckdb(repo.path / "shop.duckdb", "DELETE FROM users WHERE id = 2")
+    repo.run("envlog", "capture", "two", check=True)
+    assert "duckdb: shop.duckdb users 2 → 1 row " in repo.run("envlog", "-1", check=True).out
+    assert "2 → 1 row" in repo.run("envdiff", "@~1", check=True).out
 
 
 @pytest.mark.parametrize(
