@@ -1,4 +1,4 @@
-"""`python -m tests.benchmarks`: make the environment, run ours and the others, print the table."""
+"""`python -m tests.benchmarks`: make the environment, run git-envhist and its peers, print the table."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ VERSIONS = (("git", "--version"), ("restic", "version"), ("borg", "--version"), 
 
 
 def main(words: Sequence[str]) -> int:
-    """Measure, print, leave nothing behind."""
+    """Measure, print the table and remove all files."""
     options = _options(words)
     signal.signal(signal.SIGTERM, _stop)
     signal.signal(signal.SIGHUP, _stop)
@@ -37,7 +37,7 @@ def main(words: Sequence[str]) -> int:
             for name in options.only or ROWS:
                 lines += ROWS[name](bench)
         finally:
-            # What was measured before an interruption is worth something, too.
+            # Print what was measured before an interruption, too.
             print("\n".join(facts), end="\n\n")
             print(render(lines, judged=not options.small))
         if options.small:
@@ -77,7 +77,7 @@ def _make_bench(scratch: Scratch, options: argparse.Namespace) -> Bench:
 
 
 def _kept(place: Path, scale: Scale, top: Path) -> None:
-    """A copy of the environment that is kept; what is measured is changed, and that is not."""
+    """Return a copy of the kept environment, because measuring changes it."""
     if not is_built(place, scale):
         if place.exists() and any(place.iterdir()):
             raise SystemExit(f"'{place}' holds something else")

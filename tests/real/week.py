@@ -99,7 +99,7 @@ BLOG_VARIABLES = "SITE_NAME=Blog\nMAIL_HOST=localhost\n"
 
 @dataclass
 class Person:
-    """A person at work in one project, at made-up times."""
+    """A person who works on one project, at made-up times."""
 
     repo: Repo
     variables: dict[str, str]
@@ -277,7 +277,7 @@ class Week:
 
     work: Callable[[Person], None]
     upgraded: str
-    """The start of the summary of each line that brought the upgrade."""
+    """The start of the summary of each line that has the upgrade."""
     good: str
     """The intent of the newest snapshot that passed."""
 
