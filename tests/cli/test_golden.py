@@ -302,7 +302,7 @@ def test_a_dry_run_stores_nothing(repo: Repo) -> None:
     assert len(repo.run("envlog", "--oneline").out.splitlines()) == 1
 
 
-def test_before_the_first_capture_the_list_is_empty(repo: Repo) -> None:
+def test_list_before_the_first_capture_is_empty(repo: Repo) -> None:
     done = repo.run("envlog")
     assert (done.out, done.status) == ("", 0)
     assert done.err == "hint: nothing was captured here yet: git envlog capture\n"

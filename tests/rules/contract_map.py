@@ -1,7 +1,7 @@
-"""The contract, line by line, and the tests that hold each: `<file below tests/>::<test>`.
+"""The contract, line by line, with the tests that check each line: `<file below tests/>::<test>`.
 
-An id is what `built` finds in the programs (`envlog capture --name`, `config envhist.exclude`, `status 4`,
-`python capture`) or, for what cannot be asked of them, a few words.
+An id is a name that `built` finds in the programs (`envlog capture --name`, `config envhist.exclude`, `status 4`,
+`python capture`) or, for promises that are not found there, a few words.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ WORDS = (
         "environment",
         "every path under the working tree, tracked, untracked and ignored",
         (
-            "end_to_end/test_capture_is_true.py::test_everything_that_can_stand_in_a_directory_is_captured",
+            "end_to_end/test_capture_is_true.py::test_every_kind_of_entry_is_captured",
             "end_to_end/test_capture_is_true.py::test_an_arbitrary_tree_is_captured",
         ),
     ),
     Line(
         "environment, less .envhistignore",
         "what it names is no part",
-        ("end_to_end/test_capture_options.py::test_envhistignore_and_exclude_name_what_is_no_part",),
+        ("end_to_end/test_capture_options.py::test_envhistignore_and_exclude_skip_paths",),
     ),
     Line(
         "snapshot",
         "a commit whose tree is the environment; later edits are in the next one and not in it",
         (
-            "end_to_end/test_capture_is_true.py::test_whatever_was_edited_between_two_captures_is_in_the_second",
+            "end_to_end/test_capture_is_true.py::test_arbitrary_edits_between_two_captures_are_in_the_second",
             "end_to_end/test_plain_git_reads_it.py::test_dulwich_reads_every_object",
         ),
     ),
@@ -51,7 +51,7 @@ WORDS = (
         (
             "end_to_end/test_plain_git_reads_it.py::test_git_log_is_the_history",
             "end_to_end/test_plain_git_reads_it.py::test_a_separate_git_directory_and_a_linked_worktree_have_timelines",
-            "end_to_end/test_capture_leaves_alone.py::test_the_history_follows_the_directory_when_it_is_moved",
+            "end_to_end/test_capture_leaves_alone.py::test_history_stays_with_a_moved_directory",
         ),
     ),
     Line(
@@ -65,7 +65,7 @@ WORDS = (
     Line(
         "complete / partial",
         "a partial snapshot lists what is not in it, and why",
-        ("end_to_end/test_capture_options.py::test_what_cannot_be_read_is_listed_and_the_rest_is_captured",),
+        ("end_to_end/test_capture_options.py::test_unreadable_paths_are_listed_and_the_rest_is_captured",),
     ),
     Line(
         "now",
@@ -158,7 +158,7 @@ CAPTURE = (
     Line(
         "envlog capture",
         "takes a snapshot and says timeline, id, intent and counts",
-        ("end_to_end/test_capture_options.py::test_a_capture_says_timeline_id_intent_and_counts",),
+        ("end_to_end/test_capture_options.py::test_capture_prints_timeline_id_intent_and_counts",),
     ),
     Line(
         "envlog capture --message",
@@ -169,8 +169,8 @@ CAPTURE = (
         "envlog capture --name",
         "names the moment; a name with another meaning is refused",
         (
-            "end_to_end/test_capture_options.py::test_a_name_names_the_moment",
-            "end_to_end/test_capture_options.py::test_a_name_that_means_something_else_is_refused_before_anything_is_stored",
+            "end_to_end/test_capture_options.py::test_name_option_names_the_snapshot",
+            "end_to_end/test_capture_options.py::test_name_with_another_meaning_is_refused_before_anything_is_stored",
         ),
     ),
     Line(
@@ -191,77 +191,79 @@ CAPTURE = (
     Line(
         "envlog capture --if-changed",
         "nothing where nothing changed",
-        ("end_to_end/test_capture_options.py::test_if_changed_takes_nothing_where_nothing_changed",),
+        ("end_to_end/test_capture_options.py::test_if_changed_takes_no_snapshot_without_changes",),
     ),
     Line(
         "envlog capture --strict",
         "refuses instead of a partial snapshot",
-        ("end_to_end/test_capture_options.py::test_strict_refuses_where_a_path_cannot_be_read",),
+        ("end_to_end/test_capture_options.py::test_strict_refuses_when_a_path_cannot_be_read",),
     ),
     Line(
         "envlog capture --force",
         "where home or / would be captured",
-        ("end_to_end/test_capture_options.py::test_force_is_wanted_where_home_would_be_captured",),
+        ("end_to_end/test_capture_options.py::test_capture_of_home_requires_force",),
     ),
     Line(
         "envlog capture --dry-run",
         "tells by directory, stores nothing",
-        ("end_to_end/test_capture_options.py::test_a_dry_run_tells_and_stores_nothing",),
+        ("end_to_end/test_capture_options.py::test_dry_run_prints_and_stores_nothing",),
     ),
     Line(
         "envlog capture --porcelain",
         "the full id alone",
-        ("end_to_end/test_capture_options.py::test_porcelain_is_the_full_id_alone",),
+        ("end_to_end/test_capture_options.py::test_porcelain_prints_the_full_id_only",),
     ),
     Line(
         "capture never loses a snapshot",
         "a damaged index, failing git, no identity: a warning and status 0",
         (
-            "end_to_end/test_capture_leaves_alone.py::test_a_broken_index_costs_a_warning_and_no_snapshot",
-            "end_to_end/test_capture_leaves_alone.py::test_failing_git_commands_cost_warnings_and_no_snapshot",
-            "end_to_end/test_capture_leaves_alone.py::test_without_an_identity_the_snapshot_is_whole",
-            "end_to_end/test_capture_leaves_alone.py::test_an_unborn_head_is_no_obstacle",
+            "end_to_end/test_capture_leaves_alone.py::test_broken_index_causes_a_warning_and_a_complete_snapshot",
+            "end_to_end/test_capture_leaves_alone.py::test_failing_git_commands_cause_warnings_and_a_complete_snapshot",
+            "end_to_end/test_capture_leaves_alone.py::test_capture_without_an_identity_is_complete",
+            "end_to_end/test_capture_leaves_alone.py::test_unborn_head_is_captured",
         ),
     ),
     Line(
         "capture changes nothing",
         "HEAD, index, status, stash, branches, config and files stay, also inside a hook",
         (
-            "end_to_end/test_capture_leaves_alone.py::test_nothing_of_the_users_changes",
-            "end_to_end/test_capture_leaves_alone.py::test_a_capture_inside_a_commit_hook_touches_no_index",
-            "end_to_end/test_capture_leaves_alone.py::test_no_configuration_changes_what_is_captured_or_runs_a_command",
+            "end_to_end/test_capture_leaves_alone.py::test_capture_leaves_the_users_repository_unchanged",
+            "end_to_end/test_capture_leaves_alone.py::test_capture_in_a_commit_hook_does_not_touch_the_index",
+            "end_to_end/test_capture_leaves_alone.py::test_configuration_neither_changes_a_capture_nor_runs_a_command",
         ),
     ),
     Line(
         "capture is durable",
         "killed or out of room: the old tip or the new one",
         (
-            "end_to_end/test_capture_survives.py::test_a_capture_killed_at_any_call_leaves_the_old_tip_or_the_new_one",
-            "end_to_end/test_capture_survives.py::test_a_disk_that_fails_publishes_nothing_and_is_told_in_a_line",
+            "end_to_end/test_capture_survives.py::test_capture_killed_at_any_call_leaves_the_old_or_the_new_tip",
+            "end_to_end/test_capture_survives.py::test_capture_on_a_failing_disk_publishes_nothing_and_prints_one_line",
         ),
     ),
     Line(
         "capture beside gc",
         "no object of a snapshot is taken",
-        ("end_to_end/test_capture_survives.py::test_gc_in_a_loop_beside_captures_takes_no_object_of_theirs",),
+        ("end_to_end/test_capture_survives.py::test_gc_in_a_loop_removes_no_object_of_a_capture",),
     ),
     Line(
         "the moment of a snapshot",
         "now, or GIT_COMMITTER_DATE",
-        ("end_to_end/test_capture_options.py::test_the_moment_is_the_committer_date_where_that_is_set",),
+        ("end_to_end/test_capture_options.py::test_time_of_a_snapshot_is_the_committer_date_if_set",),
     ),
     Line(
         "git_changed, env_changed",
         "git's view, and the snapshots' own",
-        ("end_to_end/test_capture_options.py::test_git_changed_is_gits_view_and_env_changed_the_snapshots",),
+        (
+            "end_to_end/test_capture_options.py::test_git_changed_lists_gits_changes_and_env_changed_the_snapshots",
+        ),
     ),
     Line(
         "plain git reads it",
         "show, diff, log -p, worktree; fsck and a strict remote are content",
         (
             "end_to_end/test_plain_git_reads_it.py::test_git_show_and_diff_give_true_bytes",
-            "end_to_end/test_plain_git_reads_it.py::test_git_worktree_gives_the_moment_back",
-            "end_to_end/test_plain_git_reads_it.py::test_fsck_is_silent_and_a_strict_remote_takes_it",
+            "end_to_end/test_plain_git_reads_it.py::test_git_worktree_checks_out_a_snapshot",
+            "end_to_end/test_plain_git_reads_it.py::test_fsck_is_silent_and_a_strict_remote_accepts_the_history",
             "docs/test_recovery.py::test_every_command_of_the_page_succeeds",
         ),
     ),
@@ -271,7 +273,7 @@ CONFIG = (
     Line(
         "config envhist.timeline",
         "where this working tree's captures go",
-        ("end_to_end/test_capture_options.py::test_a_timeline_may_be_chosen",),
+        ("end_to_end/test_capture_options.py::test_timeline_can_be_chosen",),
     ),
     Line(
         "config envhist.remote",
@@ -306,7 +308,7 @@ CONFIG = (
     Line(
         "config envhist.exclude",
         "patterns beside .envhistignore",
-        ("end_to_end/test_capture_options.py::test_envhistignore_and_exclude_name_what_is_no_part",),
+        ("end_to_end/test_capture_options.py::test_envhistignore_and_exclude_skip_paths",),
     ),
     Line(
         "config envhist.fingerprint",
@@ -321,7 +323,7 @@ CONFIG = (
     Line(
         "config envhist.root",
         "further directories",
-        ("end_to_end/test_capture_options.py::test_a_further_root_is_captured_below_its_name",),
+        ("end_to_end/test_capture_options.py::test_additional_root_is_captured_below_its_name",),
     ),
     Line(
         "config envhist.service",
@@ -335,14 +337,12 @@ CONFIG = (
     Line(
         "config envhist.budget",
         "most new bytes of one capture; the largest are left out loudly",
-        ("end_to_end/test_capture_options.py::test_what_is_beyond_the_budget_is_left_out_loudly",),
+        ("end_to_end/test_capture_options.py::test_files_over_the_budget_are_skipped_with_a_warning",),
     ),
     Line(
         "config envhist.bigfile",
         "above it a file is stored as pieces",
-        (
-            "end_to_end/test_capture_options.py::test_a_big_file_is_stored_in_pieces_that_a_small_change_shares",
-        ),
+        ("end_to_end/test_capture_options.py::test_small_change_of_a_big_file_stores_few_new_chunks",),
     ),
 )
 
@@ -467,8 +467,8 @@ STATUS = (
         "status 3",
         "refused, nothing changed, the option that overrides it named",
         (
-            "end_to_end/test_capture_options.py::test_force_is_wanted_where_home_would_be_captured",
-            "end_to_end/test_capture_options.py::test_strict_refuses_where_a_path_cannot_be_read",
+            "end_to_end/test_capture_options.py::test_capture_of_home_requires_force",
+            "end_to_end/test_capture_options.py::test_strict_refuses_when_a_path_cannot_be_read",
         ),
     ),
     Line(
@@ -488,25 +488,25 @@ LIST = (
         "envlog",
         "lists the timeline, newest first",
         (
-            "end_to_end/test_reading.py::test_a_list_shows_what_was_asked_for",
+            "end_to_end/test_reading.py::test_list_shows_the_requested_snapshots",
             "cli/test_render.py::test_list_has_aligned_columns",
-            "end_to_end/test_reading.py::test_before_the_first_capture_the_list_is_empty",
+            "end_to_end/test_reading.py::test_list_before_the_first_capture_is_empty",
         ),
     ),
     Line(
         "envlog --max-count",
         "so many; also -5, -n5",
-        ("end_to_end/test_reading.py::test_a_list_shows_what_was_asked_for",),
+        ("end_to_end/test_reading.py::test_list_shows_the_requested_snapshots",),
     ),
     Line(
         "envlog --since",
         "taken then or later",
-        ("end_to_end/test_reading.py::test_a_list_shows_what_was_asked_for",),
+        ("end_to_end/test_reading.py::test_list_shows_the_requested_snapshots",),
     ),
     Line(
         "envlog --until",
         "taken then or before",
-        ("end_to_end/test_reading.py::test_a_list_shows_what_was_asked_for",),
+        ("end_to_end/test_reading.py::test_list_shows_the_requested_snapshots",),
     ),
     Line(
         "envlog --in-summary",
@@ -516,7 +516,7 @@ LIST = (
     Line(
         "envlog -S",
         "that changed how often files contain the text",
-        ("end_to_end/test_content_search.py::test_text_search_finds_where_a_text_came_and_went",),
+        ("end_to_end/test_content_search.py::test_text_search_finds_where_a_text_was_added_and_removed",),
     ),
     Line(
         "envlog -G",
@@ -526,32 +526,32 @@ LIST = (
     Line(
         "envlog --grep",
         "whose intent, name or note matches",
-        ("end_to_end/test_reading.py::test_a_list_shows_what_was_asked_for",),
+        ("end_to_end/test_reading.py::test_list_shows_the_requested_snapshots",),
     ),
     Line(
         "envlog --regexp-ignore-case",
         "regardless of case",
-        ("end_to_end/test_reading.py::test_a_list_shows_what_was_asked_for",),
+        ("end_to_end/test_reading.py::test_list_shows_the_requested_snapshots",),
     ),
     Line(
         "envlog --reverse",
         "oldest first",
-        ("end_to_end/test_reading.py::test_a_list_shows_what_was_asked_for",),
+        ("end_to_end/test_reading.py::test_list_shows_the_requested_snapshots",),
     ),
     Line(
         "envlog --all",
         "every timeline",
-        ("end_to_end/test_reading.py::test_a_list_shows_what_was_asked_for",),
+        ("end_to_end/test_reading.py::test_list_shows_the_requested_snapshots",),
     ),
     Line(
         "envlog --verdict",
         "by the outcome of its check",
-        ("end_to_end/test_reading.py::test_a_list_shows_what_was_asked_for",),
+        ("end_to_end/test_reading.py::test_list_shows_the_requested_snapshots",),
     ),
     Line(
         "envlog --trigger",
         "by what caused it",
-        ("end_to_end/test_reading.py::test_a_list_shows_what_was_asked_for",),
+        ("end_to_end/test_reading.py::test_list_shows_the_requested_snapshots",),
     ),
     Line(
         "envlog --graph",
@@ -584,19 +584,19 @@ LIST = (
     Line(
         "envlog --no-fold",
         "a line for each capture of an agent's turn",
-        ("end_to_end/test_folding.py::test_the_captures_of_a_turn_stand_on_one_line",),
+        ("end_to_end/test_folding.py::test_captures_of_a_turn_are_one_line",),
     ),
     Line(
         "envlog --fold",
         "folds the lines of a format too",
-        ("end_to_end/test_folding.py::test_list_has_day_headings_and_folds_what_hooks_captured",),
+        ("end_to_end/test_folding.py::test_list_has_day_headings_and_folds_captures_of_hooks",),
     ),
     Line("envlog --oneline", "id and intent", ("end_to_end/test_reading.py::test_oneline_is_id_and_intent",)),
     Line(
         "envlog --full",
         "the whole card",
         (
-            "end_to_end/test_reading.py::test_full_is_the_card_of_each",
+            "end_to_end/test_reading.py::test_full_shows_the_details_of_each_snapshot",
             "cli/test_render.py::test_full_view_has_all_fields",
         ),
     ),
@@ -604,7 +604,7 @@ LIST = (
         "envlog --format",
         "git's placeholders and ours",
         (
-            "end_to_end/test_reading.py::test_a_format_is_gits_and_ours",
+            "end_to_end/test_reading.py::test_format_has_placeholders_of_git_and_git_envhist",
             "cli/test_render.py::test_each_placeholder",
             "cli/test_render.py::test_the_template_of_the_contract",
         ),
@@ -613,7 +613,7 @@ LIST = (
         "envlog --date",
         "git's styles",
         (
-            "end_to_end/test_reading.py::test_dates_are_in_gits_styles",
+            "end_to_end/test_reading.py::test_dates_have_gits_styles",
             "cli/test_dates.py::test_dates_are_formatted_as_git_does",
         ),
     ),
@@ -629,60 +629,60 @@ LIST = (
         "envlog --stat",
         "what each changed, below it",
         (
-            "end_to_end/test_reading.py::test_what_each_changed_stands_below_it",
+            "end_to_end/test_reading.py::test_changes_are_shown_below_each_snapshot",
             "html/test_measured.py::test_sizes_agree_with_du",
         ),
     ),
     Line(
         "envlog --name-status",
         "what each changed, below it",
-        ("end_to_end/test_reading.py::test_what_each_changed_stands_below_it",),
+        ("end_to_end/test_reading.py::test_changes_are_shown_below_each_snapshot",),
     ),
     Line(
         "envlog --name-only",
         "what each changed, below it",
-        ("end_to_end/test_reading.py::test_what_each_changed_stands_below_it",),
+        ("end_to_end/test_reading.py::test_changes_are_shown_below_each_snapshot",),
     ),
     Line(
         "envlog --patch",
         "what each changed, below it",
-        ("end_to_end/test_reading.py::test_what_each_changed_stands_below_it",),
+        ("end_to_end/test_reading.py::test_changes_are_shown_below_each_snapshot",),
     ),
     Line(
         "envlog --full-index",
         "whole ids of contents",
-        ("end_to_end/test_reading.py::test_what_each_changed_stands_below_it",),
+        ("end_to_end/test_reading.py::test_changes_are_shown_below_each_snapshot",),
     ),
     Line("envlog -z", "records end with NUL", ("end_to_end/test_reading.py::test_z_ends_records_with_nul",)),
     Line(
         "envlog show",
         "the card, or with a path the content as it was",
-        ("end_to_end/test_reading.py::test_show_is_a_card_and_with_a_path_the_bytes_as_they_were",),
+        ("end_to_end/test_reading.py::test_show_prints_details_and_with_a_path_the_stored_bytes",),
     ),
     Line(
         "envlog show --date",
         "git's styles",
-        ("end_to_end/test_reading.py::test_show_is_a_card_and_with_a_path_the_bytes_as_they_were",),
+        ("end_to_end/test_reading.py::test_show_prints_details_and_with_a_path_the_stored_bytes",),
     ),
     Line(
         "envlog name",
         "names a moment; a name equal to a subcommand is refused",
-        ("end_to_end/test_reading.py::test_a_name_is_given_moved_and_taken_away",),
+        ("end_to_end/test_reading.py::test_name_is_set_moved_and_removed",),
     ),
     Line(
         "envlog name --delete",
         "takes a name away",
-        ("end_to_end/test_reading.py::test_a_name_is_given_moved_and_taken_away",),
+        ("end_to_end/test_reading.py::test_name_is_set_moved_and_removed",),
     ),
     Line(
         "envlog note",
         "adds to the story later",
-        ("end_to_end/test_reading.py::test_a_note_adds_to_the_story",),
+        ("end_to_end/test_reading.py::test_note_is_shown_with_its_snapshot",),
     ),
     Line(
         "envlog note --message",
         "what is added",
-        ("end_to_end/test_reading.py::test_a_note_adds_to_the_story",),
+        ("end_to_end/test_reading.py::test_note_is_shown_with_its_snapshot",),
     ),
     Line(
         "envlog fork",
@@ -1246,7 +1246,7 @@ LIST = (
     Line(
         "each line resolves",
         "id, time, name and intent, as typed",
-        ("end_to_end/test_reading.py::test_each_line_resolves_by_id_time_name_and_intent",),
+        ("end_to_end/test_reading.py::test_snapshot_is_found_by_id_time_name_and_intent",),
     ),
 )
 
@@ -1343,30 +1343,30 @@ EVERY = (
     Line(
         "every -C",
         "as if started there",
-        ("end_to_end/test_reading.py::test_another_directory_and_gits_own_ways_to_name_it",),
+        ("end_to_end/test_reading.py::test_repository_is_found_by_option_and_by_gits_variables",),
     ),
     Line(
         "every --json",
         "one versioned schema; errors too",
         (
-            "end_to_end/test_reading.py::test_json_is_one_array_newest_first_and_lines_where_wanted",
+            "end_to_end/test_reading.py::test_json_is_one_array_newest_first_or_lines",
             "cli/test_envdiff.py::test_json_equals_the_text_and_matches_the_schema",
             "cli/test_programs.py::test_an_error_under_json_is_an_object_on_stdout",
-            "end_to_end/test_capture_options.py::test_json_tells_the_snapshot",
+            "end_to_end/test_capture_options.py::test_json_describes_the_snapshot",
         ),
     ),
     Line(
         "every --color",
         "always, never, auto; NO_COLOR, FORCE_COLOR",
         (
-            "end_to_end/test_reading.py::test_colour_only_where_it_is_wanted",
+            "end_to_end/test_reading.py::test_colour_is_used_only_if_requested",
             "cli/test_output.py::test_colour_option_wins_over_environment_and_configuration",
         ),
     ),
     Line(
         "every --no-pager",
         "no pager",
-        ("end_to_end/test_reading.py::test_what_no_terminal_reads_goes_through_no_pager",),
+        ("end_to_end/test_reading.py::test_pager_is_not_used_without_a_terminal",),
     ),
     Line(
         "every --quiet",
@@ -1402,7 +1402,7 @@ EVERY = (
     Line(
         "status 0",
         "done, also where the snapshot is partial",
-        ("end_to_end/test_capture_options.py::test_what_cannot_be_read_is_listed_and_the_rest_is_captured",),
+        ("end_to_end/test_capture_options.py::test_unreadable_paths_are_listed_and_the_rest_is_captured",),
     ),
     Line(
         "status 1",
@@ -1413,7 +1413,7 @@ EVERY = (
         "status 4",
         "no such snapshot, with a hint",
         (
-            "end_to_end/test_reading.py::test_what_means_no_snapshot_is_status_4_with_a_hint",
+            "end_to_end/test_reading.py::test_unknown_revision_is_status_4_with_a_hint",
             "cli/test_envdiff.py::test_a_wrong_revision_is_status_4_with_a_hint",
         ),
     ),
@@ -1870,7 +1870,7 @@ RESTORE = (
         "checkpoint create, list, info, delete and restore on these verbs",
         (
             "compat/test_workbench.py::test_checkpoints_are_created_listed_shown_restored_and_deleted",
-            "docs/test_workbench.py::test_the_page_is_true",
+            "docs/test_workbench.py::test_commands_of_the_page_print_what_it_shows",
         ),
     ),
     Line(
@@ -1984,7 +1984,7 @@ SETTINGS = (
         "whether what is mounted below the tree belongs to it",
         (
             "test_config.py::test_each_key_is_read_and_the_last_value_wins",
-            "elsewhere/test_mounts.py::test_a_mount_is_missing_and_not_entered_and_captured_where_that_is_wanted",
+            "elsewhere/test_mounts.py::test_mount_is_listed_as_missing_or_captured_as_configured",
         ),
     ),
     Line(
@@ -2058,7 +2058,7 @@ PYTHON = (
     Line(
         "python remove_name",
         "takes a name away",
-        ("end_to_end/test_python.py::test_a_name_is_taken_away_again",),
+        ("end_to_end/test_python.py::test_name_is_removed",),
     ),
     Line(
         "python with_contents",
@@ -2068,12 +2068,12 @@ PYTHON = (
     Line(
         "python resolve",
         "the snapshot that words mean",
-        ("end_to_end/test_python.py::test_words_mean_snapshots_and_errors_are_ours",),
+        ("end_to_end/test_python.py::test_revisions_are_resolved_and_errors_are_public_classes",),
     ),
     Line(
         "python timelines",
         "the names of all timelines",
-        ("end_to_end/test_python.py::test_words_mean_snapshots_and_errors_are_ours",),
+        ("end_to_end/test_python.py::test_revisions_are_resolved_and_errors_are_public_classes",),
     ),
     Line(
         "python newest",
@@ -2083,12 +2083,12 @@ PYTHON = (
     Line(
         "python read_file",
         "a file's bytes as they were",
-        ("end_to_end/test_python.py::test_words_mean_snapshots_and_errors_are_ours",),
+        ("end_to_end/test_python.py::test_revisions_are_resolved_and_errors_are_public_classes",),
     ),
     Line(
         "python environment_path",
         "a path as the user wrote it, from the top",
-        ("end_to_end/test_reading.py::test_show_is_a_card_and_with_a_path_the_bytes_as_they_were",),
+        ("end_to_end/test_reading.py::test_show_prints_details_and_with_a_path_the_stored_bytes",),
     ),
     Line(
         "python open_sealed",
@@ -2161,7 +2161,7 @@ PYTHON = (
         "is cheap and starts no process",
         (
             "end_to_end/test_python.py::test_importing_the_package_is_cheap_and_starts_no_process",
-            "end_to_end/test_python.py::test_the_log_pays_for_nothing_it_does_not_use",
+            "end_to_end/test_python.py::test_log_loads_no_unneeded_modules",
         ),
     ),
     Line(

@@ -66,7 +66,7 @@ def _parse() -> argparse.Namespace:
 
 def _run_on(kind: str) -> int:
     """Run the campaign again in a mount namespace, on a new file system."""
-    # An image in memory: what the histories sync costs no disk.
+    # Use an image in memory, so that the histories' syncs do not wait for a disk.
     with tempfile.TemporaryDirectory(prefix="walk-", dir=_memory_or("/var/tmp")) as above:
         place, image = f"{above}/mounted", f"{above}/image"
         os.mkdir(place)
