@@ -134,7 +134,7 @@ class Words:
 
 @contextmanager
 def programs(*commands: list[str]) -> Iterator[Words]:
-    """Programs that run, and talk, for as long as the context lasts."""
+    """Run programs that print their progress until the context ends."""
     with ExitStack() as stack:
         children = []
         for words in commands:
@@ -175,7 +175,7 @@ while True:
 
 
 def storm(repo: Repo, scale: float) -> Row:
-    """Files come and go by the ten thousand a second."""
+    """Create and remove ten thousand files per second."""
     row = Row("a storm of files")
     seconds = 0.0
     work = str(repo.path / "work")

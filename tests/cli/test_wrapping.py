@@ -30,7 +30,7 @@ RED, RESET = marked("\x1b[31m"), marked("\x1b[m")
         ("データ ベース の", 8, ["データ", "  ベース", "  の"]),
         (f"a {RED}red one{RESET} b", 6, [f"a {RED}red{RESET}", f"  {RED}one{RESET}", "  b"]),
     ],
-    # The mark of colours differs from process to process.
+    # The mark of colours differs between processes.
     ids=range(12),
 )  # fmt: skip
 def test_lines_break_between_words(line: str, columns: int, lines: list[str]) -> None:

@@ -69,7 +69,7 @@ class Case:
     forgets: bool = False
     restores: bool = False
     reads: bool = False
-    """It changes nothing, so nothing can be lost."""
+    """Whether the command only reads, so that nothing can be lost."""
 
 
 COMMANDS = {
@@ -261,7 +261,7 @@ def judge_words(done: Result) -> list[str]:
     wrong = []
     both = done.err + done.out
     if ("in run_program" not in both and "importlib" in both) or "unsupported hash type" in both:
-        return []  # the interpreter could not load the program: there is nothing yet that could report it
+        return []  # the interpreter could not load the program, so git-envhist cannot report the error
     if "Traceback" in both or "unexpected failure" in both or "Error: " in done.err:
         wrong.append("a defect is reported")
     lines = [line for line in done.err.splitlines() if line.startswith("error: ")]
@@ -328,7 +328,7 @@ def sample(template: Template, commands: Sequence[str], chance: random.Random) -
         kind = chance.choice(list(CALLS))
         first, last = template.count(command, kind)
         if last:
-            # One in four may fail in a child before its count reaches the program's own first call.
+            # One in four may fail in a child before its count reaches the program's first call.
             low = first if chance.random() < 0.75 and first <= last else 1
             yield Point(command, kind, chance.choice(FAULTS[kind]), chance.randint(low, last))
 

@@ -122,8 +122,7 @@ def copied(template: Template) -> Iterator[Repo]:
 
 
 def with_a_killed_git(repo: Repo, words: tuple[str, ...], way: str, when: str) -> Result:
-    """Run one of our programs; `when`: `#7` is the seventh git that it starts, other words select gits with these
-    words."""
+    """Run a program; `when`: `#7` is the seventh git that it starts, other words select gits with these words."""
     place = repo.path.parent / "killing"
     place.mkdir()
     real = shutil.which("git", path=repo.env["PATH"])

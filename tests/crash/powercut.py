@@ -1,7 +1,7 @@
-"""Power failures under captures: `python -m tests.crash.powercut [--cuts N] [--captures N] [--seed N] [--options …]`,
-as root.
+"""Power failures during captures, as root: `python -m tests.crash.powercut [--cuts N] [--captures N] [--seed N]
+[--options …]`.
 
-Captures run in a repository on an ext4 of its own, on a disk that records every write and flush (`disk`). The disk is
+Captures run in a repository on a separate ext4, on a disk that records every write and flush (`disk`). The disk is
 then cut at random positions, mounted (its journal is replayed) and checked: everything reported as captured is
 complete, the tip is one that a capture made, git fsck finds nothing wrong, the next capture needs no help.
 """

@@ -1,7 +1,7 @@
-"""Killing repair at its system calls: `python -m tests.crash.repairkills [DAMAGE…] [--kinds …] [--step N]`.
+"""Kill repair at its system calls: `python -m tests.crash.repairkills [DAMAGE…] [--kinds …] [--step N]`.
 
-After each kill fsck completes, the next repair gives the result of one without a kill, with all snapshots and names;
-every damaged pack is kept somewhere, and git fsck finds nothing wrong.
+After each kill fsck completes, and the next repair gives the result of one without a kill, with all snapshots and
+names. Every damaged pack is kept, and git fsck finds nothing wrong.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ REPAIR = ("fsck", "--repair")
 
 
 def prepare(repo: Repo) -> None:
-    """Make snapshots that share a file and differ in others, with names, each in packs of its own."""
+    """Make snapshots that share a file and differ in others, with names, each in separate packs."""
     repo.write("kept", noise(2000, 99))
     for number in range(5):
         repo.write(f"d/only-{number}", noise(3000, number))

@@ -36,7 +36,7 @@ from tests.support.trees import apply as edit
 SKIPPED = {"lock", "spawn"}
 SLOW = ("strace", "-f", "-qq", "-o", "/dev/null", "-e", "trace=renameat2,unlinkat,fchmod",
         "-e", "inject=renameat2,unlinkat,fchmod:delay_exit=25ms")  # fmt: skip
-"""Most of a restore's time passes before its journal; the part after it is made as long."""
+"""Most of a restore's time passes before its journal; this makes the part after it as long."""
 JOURNALLED = (7, 16)
 """The number of renames with flags in a restore, all of them after the journal is written."""
 
@@ -68,7 +68,7 @@ class Walk:
 
     def __init__(self, repo: Repo, moments: dict[str, Listing], chance: random.Random) -> None:
         self.repo, self.moments, self.chance = repo, moments, chance
-        # It is as in the second.
+        # The environment is now in the state of the second snapshot.
         self.there, self.here = moments
         self.patience = 2.5
         """The maximum seconds before a process group is killed."""
@@ -152,7 +152,7 @@ class Walk:
             os.killpg(running.pid, signal.SIGKILL)
             running.wait()
             if not self.is_left():
-                # On a busy machine it takes longer to start.
+                # On a busy machine, the command takes longer to start.
                 self.patience = min(60.0, 1.3 * self.patience)
 
 
@@ -191,7 +191,7 @@ def each_point(name: str, command: str, call: str, fault: str, seconds: float, n
     with tempfile.TemporaryDirectory(prefix="restorekills-") as place:
         repo = sealed_repo(Path(place))
         walk = Walk(repo, prepare(repo), random.Random(number))
-        # Before our first line runs, the interpreter reports a failure.
+        # Before git-envhist's first line runs, the interpreter reports a failure.
         when = first_open_of_ours(walk) if call == "open" and fault != KILL else 0
         quiet = 0
         while quiet < (5 * QUIET if call == "open" else QUIET) and time.monotonic() < deadline:
@@ -216,7 +216,7 @@ def each_anywhere(name: str, command: str, call: str, fault: str, seconds: float
 
 
 def calls_of(walk: Walk, command: str, call: str) -> int:
-    """Return the calls of a kind in an undisturbed run, in the process with most of them."""
+    """Return how often a run without a fault makes a call, in the process that makes most of them."""
     if command != "restore":
         walk.break_off()
     log = walk.repo.path.parent / "calls"
@@ -273,7 +273,7 @@ def left_out(walk: Walk) -> list[str]:
 
 
 def first_open_of_ours(walk: Walk) -> int:
-    """Return how many files the interpreter opens before our first one, the lock."""
+    """Return how many files the interpreter opens before git-envhist's first one, the lock."""
     log = walk.repo.path.parent / "opened"
     words = ("strace", "-qq", "-o", str(log), "-e", "trace=openat")
     walk.repo.run("envrestore", walk.there, prefix=words, check=True)

@@ -47,10 +47,8 @@ STEPS: tuple[tuple[int, tuple[str, ...]], ...] = (
     (4, ("gc", "--prune=now")),
     (4, ("purge", "creds")),
 )
-"""One round is a week: the day, and the command; `undrop` gets the dropped snapshot. The prune merges what was dropped
-on
-two days; after the first gc, git has a list of packs, which is removed with the packs.
-"""
+"""One round is a week: each step is a day and a command; `undrop` gets the dropped snapshot. The prune merges what
+was dropped on two days; after the first gc, git has a list of packs, which is removed with the packs."""
 BEGIN = datetime(2026, 1, 5, 9, 0, tzinfo=UTC)
 """A Monday."""
 JOINED, LISTED = "joined", "listed"

@@ -1,4 +1,4 @@
-"""Full or failing disks under drop, prune, purge, gc and repair: `python -m tests.crash.retention_full [VERB…]`.
+"""Full or failing disks during drop, prune, purge, gc and repair: `python -m tests.crash.retention_full [VERB…]`.
 
 Each command fails at its first, second, third… call of a kind and at all later ones. It prints one line, nothing is
 lost, no lock or incomplete file is left; with free space the same command succeeds.
@@ -33,10 +33,10 @@ VERBS: dict[str, tuple[str, ...]] = {
     "repair": ("fsck", "--repair"),
 }
 KINDS = ("pwrite64", "sync", "rename", "mkdir")
-"""Calls that write packs, and no pipes of other processes."""
+"""Calls that write packs, but not calls on pipes to other processes."""
 ERRORS = ("ENOSPC", "EDQUOT", "EIO")
 ROOM, ROOM_STEP = "3m", 4096
-"""A separate file system, filled up to nothing, one page, two…"""
+"""A separate file system, filled up so that nothing, one page, two pages… are free."""
 KNOWN_LEFT = frozenset(
     ("damaged", "set-aside", "rewritten", "rewritten.new", "trouble", "checks", "trouble.new")
 )

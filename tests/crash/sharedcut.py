@@ -1,11 +1,11 @@
-"""Power failures during push, fetch and import: `python -m tests.crash.sharedcut [--cuts N] [--rounds N] [--options
-…]`, as root.
+"""Power failures during push, fetch and import, as root: `python -m tests.crash.sharedcut [--cuts N] [--rounds N]
+[--options …]`.
 
 Two repositories are on a disk that records every write (`disk`): one captures, drops and pushes, the other fetches,
-gets contents on demand, and imports. The remote is elsewhere and keeps its power; it records the position in the log
-when its refs move. The disk is cut at random positions, the remote is set to its state at that time, and both continue:
-git fsck finds nothing wrong, imported snapshots exist without their file, a push of rewritten snapshots is recognized
-as ours and succeeds, a fetch completes, and fetched contents can be read.
+gets contents on demand, and imports. The remote is on another disk and keeps its power; it records the position in
+the log when its refs move. The disk is cut at random positions, the remote is reset to its state at that time, and
+both continue: git fsck finds nothing wrong, imported snapshots exist without their file, a push of rewritten
+snapshots is recognized as the repository's own and succeeds, a fetch completes, and fetched contents can be read.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ STEPS: tuple[tuple[str, ...], ...] = (
     ("ours", "push"),
     ("theirs", "fetch"),
 )
-"""One round."""
+"""The steps of one round."""
 OURS = ("refs/envhist/heads", "refs/notes")
 
 
@@ -111,7 +111,7 @@ def campaign(place: Path, rounds: int, cuts: int, seed: int, options: str) -> tu
     shutil.copy(image, place / "platter")
     (place / "stood").mkdir()
     shutil.copytree(there.bare.path, place / "stood" / "0")
-    # Moved refs are recorded with the position in the log: the push ends after that.
+    # Record moved refs with the position in the log before the push ends.
     keep = f'cp -r . "{place}/stood/new" && mv "{place}/stood/new" "{place}/stood/$(stat -c %s {log})"\n'
     hook(there.bare, keep, "post-receive")
     with on_logged_disk(image, log, place, options) as work:

@@ -1,4 +1,4 @@
-"""Ranges are cut where both ends mean something, and never through a name or an intent."""
+"""Ranges are split if both ends are revisions, and never inside a name or an intent."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_a_range_has_two_ends_and_a_single_revision_one(text: str, start: str | 
         ("now", "c b a"),
     ],
 )
-def test_range_contains_what_its_end_reaches_and_its_start_does_not(text: str, shown: str) -> None:
+def test_range_lists_snapshots_of_its_end_without_those_of_its_start(text: str, shown: str) -> None:
     assert listed(text) == shown
 
 

@@ -1,4 +1,4 @@
-"""A revision means one snapshot, lists the candidates, or is an error with a hint."""
+"""A revision names one snapshot, lists the candidates, or is an error with a hint."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_each_spelling_of_the_grammar_finds_its_snapshot(text: str, intent: str)
     assert found(text) == intent
 
 
-def test_the_live_environment_is_an_end_but_no_snapshot() -> None:
+def test_working_tree_is_an_end_of_a_range_but_not_a_snapshot() -> None:
     assert resolve_end("now", MORNING, NOW) == WORKING_TREE
     assert isinstance(refused("now"), UsageError)
 
@@ -135,7 +135,7 @@ def test_two_snapshots_of_one_minute_are_listed_with_seconds() -> None:
     assert found("@{10:28}", where) == "second"
 
 
-def test_a_day_means_its_end_however_many_snapshots_it_holds() -> None:
+def test_day_means_its_end_with_any_number_of_snapshots() -> None:
     assert found("@{today}") == "working version, app healthy"
 
 
@@ -155,7 +155,7 @@ def test_time_that_occurs_twice_lists_both_snapshots() -> None:
     assert found("2026-10-25 02:30", world(night[0], night[1])) == "a"
 
 
-def test_an_intent_is_found_whole_before_it_is_found_as_a_part() -> None:
+def test_whole_intent_is_found_before_a_part_of_one() -> None:
     where = world(
         snapshot("fix the build again", "10:20"), snapshot("fix the build", "10:10"), snapshot("fix")
     )
@@ -258,7 +258,7 @@ def test_a_word_that_git_knows_as_a_snapshot_is_that_snapshot() -> None:
     assert found("envhist/x", world(WORKING, BROKEN, commits={"envhist/x": BROKEN.id})) == BROKEN.intent
 
 
-def test_a_commit_without_a_snapshot_is_not_replaced_by_a_time_or_a_foreign_name() -> None:
+def test_code_commit_without_a_snapshot_is_not_replaced_by_a_time_or_another_timelines_name() -> None:
     other = Timeline.of("box/app-ffffff", [snapshot("foreign", names=("10m",), timeline="box/app-ffffff")])
     where = world(WORKING, others={other.name: other}, commits={"10m": OTHER_CODE})
     assert "0c0d0c0" in hint("10m", where)
@@ -293,13 +293,11 @@ def with_other() -> Catalog:
         ("10:15", "mine"),
     ],
 )
-def test_other_timelines_are_reached_by_their_name_by_id_and_by_names_that_are_free_here(
-    text: str, intent: str
-) -> None:
+def test_other_timelines_are_found_by_name_id_and_unused_names(text: str, intent: str) -> None:
     assert found(text, with_other()) == intent
 
 
-def test_a_fetched_copy_of_our_own_snapshot_is_no_second_candidate() -> None:
+def test_fetched_copy_of_an_own_snapshot_is_no_second_candidate() -> None:
     where = with_other()
     spot = locate(where.own.snapshots[1].id[:7], where, NOW)
     assert spot.timeline is where.own
@@ -344,5 +342,5 @@ def test_a_fetched_copy_of_our_own_snapshot_is_no_second_candidate() -> None:
         ("good:a b", MORNING, "git envlog show good -- 'a b'; to restore it: git envrestore good -- 'a b'"),
     ],
 )  # fmt: skip
-def test_unknown_revision_has_a_hint_what_to_type(text: str, where: Catalog, told: str) -> None:
+def test_unknown_revision_has_a_hint_that_fits(text: str, where: Catalog, told: str) -> None:
     assert told in hint(text, where)

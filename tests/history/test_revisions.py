@@ -1,4 +1,4 @@
-"""The grammar: what a text asks for, before any snapshot is known."""
+"""The grammar: the meaning of a text before any snapshot is known."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ from git_envhist.model import VerdictStatus
         ("a~99999999999", BareWord("a~99999999999")),
     ],
 )
-def test_a_text_has_one_reading(text: str, revision: Revision) -> None:
+def test_text_has_one_reading(text: str, revision: Revision) -> None:
     assert readings(text)[0] == revision
 
 

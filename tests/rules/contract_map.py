@@ -70,7 +70,7 @@ WORDS = (
     Line(
         "now",
         "the live environment in any place where a snapshot may stand",
-        ("history/test_resolve.py::test_the_live_environment_is_an_end_but_no_snapshot",),
+        ("history/test_resolve.py::test_working_tree_is_an_end_of_a_range_but_not_a_snapshot",),
     ),
     Line(
         "verdict",
@@ -88,7 +88,7 @@ REVISIONS = (
         "each spelling of the grammar finds its snapshot",
         (
             "history/test_resolve.py::test_each_spelling_of_the_grammar_finds_its_snapshot",
-            "history/test_revisions.py::test_a_text_has_one_reading",
+            "history/test_revisions.py::test_text_has_one_reading",
         ),
     ),
     Line(
@@ -115,7 +115,7 @@ REVISIONS = (
     Line(
         "revision :/text",
         "the newest whose intent contains the text",
-        ("history/test_resolve.py::test_an_intent_is_found_whole_before_it_is_found_as_a_part",),
+        ("history/test_resolve.py::test_whole_intent_is_found_before_a_part_of_one",),
     ),
     Line(
         "revision <code commit>",
@@ -125,16 +125,14 @@ REVISIONS = (
     Line(
         "revision <timeline>",
         "another timeline, own or fetched",
-        (
-            "history/test_resolve.py::test_other_timelines_are_reached_by_their_name_by_id_and_by_names_that_are_free_here",
-        ),
+        ("history/test_resolve.py::test_other_timelines_are_found_by_name_id_and_unused_names",),
     ),
     Line(
         "revision a..b",
         "a range, as in git",
         (
             "history/test_ranges.py::test_a_range_has_two_ends_and_a_single_revision_one",
-            "history/test_ranges.py::test_range_contains_what_its_end_reaches_and_its_start_does_not",
+            "history/test_ranges.py::test_range_lists_snapshots_of_its_end_without_those_of_its_start",
         ),
     ),
     Line(
@@ -150,7 +148,7 @@ REVISIONS = (
     Line(
         "hints of revisions",
         "what means no snapshot says what to type next",
-        ("history/test_resolve.py::test_unknown_revision_has_a_hint_what_to_type",),
+        ("history/test_resolve.py::test_unknown_revision_has_a_hint_that_fits",),
     ),
 )
 
@@ -361,7 +359,7 @@ ENVDIFF = (
         "what git sees and what only the manifest knows",
         (
             "diff/test_compare.py::test_any_two_trees_differ_in_what_was_described",
-            "cli/test_envdiff.py::test_a_capture_counts_what_a_diff_shows",
+            "cli/test_envdiff.py::test_counts_of_a_capture_equal_those_of_a_diff",
         ),
     ),
     Line(
@@ -414,7 +412,7 @@ ENVDIFF = (
         "NUL-ended, unquoted",
         (
             "cli/test_diffview.py::test_lists_of_names_equal_gits",
-            "cli/test_envdiff.py::test_strange_names_are_quoted_as_core_quotepath_has_it",
+            "cli/test_envdiff.py::test_unusual_names_are_quoted_as_configured_by_core_quotepath",
         ),
     ),
     Line(
@@ -579,7 +577,7 @@ LIST = (
     Line(
         "log.date",
         "git's own style of dates serves",
-        ("cli/test_symbols.py::test_log_date_is_the_style_where_none_is_given",),
+        ("cli/test_symbols.py::test_log_date_is_the_style_without_an_option",),
     ),
     Line(
         "envlog --no-fold",
@@ -605,8 +603,8 @@ LIST = (
         "git's placeholders and ours",
         (
             "end_to_end/test_reading.py::test_format_has_placeholders_of_git_and_git_envhist",
-            "cli/test_render.py::test_each_placeholder",
-            "cli/test_render.py::test_the_template_of_the_contract",
+            "cli/test_render.py::test_each_placeholder_is_replaced",
+            "cli/test_render.py::test_template_of_the_contract_is_rendered",
         ),
     ),
     Line(
@@ -696,7 +694,7 @@ LIST = (
             "fork/test_fork.py::test_plain_directory_is_forked_into_another",
             "fork/test_fork.py::test_failed_fork_leaves_nothing",
             "fork/test_submodules.py::test_git_works_in_a_fork_and_its_submodules",
-            "fork/test_submodules.py::test_commits_in_a_submodule_of_a_fork_change_nothing_elsewhere",
+            "fork/test_submodules.py::test_commits_in_a_submodule_of_a_fork_change_nothing_outside_it",
             "fork/test_shared_blocks.py::test_unchanged_files_share_blocks_and_nothing_else",
         ),
     ),
@@ -895,14 +893,14 @@ LIST = (
             "cli/test_init.py::test_history_is_found_after_a_move",
             "cli/test_init.py::test_nearest_history_is_used",
             "cli/test_init.py::test_history_is_private_to_its_owner",
-            "cli/test_init.py::test_git_sees_nothing_there_and_no_code_commit_is_known",
+            "cli/test_init.py::test_git_finds_no_repository_there_and_no_code_commit_is_recorded",
         ),
     ),
     Line(
         "envlog init, in a git repository",
         "nothing needs to be set up",
         (
-            "cli/test_init.py::test_inside_a_git_repository_there_is_nothing_to_set_up",
+            "cli/test_init.py::test_init_inside_a_git_repository_changes_nothing",
             "cli/test_init.py::test_directory_that_became_a_repository_names_its_old_history",
         ),
     ),
@@ -1059,7 +1057,7 @@ LIST = (
         "envlog du",
         "what holds the space, by moment, directory and class; what dropping or leaving out frees, truly",
         (
-            "maintenance/test_du.py::test_snapshot_frees_what_dropping_it_frees",
+            "maintenance/test_du.py::test_size_of_a_snapshot_is_what_dropping_it_frees",
             "maintenance/test_du.py::test_directory_frees_the_size_of_its_objects",
             "maintenance/test_du.py::test_snapshots_free_more_together_than_alone",
             "maintenance/test_du.py::test_du_prints_text_and_json",
@@ -1321,7 +1319,7 @@ DIFF = (
         (
             "remote/test_works_here.py::test_failure_on_another_machine_is_inspected_after_a_fetch",
             "remote/test_works_here.py::test_fetched_machine_is_shown_completely",
-            "diff/test_path_classes.py::test_each_change_is_listed_or_set_apart",
+            "diff/test_path_classes.py::test_each_change_is_listed_or_grouped_separately",
         ),
     ),
     Line(
@@ -1351,7 +1349,7 @@ EVERY = (
         (
             "end_to_end/test_reading.py::test_json_is_one_array_newest_first_or_lines",
             "cli/test_envdiff.py::test_json_equals_the_text_and_matches_the_schema",
-            "cli/test_programs.py::test_an_error_under_json_is_an_object_on_stdout",
+            "cli/test_programs.py::test_error_with_json_is_an_object_on_standard_output",
             "end_to_end/test_capture_options.py::test_json_describes_the_snapshot",
         ),
     ),
@@ -1391,7 +1389,7 @@ EVERY = (
         "the man page",
         (
             "cli/test_programs.py::test_the_long_help_without_a_terminal_is_the_bundled_text",
-            "cli/test_pages.py::test_the_man_page_has_every_option_and_no_other",
+            "cli/test_pages.py::test_man_page_has_every_option_and_no_other",
         ),
     ),
     Line(
@@ -1741,7 +1739,7 @@ RESTORE = (
             "retention/test_purge.py::test_purged_file_is_nowhere_and_all_else_is_unchanged",
             "retention/test_purge.py::test_purge_erases_every_kind_of_entry",
             "retention/test_purge.py::test_purge_covers_the_trash_and_every_timeline",
-            "retention/test_purge.py::test_purge_reports_and_keeps_objects_that_are_not_ours",
+            "retention/test_purge.py::test_purge_reports_and_keeps_objects_of_others",
             "retention/test_purge.py::test_purge_deletes_fetched_timelines_and_reports_pushed_ones",
         ),
     ),
