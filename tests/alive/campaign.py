@@ -64,7 +64,7 @@ class Row:
 def main() -> int:
     words = argparse.ArgumentParser(description=__doc__)
     words.add_argument("--scale", type=float, default=1.0, help="how much of everything: 0.1 is a tenth")
-    words.add_argument("kinds", nargs="*", help=f"of {', '.join(KINDS)}; all of them where none is named")
+    words.add_argument("kinds", nargs="*", help=f"of {', '.join(KINDS)}; default: all")
     asked = words.parse_args()
     print("| what | captures | met during them | judged | flagged | wrong | longest |")
     print("| --- | --- | --- | --- | --- | --- | --- |", flush=True)

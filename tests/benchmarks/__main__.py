@@ -49,14 +49,24 @@ def main(words: Sequence[str]) -> int:
 
 def _options(words: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description=__doc__)
-    parser.add_argument("--small", action="store_true", help="a fiftieth of the environment, under a minute")
-    parser.add_argument("--middle", action="store_true", help="a fifth of it: for many captures in a row")
-    parser.add_argument("--only", nargs="+", choices=ROWS, metavar="ROW", help=f"of {', '.join(ROWS)}")
     parser.add_argument(
-        "--runs", type=int, default=3, metavar="N", help="so many turns each, the median counts"
+        "--small", action="store_true", help="a fiftieth of the environment; takes under a minute"
     )
     parser.add_argument(
-        "--keep", type=Path, metavar="DIR", help="keep the environment there for the next time"
+        "--middle", action="store_true", help="a fifth of the environment, for many captures in a row"
+    )
+    parser.add_argument(
+        "--only", nargs="+", choices=ROWS, metavar="ROW", help=f"rows to measure: {', '.join(ROWS)}"
+    )
+    parser.add_argument(
+        "--runs",
+        type=int,
+        default=3,
+        metavar="N",
+        help="turns of each program (default 3); the median counts",
+    )
+    parser.add_argument(
+        "--keep", type=Path, metavar="DIR", help="keep the environment in this directory for the next run"
     )
     return parser.parse_args(words)
 

@@ -147,9 +147,13 @@ def print_table(top: Path, work: Path) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--out", type=Path, help="the directory for the pictures; none: only the table")
+    parser.add_argument(
+        "--out", type=Path, help="the directory for the pictures (default: print only the table)"
+    )
     parser.add_argument("--snapshots", type=int, default=1000)
-    parser.add_argument("--repository", type=Path, help="one that was made before, instead of a new one")
+    parser.add_argument(
+        "--repository", type=Path, help="use this repository of an earlier run instead of a new one"
+    )
     chosen = parser.parse_args()
     with tempfile.TemporaryDirectory() as directory, sealed(Path(directory) / "home"):
         work = Path(directory)

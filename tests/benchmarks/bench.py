@@ -19,7 +19,7 @@ OFTEN = 3
 
 @dataclass
 class Bench:
-    """One run of the benchmarks."""
+    """A run of the benchmarks."""
 
     scratch: Scratch
     setting: Setting
@@ -42,7 +42,7 @@ class Bench:
 
     @property
     def keepers(self) -> list[Tool]:
-        """Return the tools whose second capture builds on the first."""
+        """Return the tools that build a second capture on the first."""
         return [tool for tool in self.tools if tool.keeps]
 
     def new_store(self, tool: Tool) -> Path:

@@ -1,7 +1,7 @@
 """Measure the memory that one big file needs: `python -m tests.benchmarks.big_file [--size 3072]` captures and
 restores it.
 
-The bytes cannot be compressed and do not repeat, so all of them are cut, hashed, written, read back and compared.
+The bytes cannot be compressed and do not repeat, so the whole file is cut, hashed, written, read back and compared.
 The peak is that of all processes together; it must not grow with the file.
 """
 
@@ -28,7 +28,9 @@ LIMIT = 300 * MEGA
 def main(words: Sequence[str]) -> int:
     """Print the peaks; return 1 if one is over the limit or the file was not restored exactly."""
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.big_file", description=__doc__)
-    parser.add_argument("--size", type=int, default=3072, metavar="MIB", help="of the file (default 3072)")
+    parser.add_argument(
+        "--size", type=int, default=3072, metavar="MIB", help="size of the file (default 3072)"
+    )
     # On the disk, not in memory: the file, its pack and its copy are three times its size.
     base = Path(tempfile.mkdtemp(prefix="envhist-big-", dir="/var/tmp"))
     try:
@@ -36,7 +38,7 @@ def main(words: Sequence[str]) -> int:
     finally:
         shutil.rmtree(base, ignore_errors=True)
     print(f"capture: {captured / MEGA:.0f} MB at most, restore: {restored / MEGA:.0f} MB at most")
-    print("the file came back as it was" if same else "the file did NOT come back as it was")
+    print("the file was restored exactly" if same else "the file was NOT restored exactly")
     return 0 if same and max(captured, restored) <= LIMIT else 1
 
 

@@ -1,6 +1,6 @@
 """Contents of the generated environment's files: text and bytecode of this interpreter's library, recut.
 
-Every file is made of parts of real modules with some words replaced, so that no two files are equal while each
+Every file consists of parts of real modules with some words replaced, so that no two files are equal while each
 compresses like code. The same name and seed give the same bytes under the same interpreter.
 """
 

@@ -16,7 +16,7 @@ def fork(bench: Bench) -> Iterator[Line]:
     """Time a fork: a new working tree with all files, and a new timeline."""
     bench.ensure(bench.ours)
     setting = bench.setting
-    # Each fork is made from the newest snapshot of an unchanged working tree.
+    # Fork the newest snapshot of an unchanged working tree each time.
     bench.time(bench.ours)
     times: dict[str, list[float]] = defaultdict(list)
     for run in range(bench.runs):

@@ -31,7 +31,7 @@ SUBJECTS = (
     "build: smaller",
 )
 BRANCH_FROM, BRANCH_TO = 0.62, 0.9  # the part of the time in which work continues on a branch
-NAMED = 25  # one snapshot in this many gets a name, hence a note
+NAMED = 25  # every 25th snapshot gets a name, hence a note
 
 
 @contextmanager

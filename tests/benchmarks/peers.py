@@ -89,7 +89,7 @@ class Git:
         return self.program(setting, store, "git", *words)
 
     def program(self, setting: Setting, store: Path, *words: str) -> Job:
-        """Return a job that runs a program whose git commands use the private index."""
+        """Return a job for a program; git commands in it use the private index."""
         return setting.job(
             *words,
             GIT_DIR=str(store / "git"),

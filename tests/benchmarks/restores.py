@@ -103,7 +103,7 @@ def some(bench: Bench) -> Iterator[Line]:
 
 
 class Moment(NamedTuple):
-    """One state of the environment, as a snapshot of git-envhist and as a git tree."""
+    """A state of the environment, as a snapshot of git-envhist and as a git tree."""
 
     id: str
     tree: str

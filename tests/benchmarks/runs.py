@@ -17,7 +17,7 @@ INTERVAL = 0.02
 
 @dataclass(frozen=True)
 class Job:
-    """One program, ready to run."""
+    """A program, ready to run."""
 
     words: Sequence[str]
     cwd: Path

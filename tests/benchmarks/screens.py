@@ -108,4 +108,4 @@ def _wait_for_text(look: Sequence[str]) -> None:
         if seen.strip() and seen == before:
             return
         before = seen
-    raise SystemExit("the terminal stayed empty, or never came to rest")
+    raise SystemExit("the terminal stayed empty, or never stopped changing")

@@ -38,7 +38,7 @@ def series(bench: Bench) -> Iterator[Line]:
     cleaning = seconds([bench.setting.job("git-envlog", "gc")])
     space[bench.ours.name] = float(du(stores[bench.ours.name]) - empty[bench.ours.name])
     yield from bench.compare("the same, after gc", space, {RESTIC: 1.0}, "bytes")
-    yield Line("git envlog gc of them", amount(cleaning))
+    yield Line("git envlog gc after them", amount(cleaning))
 
 
 def _change(bench: Bench, number: int) -> None:

@@ -31,7 +31,7 @@ def amount(value: float, unit: str = "s") -> Amount:
 
 @dataclass(frozen=True)
 class Line:
-    """One comparison; without a peer the limit is an amount."""
+    """A comparison; without a peer the limit is an amount."""
 
     work: str
     ours: Amount

@@ -20,7 +20,7 @@ from tests.benchmarks.scratch import Scratch, du
 from tests.benchmarks.table import Amount, Line, render
 
 
-def test_the_full_environment_has_the_size_and_shape_that_is_promised() -> None:
+def test_full_environment_has_the_promised_size_and_shape() -> None:
     files = plan(FULL)
     flat = [file for file in files if file.path.startswith("node_modules/@icons/all/")]
     small = sum(file.size <= SMALL_FILE for file in files) / len(files)

@@ -35,7 +35,7 @@ WIDE = 20_000
 
 @dataclass(frozen=True)
 class Place:
-    """One of the two repositories, and the remote that it fetches from and pushes to."""
+    """A repository, with the remote that it fetches from and pushes to."""
 
     top: Path
     upstream: Path
@@ -201,10 +201,10 @@ def main() -> int:
     parser.add_argument("--large", action="store_true", help="100,000 files")
     parser.add_argument("--snapshots", type=int, default=1_000)
     parser.add_argument(
-        "--project", type=Path, help="a repository that was made before, instead of a new one"
+        "--project", type=Path, help="use this repository of an earlier run instead of a new one"
     )
     parser.add_argument("--rounds", type=int, default=25)
-    parser.add_argument("--gc", action="store_true", help="only what git gc pays for each snapshot")
+    parser.add_argument("--gc", action="store_true", help="measure only the time of git gc per snapshot")
     chosen = parser.parse_args()
     files = 100_000 if chosen.large else chosen.files
     with tempfile.TemporaryDirectory(prefix="users-git-") as directory, sealed(Path(directory) / "home"):

@@ -313,7 +313,7 @@ def test_list_before_the_first_capture_is_empty(repo: Repo) -> None:
     assert done.err == "hint: nothing was captured here yet: git envlog capture\n"
 
 
-def test_a_path_where_a_revision_is_expected(repo: Repo, ids: list[str]) -> None:
+def test_path_instead_of_a_revision_gets_a_hint(repo: Repo, ids: list[str]) -> None:
     done = repo.run("envlog", "notes.md")
     assert done.status == 4
     repo.write("notes.md")

@@ -162,7 +162,7 @@ def test_new_directory_at_the_same_path_needs_a_decision(begun: Repo) -> None:
     begun.path.mkdir()
     begun.write("other", b"1\n")
     if begun.run("envlog").status == 0:
-        pytest.skip("this file system does not tell one directory from the next with its number")
+        pytest.skip("this file system does not distinguish directories with the same inode number")
     (name,) = records(begun)
     for words in (("envlog",), ("envlog", "capture"), ("envdiff",)):
         said = error(begun.run(*words), 128)

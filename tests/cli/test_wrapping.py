@@ -37,7 +37,7 @@ def test_lines_break_between_words(line: str, columns: int, lines: list[str]) ->
     assert wrapped(line, columns) == lines
 
 
-def test_an_error_is_one_line_in_a_pipe_and_as_wide_as_a_terminal(repo: Repo) -> None:
+def test_error_is_one_line_in_a_pipe_and_wrapped_on_a_terminal(repo: Repo) -> None:
     words = ("git-envlog", "show", "a-name-that-nobody-ever-gave")
     assert len(repo.run(*words).err.splitlines()) == 2
     ours, theirs = pty.openpty()

@@ -55,9 +55,9 @@ class Row:
 
 def main() -> int:
     words = argparse.ArgumentParser(description=__doc__)
-    words.add_argument("--seconds", type=float, default=1e9, help="how long a row may take")
-    words.add_argument("--captures", type=int, default=1000, help="how many beside git's own cleaning")
-    words.add_argument("kinds", nargs="*", help="of kill, git, errors, gc; all of them where none is named")
+    words.add_argument("--seconds", type=float, default=1e9, help="time limit of a row")
+    words.add_argument("--captures", type=int, default=1000, help="captures during git's own maintenance")
+    words.add_argument("kinds", nargs="*", help="kill, git, errors or gc (default: all)")
     asked = words.parse_args()
     kinds = asked.kinds or ["kill", "git", "errors", "gc"]
     print("| fault | points | old tip | new tip | wrong |\n| --- | --- | --- | --- | --- |", flush=True)

@@ -141,7 +141,7 @@ def main(minutes: float, seed: int) -> int:
             print("\n".join(f"seed {seed}: {line}" for line in wrong), end="\n" if wrong else "", flush=True)
         seed += 1
     told = ", ".join(f"{count} with {status}" for status, count in sorted(statuses.items()))
-    print(f"{sum(statuses.values())} restores ({told}) beside {written} things written, {failures} wrong")
+    print(f"{sum(statuses.values())} restores ({told}) during {written} writes, {failures} wrong")
     return 1 if failures else 0
 
 

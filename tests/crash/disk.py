@@ -26,7 +26,7 @@ SECTOR = 512
 
 
 class LoggedDisk(Server):
-    """One file whose writes go to an image and to a log."""
+    """A file that writes to an image and to a log."""
 
     def __init__(self, image: str, log: str) -> None:
         super().__init__(os.path.dirname(image))

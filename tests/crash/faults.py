@@ -165,7 +165,7 @@ def _incomplete(repo: Repo, snapshot: str) -> list[str]:
 def _badly_told(done: Result, *, published: bool) -> list[str]:
     wrong = []
     if "Traceback" in done.err or "unexpected failure" in done.err:
-        wrong.append(f"told as a defect: {done.err}")
+        wrong.append(f"reported as a defect: {done.err}")
     if done.status == 0 and not published:
         wrong.append("status 0, and no snapshot")
     return wrong

@@ -71,7 +71,7 @@ def main() -> int:
     words.add_argument("--captures", type=int, default=12)
     words.add_argument("--seed", type=int, default=None)
     words.add_argument(
-        "--options", default="defaults", help="of mount, for the file system that loses its power"
+        "--options", default="defaults", help="mount options of the file system that loses power"
     )
     asked = words.parse_args()
     in_own_mounts("tests.crash.powercut")
@@ -161,7 +161,7 @@ def judge(path: Path, told: Told, writes: list[Write], at: int, figures: Counter
     surely, possibly = told.surely(reached), told.possibly(reached)
     figures["new" if len(found) > len(surely) else "old"] += 1
     if not len(surely) <= len(found) <= len(possibly) or found[::-1] != told.ids[: len(found)]:
-        wrong.append(f"said: {surely}, begun: {possibly}, there: {found}")
+        wrong.append(f"reported: {surely}, started: {possibly}, found: {found}")
     wrong += [line for commit in found[:2] for line in _incomplete(repo, commit, told.held[commit])]
     age_locks(repo)
     done = repo.run("envlog", "capture", "--porcelain", "-m", "after the cut")

@@ -76,7 +76,7 @@ def place_of(repo: Repo, oid: str) -> tuple[Path, int]:
             words = line.split()
             if words and words[0] == oid:
                 return pack, int(words[4]) + int(words[3]) // 2 + 1
-    raise AssertionError(f"{oid} stands in no pack")
+    raise AssertionError(f"{oid} is in no pack")
 
 
 def damaged_packs(repo: Repo) -> set[str]:
@@ -144,7 +144,7 @@ def main() -> int:
     words = argparse.ArgumentParser(description=__doc__)
     words.add_argument("damages", nargs="*", default=list(DAMAGES), metavar="DAMAGE")
     words.add_argument("--kinds", default=",".join(KINDS))
-    words.add_argument("--step", type=int, default=1, help="every so many calls")
+    words.add_argument("--step", type=int, default=1, help="kill at every n-th call")
     asked = words.parse_args()
     failed = 0
     print("| damaged | killed at | points | wrong |\n| --- | --- | ---: | ---: |", flush=True)

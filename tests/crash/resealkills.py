@@ -115,7 +115,7 @@ def killed_at(template: Repo, kind: str, when: int, wanted: Opened) -> tuple[Res
 def main() -> int:
     words = argparse.ArgumentParser(description=__doc__)
     words.add_argument("--kinds", default=",".join(KINDS))
-    words.add_argument("--step", type=int, default=1, help="every so many calls")
+    words.add_argument("--step", type=int, default=1, help="kill at every n-th call")
     asked = words.parse_args()
     failed = 0
     with tempfile.TemporaryDirectory(prefix="resealkills-") as place:

@@ -60,7 +60,7 @@ class Row:
 
 
 FIGURES = ("before", "after", *ENDS, "told")
-HEADING = "| fault | points | as before | as after | finished | taken back | left out, told | wrong |"
+HEADING = "| fault | points | as before | as after | continued | aborted | skipped, reported | wrong |"
 
 
 class Walk:
@@ -106,7 +106,9 @@ class Walk:
             return self._stands(wrong)
         probe = self.repo.run("envlog", "capture", "--dry-run")
         if probe.status != 128 or "--continue" not in probe.err:
-            wrong.append(f"the next command did not say so: {probe.status} {probe.err}")
+            wrong.append(
+                f"the next command did not report the interrupted restore: {probe.status} {probe.err}"
+            )
         end = self.chance.choice(ENDS)
         for _ in range(depth):
             self.kill_any_time("envrestore", self.chance.choice(ENDS))
@@ -116,14 +118,14 @@ class Walk:
             return self._stands(wrong)
         expected = self.target if end == "--continue" else self.before
         if done.status != 0 or self.list_files() != expected:
-            wrong.append(f"{end} came to something else: {done.status} {done.err}")
+            wrong.append(f"{end} had another result: {done.status} {done.err}")
         self._stands(wrong)
         return end
 
     def _stands(self, wrong: list[str]) -> str:
         found = self.list_files()
         if found not in (self.before, self.target):
-            wrong.append("neither moment stands there")
+            wrong.append("the tree equals neither snapshot")
             self.repo.run("envrestore", self.here)
         wrong += [f"left behind: {name}" for name in left_behind(self.repo)] if self._capture(wrong) else []
         if found != self.target:
@@ -158,10 +160,10 @@ class Walk:
 
 def main() -> int:
     words = argparse.ArgumentParser(description=__doc__)
-    words.add_argument("--seconds", type=float, default=1e9, help="how long a row may take")
-    words.add_argument("--spread", action="store_true", help="calls anywhere, not the first ones first")
+    words.add_argument("--seconds", type=float, default=1e9, help="time limit of a row")
+    words.add_argument("--spread", action="store_true", help="try calls in random order")
     words.add_argument("--seed", type=int, default=1)
-    words.add_argument("kinds", nargs="*", help="of kill, errors, group; all of them where none is named")
+    words.add_argument("kinds", nargs="*", help="kill, errors or group (default: all)")
     asked = words.parse_args()
     print(f"{HEADING}\n{'| --- ' * HEADING.count(' | ')}| --- |", flush=True)
     wrong = []
@@ -216,7 +218,7 @@ def each_anywhere(name: str, command: str, call: str, fault: str, seconds: float
 
 
 def calls_of(walk: Walk, command: str, call: str) -> int:
-    """Return how often a run without a fault makes a call, in the process that makes most of them."""
+    """Return how often a run without a fault makes a call, in the process with most calls."""
     if command != "restore":
         walk.break_off()
     log = walk.repo.path.parent / "calls"
@@ -251,15 +253,15 @@ def badly_told(walk: Walk, done: Result) -> list[str]:
     """Return the problems with the text of a refusal."""
     wrong = []
     if "Traceback" in done.err or "unexpected failure" in done.err:
-        wrong.append("told as a defect")
+        wrong.append("reported as a defect")
     if done.status not in (0, 3, 4, 5, 128):
         wrong.append("no such status")
     if walk.is_left() and "--continue" not in done.err:
-        wrong.append("a journal is left, and the message does not say so")
+        wrong.append("a journal is left, and the message does not mention it")
     if done.status in (3, 128) and not walk.is_left() and walk.list_files() != walk.before:
         wrong.append("something was changed")
     if done.status == 0 and walk.list_files() != walk.target:
-        wrong.append("it is said to be done")
+        wrong.append("it is reported as done")
     return wrong
 
 

@@ -1,8 +1,8 @@
 """Kill drop, prune and purge at their system calls: `python -m tests.crash.retention_kills [VERB…] [--kinds …]
 [--step N]`.
 
-After each kill nothing is lost, every snapshot has its names, and the same command again gives the result of one
-without a kill.
+A kill must lose nothing; every snapshot keeps its names, and the same command again gives the result of one without a
+kill.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ def main() -> int:
     words = argparse.ArgumentParser(description=__doc__)
     words.add_argument("verbs", nargs="*", default=list(VERBS))
     words.add_argument("--kinds", default=",".join(KINDS))
-    words.add_argument("--step", type=int, default=1, help="every so many calls")
+    words.add_argument("--step", type=int, default=1, help="kill at every n-th call")
     asked = words.parse_args()
     failed = 0
     print("| verb | killed at | points | wrong |\n| --- | --- | --- | --- |", flush=True)

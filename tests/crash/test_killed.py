@@ -16,7 +16,7 @@ from tests.crash.faults import (
 )
 from tests.support.repository import Repo
 
-# One point before the packs, some while they are written and published, some around the ref, the last ones after it.
+# Points before the packs, while they are written and published, around the ref, and after it.
 POINTS = {"write": (4, 9, 13), "sync": (4, 8, 11, 13), "rename": (1, 4, 8), "unlink": (1,), "mkdir": (4,)}
 
 

@@ -459,7 +459,7 @@ def test_unreadable_object_is_reported_by_its_path(
     assert raised.value.hint
 
 
-@pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="no process can be held to bounds here")
+@pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="this system has no resource limits")
 @pytest.mark.parametrize(("bound", "least"), [("MAX_MEMORY", 20 << 20), ("MAX_SECONDS", 1)])
 def test_trees_of_unlimited_size_raise_tree_too_large(
     repo: Repo, git: Git, monkeypatch: pytest.MonkeyPatch, bound: str, least: int

@@ -1,4 +1,5 @@
-"""Run every command of docs/internals/all-refs.md: it lists or transfers snapshots if the page says so."""
+"""Run every command of docs/internals/all-refs.md, and check that it lists or transfers snapshots as described
+there."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ LARGEST = 180_000
 
 @pytest.fixture(scope="module")
 def captured(tmp_path_factory: pytest.TempPathFactory) -> Repo:
-    """Return a repository with two branches, a tag, and a snapshot on each branch, one of them named."""
+    """Return a repository with two branches, a tag, and a snapshot on each branch, the second named."""
     repo = make_repo(tmp_path_factory.mktemp("all-refs") / "here")
     history = EnvHistory.open(str(repo.path), workers="here", one_command=True)
     history.capture("one moment")
@@ -69,7 +70,7 @@ def test_the_page_has_both_tables() -> None:
 
 
 @pytest.mark.parametrize(("command", "state"), LISTINGS)
-def test_command_lists_snapshots_if_the_page_says_so(captured: Repo, command: str, state: str) -> None:
+def test_command_lists_snapshots_as_described(captured: Repo, command: str, state: str) -> None:
     assert shows_snapshots(captured, command) == (state == "listed")
 
 
@@ -121,7 +122,7 @@ def test_options_for_tig_exclude_snapshots(captured: Repo) -> None:
 
 
 @pytest.mark.parametrize(("command", "state"), TRAVELS)
-def test_history_is_transferred_if_the_page_says_so(
+def test_history_is_transferred_as_described(
     captured: Repo, tmp_path: Path, command: str, state: str
 ) -> None:
     captured.git("init", "-q", "--bare", str(tmp_path / "there.git"))

@@ -46,7 +46,7 @@ def _fill(repo: Repo) -> None:
 
 
 def _commands() -> list[str]:
-    # One block is one command: the preparation, the loss, and the last section.
+    # Each block is one command: the preparation, the loss, and the last section.
     found = blocks(PAGE, "sh")
     disaster = (
         "git worktree remove --force ../then && "

@@ -41,7 +41,7 @@ def listed(text: str, where: Catalog = THREE) -> str:
         (":/a..:/b", "a", "b"),
     ],
 )
-def test_a_range_has_two_ends_and_a_single_revision_one(text: str, start: str | None, end: str) -> None:
+def test_range_has_two_ends_and_a_single_revision_one(text: str, start: str | None, end: str) -> None:
     assert ends(text) == (start, end)
 
 
@@ -72,7 +72,7 @@ def test_start_on_another_timeline_excludes_common_snapshots_only() -> None:
     assert listed("x..box/x", where) == "z"
 
 
-def test_an_empty_timeline_up_to_now_is_an_empty_list() -> None:
+def test_range_of_an_empty_timeline_is_an_empty_list() -> None:
     assert snapshots_in_range(ResolvedRange(None, WORKING_TREE), world().own) == ()
 
 

@@ -105,13 +105,13 @@ def test_copied_or_claimed_verdict_is_not_good() -> None:
     assert found("bad@{2}", where) == "b"
 
 
-def test_an_id_and_the_hash_that_plain_git_shows_now_both_find_a_rewritten_snapshot() -> None:
+def test_rewritten_snapshot_is_found_by_its_id_and_by_its_new_hash() -> None:
     moved = snapshot("moved", id="ab" * 20, commit="cd" * 20)
     where = world(moved, snapshot("other"))
     assert found("abab", where) == found("cdcdcdcd", where) == found("cd" * 20, where) == "moved"
 
 
-def test_a_sha256_id_is_an_id() -> None:
+def test_sha256_id_is_found() -> None:
     assert found("ab" * 32, world(snapshot("long", id="ab" * 32))) == "long"
 
 
@@ -139,7 +139,7 @@ def test_day_means_its_end_with_any_number_of_snapshots() -> None:
     assert found("@{today}") == "working version, app healthy"
 
 
-def test_a_printed_time_is_found_although_the_clock_was_set_back_later() -> None:
+def test_printed_time_is_found_when_the_clock_was_set_back_later() -> None:
     where = world(snapshot("after", "10:00"), snapshot("fast clock", "10:20"), snapshot("before", "09:59"))
     assert found("10:20", where) == "fast clock"
     assert found("10:25", where) == "after"
@@ -176,7 +176,7 @@ def test_a_hint_lists_the_newest_candidates_and_counts_the_rest() -> None:
     assert (failure.hint or "").endswith("09:40:00 wip; and 10 more")
 
 
-def test_an_intent_is_found_by_its_first_line_and_however_its_lines_are_broken() -> None:
+def test_intent_is_found_by_its_first_line_with_any_line_breaks() -> None:
     long = snapshot("\n\nfirst line \n  second line\n\nand a body", "10:10")
     where = world(snapshot("first line second line and more", "10:20"), long)
     assert found(":/first line   second line", where) == long.intent
@@ -230,7 +230,7 @@ def test_several_meanings_of_one_snapshot_are_no_ambiguity() -> None:
     assert found("10:20", world(both, snapshot("x"))) == "both"
 
 
-def test_a_time_between_two_snapshots_yields_to_a_name() -> None:
+def test_name_is_preferred_to_a_time_between_two_snapshots() -> None:
     assert found("10m", world(snapshot("newest", "10:29"), snapshot("old", "09:00", names=("10m",)))) == "old"
 
 
@@ -254,7 +254,7 @@ def test_git_decides_a_code_revision_as_a_whole() -> None:
     assert isinstance(refused("HEAD~2", where), SnapshotNotFound)
 
 
-def test_a_word_that_git_knows_as_a_snapshot_is_that_snapshot() -> None:
+def test_word_that_git_resolves_to_a_snapshot_is_that_snapshot() -> None:
     assert found("envhist/x", world(WORKING, BROKEN, commits={"envhist/x": BROKEN.id})) == BROKEN.intent
 
 

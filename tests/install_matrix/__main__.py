@@ -91,7 +91,7 @@ def main() -> int:
         print(f"pip: installed in {time.monotonic() - began:.1f} s")
         place.env["PATH"] = f"{place.home}/venv/bin:{place.env['PATH']}"
         wrong += tried(place, "pip", place.home / "venv/share")
-    print("\n".join(wrong) or "all of it answers")
+    print("\n".join(wrong) or "all installations work")
     return 1 if wrong else 0
 
 

@@ -24,7 +24,7 @@ TIMEOUT = 60
 
 
 def threads() -> None:
-    """Use one history in every thread; check that nothing is lost or mixed up and that the process state is
+    """Use one history in every thread; check that the results are complete and separate and that the process state is
     unchanged."""
     seen: list[str] = []
     sys.addaudithook(lambda event, _: seen.append(event) if event in FORBIDDEN else None)

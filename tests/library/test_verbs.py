@@ -50,7 +50,7 @@ def test_single_word_counts_as_a_sequence_of_one(history: EnvHistory, repo: Repo
     assert first.snapshot.meta == (("by", "hand"),)
     repo.write("app.py", b"2")
     repo.write("other", b"2")
-    # As a sequence of letters it would contain `.`, and so mean everything.
+    # A sequence of letters would contain `.`, and so mean everything.
     assert [step.path for step in history.restore(first, paths="app.py", dry_run=True).steps] == [b"app.py"]
     assert [change.path for change in history.diff(first, "now", "other").files] == [b"other"]
     history.capture("second one", attach=str(repo.path / "app.py"))

@@ -52,7 +52,7 @@ def main() -> int:
         _measured(repo, "gc", "--prune=now")
         _measured(repo, "gc", "--prune=now", told="gc once more")
         _measured(repo, "du")
-        print("\n| dropped | `du` said | came back | |\n| --- | ---: | ---: | ---: |", flush=True)
+        print("\n| dropped | `du` printed | freed | |\n| --- | ---: | ---: | ---: |", flush=True)
         for case in CASES:
             _hold_against(repo, case, Path(base))
     return 0

@@ -42,7 +42,7 @@ def three(repo: Repo, history: EnvHistory) -> list[Snapshot]:
     return moments
 
 
-def test_size_of_a_snapshot_is_what_dropping_it_frees(repo: Repo, history: EnvHistory) -> None:
+def test_size_of_a_snapshot_equals_the_space_freed_by_its_drop(repo: Repo, history: EnvHistory) -> None:
     moments = three(repo, history)
     sizes = taken_by(repo)
     trees = [f"{one.commit}^{{tree}}" for one in moments]

@@ -61,7 +61,7 @@ def place_of(repo: Repo, oid: str) -> tuple[Path, int, int]:
             words = line.split()
             if words and words[0] == oid:
                 return pack, int(words[4]), int(words[3])
-    raise AssertionError(f"{oid} stands in no pack")
+    raise AssertionError(f"{oid} is in no pack")
 
 
 def flip_in(repo: Repo, *names: str) -> Path:

@@ -147,7 +147,7 @@ def main() -> int:
     words = argparse.ArgumentParser(description=__doc__)
     words.add_argument("--days", type=int, default=250)
     words.add_argument("--a-day", type=int, default=50)
-    words.add_argument("--at", type=Path, help="stays there, and goes on there")
+    words.add_argument("--at", type=Path, help="keep the repositories in this directory, and continue there")
     asked = words.parse_args()
     with _place(asked.at) as base, sealed(base / "home"):
         print("| " + " | ".join(HEADINGS) + " |")

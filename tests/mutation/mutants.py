@@ -24,7 +24,7 @@ COMPARISONS: dict[type[ast.cmpop], type[ast.cmpop]] = {
 
 @dataclass(frozen=True)
 class Mutant:
-    """One change: a span of a file, its replacement, and the function around it."""
+    """A change: a span of a file, its replacement, and the function around it."""
 
     path: Path
     function: int

@@ -2,7 +2,7 @@
 result.
 
 `python -m tests.oldhistories.build e4dcbc0 c4f051b` writes `archives/<date>-<commit>.tar.xz`. The dependencies come
-from the interpreter that runs this module; nothing is installed.
+from the interpreter that runs this module; it installs nothing.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ from git_envhist.probes.processes import parse_tcp, parse_unix, tcp_listeners, u
 from git_envhist.probes.services import mask_command_line
 from tests.support.repository import Repo
 
-pytestmark = pytest.mark.skipif(not SYSTEM.proc, reason="the system tells of no processes")
+pytestmark = pytest.mark.skipif(not SYSTEM.proc, reason="this system does not list processes")
 SECRET = "hunter2hunter2"
 SERVER = """\
 import socket, sys

@@ -80,7 +80,7 @@ startup_timeout_sec = 60
 trust_level = "trusted"
 """
     _in_home(repo, ".codex/config.toml", text)
-    # Nobody can approve commands or hooks in this run.
+    # The run is not interactive, so commands and hooks cannot be approved.
     bypass = ("--dangerously-bypass-approvals-and-sandbox", "--dangerously-bypass-hook-trust")
     return ("exec", *bypass, PROMPT)
 
@@ -130,7 +130,7 @@ AGENTS = (
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.real.agents")
-    parser.add_argument("--at", type=Path, help="where they are installed, and stay")
+    parser.add_argument("--at", type=Path, help="a directory in which the agents are installed and kept")
     parser.add_argument("names", nargs="*", choices=[[], *(agent.name for agent in AGENTS)], metavar="agent")
     told = parser.parse_args()
     machine = dict(os.environ)
@@ -143,7 +143,7 @@ def main() -> int:
             version = install(agent, place, machine)
             wrong = attempt(agent, place, Path(temporary, agent.name))
             failed += bool(wrong)
-            print(f"{agent.name} {version}: {'as it has to be' if not wrong else ''}", flush=True)
+            print(f"{agent.name} {version}: {'ok' if not wrong else ''}", flush=True)
             for line in wrong:
                 print(f"  {line}")
     return 1 if failed else 0
@@ -208,9 +208,9 @@ def _settled(repo: Repo) -> list[Snapshot]:
 def _wrong(agent: Agent, repo: Repo, server: Server, moments: Sequence[Snapshot]) -> list[str]:
     told = [(dict(each.meta).get("agent-moment", "-"), each.actor.tool, each.intent) for each in moments]
     if not any("envhist" in name for name in server.offered):
-        return [f"no tool of ours was offered: {sorted(server.offered)}"]
-    # The tool captured the state before the last command, so the hook takes no other snapshot of it. Gemini CLI calls
-    # a hook after each tool, so the state after the first command is captured before the next tool is called.
+        return [f"no tool of git-envhist was offered: {sorted(server.offered)}"]
+    # The tool captured the state before the last command, so the hook takes no second snapshot. Gemini CLI calls a
+    # hook after each tool, so the state after the first command is captured before the next tool is called.
     between = "after" if agent.name == "gemini" else "before"
     if [moment for moment, _, _ in told] != ["after", "-", between, "before"]:
         return [f"moments: {told}"]

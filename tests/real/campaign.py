@@ -135,7 +135,7 @@ def _walk(above: Path, rounds: int, chance: random.Random) -> int:
         target = chance.choice(list(moments))
         found = _go(shop, target, moments[target], runs=target == working)
         wrong += bool(found)
-        print(f"{number}: to {target[:7]}: {found or 'as it was'}", flush=True)
+        print(f"{number}: to {target[:7]}: {found or 'equal'}", flush=True)
         while len(moments) > MOMENTS:
             gone = chance.choice([one for one in moments if one != working])
             shutil.rmtree(moments.pop(gone))

@@ -30,7 +30,7 @@ def made_shop(tmp_path_factory: pytest.TempPathFactory, variables: dict[str, str
 
 @pytest.fixture
 def shop(made_shop: Project) -> Iterator[Project]:
-    """Return a Django project with a Node front end, as it was captured."""
+    """Return the captured Django project with a Node front end; repair it after the test."""
     yield made_shop
     made_shop.heal()
 

@@ -1,6 +1,6 @@
-"""A model server for real agents: it speaks the APIs of four providers and returns a fixed list of tool calls.
+"""A model server for real agents: it implements the APIs of four providers and returns a fixed list of tool calls.
 
-Each answer but the last is a tool call. The number of tool results in a request says which answer is next.
+Each answer but the last is a tool call. The number of tool results in a request determines the next answer.
 """
 
 from __future__ import annotations

@@ -79,7 +79,7 @@ def build_backend(project: Project) -> None:
 
 
 def build_frontend(project: Project, npm: str) -> None:
-    """Install a few packages by npm, one of them at two versions."""
+    """Install a few packages by npm, including one at two versions."""
     repo = project.repo
     package = {
         "name": "front", "version": "1.0.0", "private": True,

@@ -133,6 +133,6 @@ def test_server_without_an_open_database_does_not_prevent_a_restore(shop: Projec
         assert answer(server, address) == "fine things: 10 items"
         done = shop.repo.run("envrestore", "working", check=True)
         assert f"({server.pid}) still runs the old files" in done.out
-        # It opens the database again for each answer.
+        # The server opens the database again for each answer.
         assert answer(server, address) == "fine things: 50 items"
     assert shop.differences() == ()

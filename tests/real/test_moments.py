@@ -106,7 +106,7 @@ def test_summary_identifies_the_good_one_of_three_equal_intents(day: Project, np
     assert [[version for version in ("3.0.0", "4.0.0", "5.0.1") if version in line] for line in told] == [
         [], ["3.0.0", "4.0.0"], ["3.0.0", "5.0.1"],
     ]  # fmt: skip
-    # The summary shows the snapshot, a check in a temporary fork shows that it works, and a restore brings it back.
+    # The summary names the snapshot, a check in a temporary fork passes, and a restore makes the project work.
     second = json.loads(day.repo.run("envlog", "-S", "has-flag", "--json", check=True).out)[1]
     judged = [day.repo.run("envlog", "verify", rev, "--", "npm test").status for rev in ("@~2", "@~1", "@")]
     assert judged == [1, 0, 1]

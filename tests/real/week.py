@@ -273,7 +273,7 @@ def manage(blog: Person, *words: str) -> None:
 
 @dataclass(frozen=True)
 class Week:
-    """One project's week, and the answers that its list must give."""
+    """The week of one project, and the answers that its list must give."""
 
     work: Callable[[Person], None]
     upgraded: str

@@ -211,7 +211,7 @@ def test_birth_time_is_known_when_the_file_system_has_it(tmp_path: Path) -> None
     place.write_text("x")
     born = birth_time_ns(os.fsencode(place))
     if born is None:
-        pytest.skip("this file system does not say when a file came to be")
+        pytest.skip("this file system has no times of birth")
     assert abs(born - before) < 60 * 10**9
     os.utime(place, (0, 0))
     assert birth_time_ns(os.fsencode(place)) == born

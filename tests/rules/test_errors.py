@@ -56,7 +56,7 @@ def gives_hint(kind: type[EnvhistError]) -> bool:
 
 
 def _tuples(constants: tuple[object, ...]) -> list[tuple[object, ...]]:
-    """Return the tuples of a code object's constants; the keyword names of a call are one of them."""
+    """Return the tuples of a code object's constants, including the keyword names of calls."""
     return [one for one in constants if isinstance(one, tuple)]
 
 

@@ -10,8 +10,8 @@ from graphlib import CycleError, TopologicalSorter
 
 from tests.rules.source import CHECKOUT, Import, Source, sources
 
-# Each package or module below `git_envhist`, the lowest first. It may import those of earlier lines, and none of its
-# own line. Late imports and those for type checkers count.
+# Each package or module below `git_envhist`, the lowest first. It may import those of earlier lines, and none of the
+# same line. Late imports and those for type checkers count.
 LAYERS = """
 _version
 lazy
@@ -190,7 +190,7 @@ def test_third_party_libraries_are_imported_by_one_package_only() -> None:
     assert wrong == []
 
 
-def test_pure_modules_use_neither_the_disk_nor_the_clock() -> None:
+def test_pure_modules_do_not_use_the_disk_or_the_clock() -> None:
     pure = [source for source in SOURCES if any(within(source.name, name) for name in PURE)]
     assert pure
     assert [line for source in pure for line in _effects(source)] == []
@@ -220,7 +220,7 @@ def test_late_imports_give_their_reason() -> None:
 
 
 def _unexplained_late_imports(source: Source) -> list[str]:
-    # One comment applies to a few imports in a row.
+    # A comment applies to a few imports in a row.
     return [
         place(source, found)
         for found in source.imports

@@ -94,8 +94,7 @@ def many_files(scale: Scale, files: int, limit: int) -> None:
 
 
 def _let_kill(scale: Scale, limit: int, states: dict[str, Listing]) -> None:
-    """Run a restore and a capture under a limit that may be too low; check that nothing is lost, and print one
-    line."""
+    """Run a restore and a capture under a limit that may be too low; check for losses, and print one line."""
     first, second = states
     done = scale.run("git-envrestore", first, limit=limit)
     if done.status:

@@ -1,4 +1,4 @@
-"""Decide how many cases a costly search tries: a sample by default, all of them under `--full`."""
+"""Decide how many cases a costly search tries: a sample by default, all under `--full`."""
 
 from __future__ import annotations
 

@@ -117,7 +117,7 @@ class ProgramServer:
         environment: Mapping[str, str],
         input: bytes = b"",
     ) -> tuple[int, bytes, bytes]:
-        """Run a program to its end; return its status and the output of it and its children."""
+        """Run a program to its end; return its status and its output, including that of its children."""
         pipes = [os.pipe() for _ in range(3)]
         (for_input, to_input), (from_out, for_out), (from_err, for_err) = pipes
         try:

@@ -1,4 +1,4 @@
-"""The real programs, installed where git finds them, and a quick way to run one of them."""
+"""The real programs, installed where git finds them, and a quick way to run one."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ sys.exit({program}())
 
 
 def make_programs(directory: Path) -> Path:
-    """Write the four programs into a directory, so that they run the checkout even if nothing is installed."""
+    """Write the four programs into a directory, so that they run the checkout without an installation."""
     for program in PROGRAMS:
         path = directory / f"git-{program}"
         path.write_text(

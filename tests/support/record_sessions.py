@@ -19,7 +19,7 @@ from tests.support.programs import make_programs
 
 
 def record(page: Path) -> int:
-    """Write the page with real output; return the number of commands whose output changed."""
+    """Write the page with real output; return the number of changed outputs."""
     text = page.read_text(encoding="utf-8")
     shown = [step for kind, block in FENCE.findall(text) if kind == "console" for step in steps(block)]
     with tempfile.TemporaryDirectory(prefix="record-") as directory:

@@ -170,7 +170,7 @@ def new_template() -> Path:
     if not templates:
         templates.append(tempfile.TemporaryDirectory(prefix="envhist-templates-"))
     path = Path(tempfile.mkdtemp(dir=templates[0].name))
-    # Copies get the mode of this directory, and other users enter some of them.
+    # Copies get the mode of this directory, and other users must be able to enter some copies.
     path.chmod(0o755)
     return path
 

@@ -22,7 +22,7 @@ KNOWN_WORDS = {"u", "g", "l", "r", "as", "x"}
 
 @dataclass
 class ReadBack:
-    """A snapshot that was read: every path, and the storage of those whose bytes are not stored plainly."""
+    """A snapshot that was read: every path, and the storage of files that are not stored plainly."""
 
     listing: Listing = field(default_factory=dict)
     stored: dict[bytes, str] = field(default_factory=dict)

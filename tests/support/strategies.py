@@ -180,7 +180,7 @@ def _node_or_hard_link(draw: st.DrawFn, tree: dict[bytes, Node], readable: bool)
 
 @st.composite
 def edits(draw: st.DrawFn, tree: Tree, *, max_edits: int = 8, readable: bool = True) -> tuple[Edit, ...]:
-    """Draw edits of a tree, mostly of its own paths, some of new ones."""
+    """Draw edits of a tree, mostly of existing paths, some of new ones."""
     return tuple(draw(edit(tree, readable=readable)) for _ in range(draw(st.integers(0, max_edits))))
 
 

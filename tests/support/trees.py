@@ -90,7 +90,7 @@ def inside(root: str | os.PathLike[str]) -> Iterator[None]:
 
 
 def _in_order(tree: Tree) -> list[bytes]:
-    # A hard link is made after its file.
+    # Create a hard link after its file.
     return sorted(tree, key=lambda path: (isinstance(tree[path], HardLink), path.count(b"/"), path))
 
 

@@ -33,7 +33,7 @@ BY_COMMAND = 10
 
 @dataclass
 class Outcome:
-    """One line of the table."""
+    """A line of the table."""
 
     beside: str
     captures: int = 0
@@ -52,10 +52,10 @@ class Outcome:
 def main() -> int:
     words = argparse.ArgumentParser(description=__doc__)
     words.add_argument("--captures", type=int, default=1000)
-    words.add_argument("kinds", nargs="*", help="of person, crowd, control; all of them where none is named")
+    words.add_argument("kinds", nargs="*", help="person, crowd or control (default: all)")
     asked = words.parse_args()
     kinds = asked.kinds or ["person", "crowd", "control"]
-    print("| beside | captures | took | commands of git's | of them failed | packs | wrong |", flush=True)
+    print("| concurrent with | captures | time | git commands | failed | packs | wrong |", flush=True)
     print("| --- | ---: | ---: | ---: | ---: | ---: | ---: |", flush=True)
     outcomes = []
     took = 60.0
@@ -91,7 +91,7 @@ def run(repo: Repo, neighbours: list[Neighbour], number: int, outcome: Outcome) 
             taken.write(step)
             try:
                 taken.capture(step, by_command=step % BY_COMMAND == 0)
-            except Exception as error:  # every failure counts, whatever its kind
+            except Exception as error:  # every failure counts, of any kind
                 outcome.wrong.append(f"capture {step}: {type(error).__name__}: {error}")
         outcome.seconds = time.monotonic() - start
     outcome.captures = len(taken.snapshots)
@@ -101,7 +101,7 @@ def run(repo: Repo, neighbours: list[Neighbour], number: int, outcome: Outcome) 
     settle(taken, number)
     outcome.wrong += left_behind(repo, outcome.failures)
     outcome.wrong += taken.wrong(read_every=number)
-    # One person's commands must all succeed. In a crowd, only failures that name a pack of git-envhist count.
+    # A single person's commands must all succeed. In a crowd, only failures that name a pack of git-envhist count.
     ours = [
         failure for failure in outcome.failures
         if outcome.beside == "person" or any(name in failure.said for name in taken.packs)
@@ -137,7 +137,7 @@ def settle(taken: Taken, step: int) -> None:
     for more in range(2):
         taken.write(step + more)
         taken.capture(step + more)
-    # Next to a crowd, git may have lost objects of its own branch and then cannot collect. That is not checked here.
+    # Next to a crowd, git may have lost objects of a branch and then cannot collect. That is not checked here.
     taken.repo.git("reflog", "expire", "--expire=now", "--all", check=False)
     taken.repo.git("gc", "-q", "--prune=now", check=False)
 
@@ -147,7 +147,7 @@ def left_behind(repo: Repo, failures: list[Failure]) -> list[str]:
     left = [name for name in debris(repo) if not is_gits_own(name)]
     wrong = [f"left behind: {name}" for name in left]
     if not failures and (more := set(debris(repo)) - set(left)):
-        wrong.append(f"left behind by git, although nothing of it failed: {sorted(more)}")
+        wrong.append(f"left behind by git, although no git command failed: {sorted(more)}")
     if (packs := own_packs(repo)) > MAX_PACKS + 2:
         wrong.append(f"{packs} packs are left")
     return wrong

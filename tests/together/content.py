@@ -66,17 +66,17 @@ class Taken:
         listed = self.repo.run("envlog", "--format=%H", "-n", "100000", check=True).out.split()
         if listed != [*reversed(self.snapshots)]:
             found.append(
-                f"{len(self.snapshots)} were taken, and {len(listed)} others or in another order listed"
+                f"{len(self.snapshots)} snapshots were taken, but {len(listed)} are listed, or in another order"
             )
         for number, (commit, files) in enumerate(self.snapshots.items()):
             stored = self._stored(commit)
             if stored is None:
-                found.append(f"{commit}, number {number} of them, is not to be had by git")
+                found.append(f"{commit}, number {number}, cannot be read by git")
                 continue
             if stored != {path: _blob(content) for path, content in files.items()}:
-                found.append(f"{commit} holds other bytes than it was taken of")
+                found.append(f"{commit} contains other bytes than were captured")
             if number % read_every == 0 and self._read(commit) != files_by_sha256(files):
-                found.append(f"{commit} reads back as something else than it was taken of")
+                found.append(f"{commit} reads back differently from what was captured")
         return found
 
     def _stored(self, commit: str) -> dict[str, str] | None:

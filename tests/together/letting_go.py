@@ -142,7 +142,7 @@ def judge(repo: Repo, taken: dict[str, bytes]) -> list[str]:
         if commit is None:
             wrong.append(f"step {number}, {one}, is neither listed nor in the trash")
         elif repo.run_git("show", f"{commit}:state").stdout != content:
-            wrong.append(f"step {number}, {one}, holds something else")
+            wrong.append(f"step {number}, {one}, contains something else")
     print(f"{len(listed)} listed, {len(trash)} in the trash")
     return wrong
 
@@ -151,11 +151,11 @@ def waits(repo: Repo, captures: int) -> int:
     """Time captures at real-time priority; the maintenance has it too, so other processes disturb neither."""
     for number in range(40):
         repo.write(f"d{number % 7}/f{number}", noise(100_000, number))
-    print("| beside | captures | median | of a hundred five take longer than | longest |")
+    print("| concurrent with | captures | median | p95 | longest |")
     print("| --- | ---: | ---: | ---: | ---: |")
     step = 0
     kinds: dict[str, Callable[[Repo], Iterator[None]]] = {
-        "nobody": _nobody, "a busy process": _busy, "cleanings of ours": _cleanings,
+        "nothing": _nobody, "a busy process": _busy, "git envlog gc": _cleanings,
     }  # fmt: skip
     for name, beside in kinds.items():
         times = []

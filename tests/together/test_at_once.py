@@ -19,7 +19,7 @@ Ended = tuple[int, str, str]
 
 
 def at_once(commands: Sequence[tuple[Repo, tuple[str, ...]]]) -> list[Ended]:
-    """Start all commands, then wait for all of them."""
+    """Start all commands, then wait until all have ended."""
     running = [
         subprocess.Popen(
             words, cwd=repo.path, env=repo.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True

@@ -51,7 +51,7 @@ def test_captures_and_git_commands_of_one_person_all_succeed(repo: Repo) -> None
     assert outcome.wrong == []
 
 
-def test_files_left_by_a_killed_git_neither_block_captures_nor_are_changed(repo: Repo) -> None:
+def test_files_left_by_a_killed_git_block_no_capture_and_are_not_changed(repo: Repo) -> None:
     capture(repo, "-m", "before")
     left = [repo.path / ".git" / name for name in LEFT_BY_GIT]
     for path in left:
@@ -78,7 +78,7 @@ def packs(repo: Repo) -> int:
     return len(list((repo.path / ".git/objects/pack").glob("*.keep")))
 
 
-@pytest.mark.skipif(gits_at_work("/", []) is None, reason="this system does not tell of its processes")
+@pytest.mark.skipif(gits_at_work("/", []) is None, reason="this system does not list processes")
 def test_packs_are_not_merged_while_a_git_process_lists_them(repo: Repo) -> None:
     words = ["git", "-C", str(repo.path), "pack-objects", "--quiet", "--all", "--stdout", "--revs"]
     packing = subprocess.Popen(words, cwd="/", stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, env=repo.env)

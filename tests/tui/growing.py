@@ -9,10 +9,10 @@ MINUTE = 60
 
 
 def grow_timeline(repo: Repo, number: int) -> None:
-    """Append this many snapshots, a minute apart, named `moment-1-` and so on."""
+    """Append this many snapshots, a minute apart, with numbered intents."""
     ref = repo.git("for-each-ref", "--format=%(refname)", "refs/envhist/heads/")
     _, _, rest = repo.git("log", "-1", "--format=%B", ref).partition("\n")
-    # They have no signature and need none, because they are only listed.
+    # The snapshots have no signature and need none, because they are only listed.
     kept = [line for line in rest.split("\n") if not line.startswith(("Env-Mac:", "Env-Key:"))]
     body = "\n".join(kept)
     stream = []

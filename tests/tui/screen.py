@@ -15,7 +15,7 @@ LOOK_AGAIN = 0.05
 
 
 class Screen:
-    """One program in a private terminal."""
+    """A program in a private terminal."""
 
     def __init__(
         self, place: Path, words: str, env: Mapping[str, str], columns: int, lines: int, socket: str
@@ -41,7 +41,7 @@ class Screen:
         return self._run("capture-pane", "-p", "-t", "it").rstrip("\n").split("\n")
 
     def wait(self, fits: Callable[[str], bool]) -> str:
-        """Wait until the screen fits, and return it."""
+        """Wait until the predicate accepts the screen, and return the screen."""
         ends = time.monotonic() + PATIENCE
         while not fits(shown := "\n".join(self.lines())):
             assert time.monotonic() < ends, f"timed out waiting for the screen; it shows:\n{shown}"

@@ -199,7 +199,7 @@ def test_hostile_text_is_escaped(repo: Repo, browse: Open) -> None:
     repo.run("envlog", "note", "-m", hostile, check=True)
     screen = browse(LARGE)
     told = screen.see("1 snapshot", shown, "Timeline:", "Note:", "Names:     [red]x")
-    # The row, the heading, the file, what the check wrote, the card, the note, what it was captured with.
+    # The row, the heading, the file, the check's output, the details, the note, the values given at the capture.
     assert told.count(shown) >= 8
     screen.type("r")
     screen.see("nothing to restore")

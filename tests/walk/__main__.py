@@ -54,11 +54,11 @@ def _parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.walk", description=__doc__)
     parser.add_argument("--histories", type=int, default=20)
     parser.add_argument("--steps", type=int, default=100)
-    parser.add_argument("--minutes", type=float, default=1e6, help="begin no history after this time")
+    parser.add_argument("--minutes", type=float, default=1e6, help="start no history after this time")
     parser.add_argument("--seed", type=int, default=int(time.time()) % 1_000_000 * 1000)
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument(
-        "--fs", choices=FILE_SYSTEMS, default="here", help="mount this file system and walk there (root)"
+        "--fs", choices=FILE_SYSTEMS, default="here", help="mount this file system and run there (as root)"
     )
     parser.add_argument("--base", help="a directory for the histories")
     return parser.parse_args()

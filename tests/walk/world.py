@@ -155,7 +155,7 @@ class World:
             for two in tracked
         )
         if blocked or any(entry.linked for entry in (*shot.tree.values(), *self.here.look().values())):
-            return  # a tracked file where the snapshot has a directory: the model does not say which one is kept
+            return  # a tracked file where the snapshot has a directory: the model does not cover which one is kept
         self._restore(
             ["--keep-tracked", shot.id],
             lambda before: _mixed(before, shot.tree, lambda one: one not in tracked),
@@ -392,7 +392,7 @@ def _links_a_directory(edit: Edit, root: Path) -> bool:
     if not isinstance(edit, Put) or not isinstance(edit.node, HardLink):
         return False
     if _is_below(edit.path, edit.node.to):
-        return True  # the directories above the new name are made first
+        return True  # `apply` first makes the directories above the new name
     target = root / os.fsdecode(edit.node.to)
     return target.is_dir() and not target.is_symlink()
 

@@ -177,7 +177,7 @@ def test_endless_file_without_size_is_abandoned() -> None:
         (p for p in ("/proc/kmsg", "/proc/self/maps", "/proc/self/mountinfo") if os.access(p, os.R_OK)), None
     )
     if endless is None:
-        pytest.skip("no file here says that it is empty and is not")
+        pytest.skip("this system has no file that reports size 0 and has content")
     with opened(Path("/proc/self/maps")) as descriptor:
         read = read_file(descriptor)
     assert not read.stable
