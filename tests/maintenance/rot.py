@@ -96,7 +96,7 @@ def once(model: Repo, place: Path, kind: str, rng: random.Random, wrong: list[st
 
 def _outcome(repaired: FsckReport) -> str:
     text = " ".join(repaired.repaired)
-    return "set aside" if "set aside;" in text else "repaired" if "came back" in text else "found"
+    return "set aside" if "set aside;" in text else "repaired" if " back from " in text else "found"
 
 
 def damage(repo: Repo, kind: str, rng: random.Random) -> str:
