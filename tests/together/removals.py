@@ -1,4 +1,4 @@
-"""Captures while snapshots are removed: `python -m tests.together.letting_go [--captures N]`; `--waits` measures
+"""Captures while snapshots are removed: `python -m tests.together.removals [--captures N]`; `--waits` measures
 times.
 
 During a thousand captures, snapshots are dropped, undropped and pruned, and unneeded objects are collected, over and
@@ -48,7 +48,7 @@ def main() -> int:
     words.add_argument("--captures", type=int, default=1000)
     words.add_argument("--waits", action="store_true")
     asked = words.parse_args()
-    with tempfile.TemporaryDirectory(prefix="letting-go-") as place:
+    with tempfile.TemporaryDirectory(prefix="removals-") as place:
         repo = sealed_repo(Path(place))
         return waits(repo, asked.captures) if asked.waits else campaign(repo, asked.captures)
 
