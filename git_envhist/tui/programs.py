@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from tempfile import TemporaryFile
@@ -17,6 +18,8 @@ from git_envhist.diff.summary import with_minus_signs
 from git_envhist.model import Change, ChangeKind, ChangeSide, EntryKind, EnvPath
 from git_envhist.platform import own_command
 from git_envhist.text import escape
+
+MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
 # Convert JSON of our programs to model values, so that paths are folded as the programs fold them.
 
@@ -120,8 +123,14 @@ def ask_json(program: str, *words: str) -> JsonResult:
 def rows(year: str) -> tuple[list[SnapshotRow], OwnProgramResult]:
     """Return the snapshots of the timeline, newest first and without the current year, and the program's result."""
     answer = ask("envlog", "--fold", "-z", f"--format={TEMPLATE}")
-    found = [row._replace(time=row.time.removeprefix(f"{year}-")) for row in read_rows(answer.out)]
+    found = [row._replace(time=_short_time(row.time, year)) for row in read_rows(answer.out)]
     return found, answer
+
+
+def _short_time(text: str, year: str) -> str:
+    """Return a printed time of the current year as `12 Nov 09:15`; others unchanged."""
+    match = re.fullmatch(rf"{year}-(\d\d)-(\d\d) (\d\d:\d\d)", text)
+    return f"{match[2]} {MONTHS[int(match[1]) - 1]} {match[3]}" if match else text
 
 
 def read_rows(text: str) -> list[SnapshotRow]:
