@@ -111,6 +111,9 @@ class UnfinishedRestore(EnvhistError):
             self.exit_code = 128 + signal_number
 
 
+FSCK_HINT = "'git envlog fsck' lists what else is missing or damaged"
+
+
 class Damaged(EnvhistError):
     """Stored bytes are not what they must be."""
 
