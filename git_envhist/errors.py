@@ -121,6 +121,12 @@ class Damaged(EnvhistError):
     usual_hint = "'git envlog fsck' lists the damaged snapshots"
 
 
+class FileUnreadable(EnvhistError):
+    """A file that the user named cannot be read."""
+
+    code = "cannot-read"
+
+
 class WorkingTreeGone(EnvhistError):
     """The working tree was moved or removed during a capture."""
 

@@ -44,18 +44,12 @@ class OwnProgramFailed(EnvhistError):
         self.exit_code = status
 
 
-class OwnProgramResult(NamedTuple):
-    """The exit status and output of a program of ours."""
-
-    status: int
-    out: str
-    err: str
-
-
 def run_own_program(
     program: str, words: Sequence[str | bytes], environ: Mapping[str, str], *, session: bool = False
-) -> OwnProgramResult:
-    """Run a program of ours to its end. Its output goes to files, so that it continues if this process is killed.
+) -> tuple[int, str, str]:
+    """Run a program of ours to its end; return its exit status, output and error output.
+
+    The output goes to files, so that the program continues if this process is killed.
 
     `session`: in a session of its own, because Ctrl-C is not meant for it.
     """
@@ -72,24 +66,23 @@ def run_own_program(
             start_new_session=session,
         )
         texts = (os.pread(file.fileno(), os.fstat(file.fileno()).st_size, 0) for file in (out, err))
-        return OwnProgramResult(
-            done.returncode, *(text.decode("utf-8", "backslashreplace") for text in texts)
-        )
+        output, errors = (text.decode("utf-8", "backslashreplace") for text in texts)
+        return done.returncode, output, errors
 
 
 def own_program_output(program: str, words: Sequence[str | bytes], environ: Mapping[str, str]) -> str:
     """Return the output of a program of ours that was asked for `--json`; raise its error as `OwnProgramFailed`."""
     import json  # loaded late: few processes run another program of ours
 
-    done = run_own_program(program, words, environ)
-    if done.status == 0:
-        return done.out
+    status, output, errors = run_own_program(program, words, environ)
+    if status == 0:
+        return output
     try:
-        error = json.loads(done.out)["error"]
+        error = json.loads(output)["error"]
         failure = OwnProgramFailed(error["message"], error["code"], error["status"], error["hint"])
     except (ValueError, KeyError, TypeError):
-        reason = done.err.strip() or f"status {done.status}"
-        failure = OwnProgramFailed(f"git {program} failed: {reason}", "failed", done.status, None)
+        reason = errors.strip() or f"status {status}"
+        failure = OwnProgramFailed(f"git {program} failed: {reason}", "failed", status, None)
     raise failure
 
 

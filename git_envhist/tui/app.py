@@ -15,11 +15,10 @@ from textual.screen import ModalScreen
 from textual.widgets import Footer, Input, Static
 from textual.worker import get_current_worker
 
-from git_envhist.platform import OwnProgramResult
 from git_envhist.text import escape
 from git_envhist.tui import text as plans
 from git_envhist.tui import widgets
-from git_envhist.tui.programs import JsonResult, SnapshotRow, ask_json, fits, rows
+from git_envhist.tui.programs import JsonResult, OwnProgramResult, SnapshotRow, ask_json, fits, rows
 from git_envhist.tui.text import Text, diff_text, headline, snapshot_text
 from git_envhist.tui.widgets import Panel, SnapshotList, Write, indent_text
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from git_envhist.diff.summary import with_minus_signs
 from git_envhist.model import Change, ChangeKind, ChangeSide, EntryKind, EnvPath
-from git_envhist.platform import OwnProgramResult, run_own_program
+from git_envhist.platform import run_own_program
 from git_envhist.text import escape
 
 # Convert JSON of our programs to model values, so that paths are folded as the programs fold them.
@@ -64,6 +64,14 @@ class SnapshotRow(NamedTuple):
     trigger: str
 
 
+class OwnProgramResult(NamedTuple):
+    """The exit status and output of a program."""
+
+    status: int
+    out: str
+    err: str
+
+
 class JsonResult(NamedTuple):
     """The JSON value that a program printed, or the reason why there is none."""
 
@@ -74,7 +82,7 @@ class JsonResult(NamedTuple):
 def ask(program: str, *words: str) -> OwnProgramResult:
     """Run a program of ours and return its output. The browser handles Ctrl-C itself."""
     try:
-        return run_own_program(program, words, {**os.environ, **NO_PAGER}, session=True)
+        return OwnProgramResult(*run_own_program(program, words, {**os.environ, **NO_PAGER}, session=True))
     except OSError as error:
         return OwnProgramResult(FAILED, "", f"git-{program} cannot be run: {error.strerror}")
 
