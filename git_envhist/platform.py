@@ -65,8 +65,9 @@ def run_own_program(
             check=False,
             start_new_session=session,
         )
-        texts = (os.pread(file.fileno(), os.fstat(file.fileno()).st_size, 0) for file in (out, err))
-        output, errors = (text.decode("utf-8", "backslashreplace") for text in texts)
+        out.seek(0)
+        err.seek(0)
+        output, errors = (file.read().decode("utf-8", "backslashreplace") for file in (out, err))
         return done.returncode, output, errors
 
 
