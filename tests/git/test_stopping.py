@@ -52,7 +52,7 @@ def keep_the_output_of_one(git: Git) -> None:
             running.finish()
 
 
-# Stopped before the object is stored, its pipes are closed by Python.
+# If it is stopped before the object is stored, Python closes its pipes.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize(
     "work", [talk_with_a_git, run_one_that_is_held, run_one_to_its_end, keep_the_output_of_one]
