@@ -18,7 +18,7 @@ from git_envhist.git.cat_file import CatFile
 from git_envhist.git.process import Git
 from git_envhist.lazy import once
 from git_envhist.model import Entry, EnvPath, ObjectId, StoredAs
-from git_envhist.objects.reader import BulkReader
+from git_envhist.objects.reader import FORMATS, ChunkReader, Verify
 from git_envhist.objects.trees import DIRECTORY, decode_by_name, decode_tree
 from git_envhist.snapshots.chunks import chunks_path, read_pointer
 from git_envhist.snapshots.layout import (
@@ -90,9 +90,9 @@ class NoSuchFile(EnvhistError):
 class FileReader:
     """Reads files of one snapshot's tree."""
 
-    def __init__(self, git: Git, tree: str, open_sealed: OpenSealed, objects_dir: str) -> None:
+    def __init__(self, git: Git, tree: str, open_sealed: OpenSealed, pack_dir: str) -> None:
         self._reader = CatFile(git)
-        self._bulk = BulkReader(git, objects_dir)
+        self._chunks = ChunkReader(git, pack_dir, FORMATS[len(tree)], verify=Verify.ID)
         self._tree = tree
         self._length = len(tree) // 2
         self._lookup = TreeReader(self._reader, tree, self._length)
@@ -141,7 +141,7 @@ class FileReader:
 
     def close(self) -> None:
         self._reader.close()
-        self._bulk.close()
+        self._chunks.close()
 
     def _pieces(self, tree: bytes, path: EnvPath) -> Iterator[bytes]:
         outer, inner = chunks_path(tree)
@@ -149,10 +149,11 @@ class FileReader:
         if self._lookup.look_up(place) != tree:
             raise Damaged(f"the chunks of a file are not in the snapshot: '{show(path)}'")
         for _, _, run in self._listed(tree, path):
-            for piece in self._bulk.read([oid.hex() for _, _, oid in self._listed(run, path)]):
-                if piece is None:
-                    raise _missing_bytes(path)
-                yield piece
+            for _, _, oid in self._listed(run, path):
+                try:
+                    yield self._chunks.blob(oid)
+                except Damaged as error:
+                    raise _missing_bytes(path) from error
 
     def _listed(self, tree: bytes, path: EnvPath) -> list[tuple[bytes, int, bytes]]:
         answer = self._reader.read(tree.hex())
