@@ -28,11 +28,11 @@ from git_envhist.errors import Damaged
 from git_envhist.git.cat_file import CatFile, GitObject
 from git_envhist.git.process import Git
 from git_envhist.lazy import once
-from git_envhist.model import Entry, EnvPath
+from git_envhist.model import Entry, EnvPath, ObjectId
 from git_envhist.objects.compress import InflateError, crc32, decompress, decompressobj
 from git_envhist.objects.own_packs import OwnPacks
 from git_envhist.objects.pack_reader import KINDS, PackFile
-from git_envhist.objects.trees import DIRECTORY, decode_by_name, decode_tree, object_id
+from git_envhist.objects.trees import decode_tree, object_id
 from git_envhist.platform import open_file_only
 
 if TYPE_CHECKING:
@@ -392,7 +392,7 @@ class PackFirstReader:
         self._others = others
         object_format = FORMATS.get(len(like), "sha1")
         self._own = PackReader(_packs(git, object_format), object_format, verify=Verify.DEFLATE)
-        self._trees: dict[tuple[str, str], dict[bytes, tuple[int, bytes]]] = {}
+        self._trees: dict[str, TreeReader] = {}
 
     def read_own(self, oid: bytes) -> tuple[bytes, bytes]:
         """Return the type and content of an object.
@@ -428,26 +428,51 @@ class PackFirstReader:
     def _find(self, name: str) -> tuple[bytes, bytes]:
         start, colon, path = name.partition(":")
         if colon:
-            above, _, last = path.rpartition("/")
-            return self._own.read(self._tree(start, above)[os.fsencode(last)][1])
+            return self._own.read(self._look_up(start, os.fsencode(path)))
         if name.endswith(TREE):
             return b"tree", self.root_tree(name.removesuffix(TREE))
         return self._own.read(_raw(name))
 
-    def _tree(self, start: str, path: str) -> dict[bytes, tuple[int, bytes]]:
-        found = self._trees.get((start, path))
-        if found is None:
-            found = self._trees[start, path] = self._read_tree(start, path)
-        return found
-
-    def _read_tree(self, start: str, path: str) -> dict[bytes, tuple[int, bytes]]:
-        if not path:
-            return decode_by_name(self.root_tree(start), len(start) // 2)
-        above, _, last = path.rpartition("/")
-        mode, oid = self._tree(start, above)[os.fsencode(last)]
-        if mode != DIRECTORY:
+    def _look_up(self, start: str, path: bytes) -> bytes:
+        tree = self._trees.get(start)
+        if tree is None:
+            tree = self._trees[start] = TreeReader(self, start, len(_raw(start)))
+        oid = tree.look_up(path)
+        if oid is None:
             raise KeyError(path)
-        return decode_by_name(self._own.read(oid)[1], len(oid))
+        return oid
+
+
+class TreeReader:
+    """Look up stored paths in one tree (given by any name); each directory is read once."""
+
+    def __init__(self, reader: CatFile | PackFirstReader, tree_ish: str, id_length: int) -> None:
+        self._reader = reader
+        self._tree_ish = tree_ish
+        self._id_length = id_length
+        self._directories: dict[bytes, dict[bytes, bytes]] = {}
+
+    def look_up(self, path: bytes) -> ObjectId | None:
+        """Return the object at a path, or None."""
+        directory, _, name = path.rpartition(b"/")
+        oid = self._entries(directory).get(name)
+        return None if oid is None else ObjectId(oid)
+
+    def _entries(self, directory: bytes) -> dict[bytes, bytes]:
+        known = self._directories.get(directory)
+        if known is None:
+            known = self._directories[directory] = self._read(directory)
+        return known
+
+    def _read(self, directory: bytes) -> dict[bytes, bytes]:
+        if directory:
+            oid = self.look_up(directory)
+            answer = self._reader.read(oid.hex()) if oid is not None else None
+        else:
+            answer = self._reader.read(self._tree_ish + "^{tree}")
+        if answer is None or answer[0] != "tree":
+            return {}
+        return {name: oid for name, _, oid in decode_tree(answer[1], self._id_length, gitlinks=True)}
 
 
 def _packs(git: Git, object_format: str) -> OwnPacks:
