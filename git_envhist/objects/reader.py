@@ -6,8 +6,8 @@ Each caller says how objects from our packs are verified (`Verify`).
   inflating and hashing (measured by tests/restore/measure.py).
 - `PackFirstReader` for comparisons, with the interface of `CatFile`. It reads packs in small windows: 450 trees and
   shards take 7 ms, in `git cat-file` 12.
-- `ChunkReader` for the chunks of big files. Chunks that are not in our packs are read by dulwich, because asking git
-  for thousands of objects through a pipe takes longer.
+- `ChunkReader` for the chunks of big files. Those in packs of git are read by dulwich, because asking git for
+  thousands of objects through a pipe takes longer.
 
 Packs are read by `pread`, never mapped: a truncated pack is then an error and not a signal. Deltas and damaged
 entries are left to `PackFile`. A reader must be opened in the process that uses it, because a forked child shares the
@@ -616,12 +616,14 @@ class ChunkReader(ObjectReader):
         from dulwich.object_store import DiskObjectStore  # loaded late: few chunks are elsewhere
         from dulwich.objects import ObjectID  # loaded late: few chunks are elsewhere
 
+        name = ObjectID(oid.hex().encode("ascii"))
         try:
             if self._store is None:
                 self._store = DiskObjectStore(os.path.dirname(self._pack_dir))
-            number, data = self._store.get_raw(ObjectID(oid.hex().encode("ascii")))
+            # Not `get_raw` of the store: it inflates a loose object without a limit.
+            number, data = next(pack for pack in self._store.packs if name in pack).get_raw(name)
             is_intact = object_id(KINDS[number], data, self._format) == oid
         except Exception:
-            # git reads what dulwich cannot (SHA-256, promised objects), or reports the error.
-            return super()._ask_git(oid)
+            # git reads what dulwich cannot (SHA-256, loose and promised objects), or reports the error.
+            is_intact = False
         return (KINDS[number], data) if is_intact else super()._ask_git(oid)

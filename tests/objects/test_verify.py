@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
+import tracemalloc
+import zlib
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -69,10 +72,38 @@ def test_reader_of_a_restore_refuses_to_verify_no_ids(repo: Repo) -> None:
         ObjectReader(git, packs_of(repo), "sha1", verify=Verify.DEFLATE)
 
 
-def test_chunk_outside_our_packs_is_read_in_this_process(repo: Repo, chunks: ChunkReader) -> None:
+def test_chunk_in_a_pack_of_git_is_read_in_this_process(repo: Repo, chunks: ChunkReader) -> None:
     oids = {store_loose(repo, data): data for data in (b"", b"one\n", noise(200_000, 3))}
+    place = repo.path / ".git/objects/pack/pack"
+    subprocess.run(
+        ["git", "-C", repo.path, "pack-objects", "-q", place],
+        input=b"".join(b"%b\n" % oid.hex().encode("ascii") for oid in oids),
+        check=True,
+        stdout=subprocess.DEVNULL,
+    )
+    for oid in oids:
+        loose_file(repo, oid).unlink()
     assert {oid: chunks.blob(oid) for oid in oids} == oids
     assert "_child" not in chunks.__dict__
+
+
+def test_loose_chunk_is_read_by_git(repo: Repo, chunks: ChunkReader) -> None:
+    oid = store_loose(repo, b"one\n")
+    assert chunks.blob(oid) == b"one\n"
+    assert "_child" in chunks.__dict__
+
+
+def test_loose_chunk_that_is_larger_than_it_claims_is_not_inflated(repo: Repo, chunks: ChunkReader) -> None:
+    oid = store_loose(repo, b"ten bytes\n")
+    loose_file(repo, oid).unlink()
+    loose_file(repo, oid).write_bytes(zlib.compress(b"blob 10\0" + bytes(16 << 20)))
+    tracemalloc.start()
+    try:
+        with pytest.raises((Damaged, GitFailed)):
+            chunks.blob(oid)
+        assert tracemalloc.get_traced_memory()[1] < 8 << 20
+    finally:
+        tracemalloc.stop()
 
 
 def test_chunk_with_other_bytes_than_its_id_is_refused(repo: Repo, chunks: ChunkReader) -> None:
