@@ -54,11 +54,11 @@ class Engine:
         assert taken is not None
         return taken
 
-    def contents(self) -> ObjectReader:
+    def contents(self, verify: Verify = Verify.ID) -> ObjectReader:
         repository = self.history.repository
         opens = self.history.open_sealed
         return ObjectReader(
-            repository.git, repository.pack_dir, repository.object_format, opens, verify=Verify.ID
+            repository.git, repository.pack_dir, repository.object_format, opens, verify=verify
         )
 
     def pairs(self, before: Snapshot | None, after: Snapshot) -> Iterable[DirectoryPair]:
