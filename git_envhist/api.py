@@ -497,7 +497,7 @@ class EnvHistory(HistoryContext):
         """Return a reader of a snapshot's files; the caller closes it."""
         from git_envhist.snapshots.reader import FileReader  # loaded late: keeps envlog fast
 
-        return FileReader(self.repository.git, snapshot.tree, self.open_sealed, self.repository.objects_dir)
+        return FileReader(self.repository.git, snapshot.tree, self.open_sealed, self.repository.pack_dir)
 
     def environment_path(self, path: bytes) -> EnvPath:
         """Return the path from the top for a path given on the command line."""

@@ -41,7 +41,7 @@ from git_envhist.errors import FSCK_HINT, Damaged, EnvhistError, GitFailed
 from git_envhist.git.cat_file import CatFile, empty_tree
 from git_envhist.git.pathspecs import matching, with_positive
 from git_envhist.git.process import Git
-from git_envhist.lazy import once, pattern, replace
+from git_envhist.lazy import once, replace
 from git_envhist.model import (
     TOP,
     Change,
@@ -54,14 +54,13 @@ from git_envhist.model import (
     StoredAs,
     shown_path,
 )
-from git_envhist.objects.reader import ObjectReader
-from git_envhist.snapshots.layout import MISSING, root_directory, stored_below
+from git_envhist.objects.reader import ObjectReader, TreeReader
+from git_envhist.snapshots.layout import MISSING, root_directory, stored_below, unflat
 from git_envhist.snapshots.names import RESERVED, stored_name, stored_path, true_name, true_path
 
 if TYPE_CHECKING:
     from git_envhist.diff.manifest import PathMetadata, ShardDiff
     from git_envhist.objects.reader import PackFirstReader
-    from git_envhist.snapshots.reader import TreeReader
 
 
 # Secret files with equal content that are sealed with different keys. The sealed bytes differ, so a restore would
@@ -112,7 +111,6 @@ IMPLIED = {
 """The kind and the permission bits of each mode of git's."""
 DIRECTORY_MODE = 0o755
 NOTHING = MetadataPair(None, None)
-_FLAT_ESCAPE = pattern(rb"%([0-9a-f]{2})")
 
 LookUp = Callable[[bytes], "ObjectId | None"]
 """Stored path -> the object at that path in the later tree."""
@@ -160,10 +158,10 @@ def environment_path(stored: bytes) -> EnvPath:
     """Return the true path of a stored one, as `compare` spells it."""
     if stored.startswith(ROOTS):
         name, _, below = stored[len(ROOTS) :].partition(b"/")
-        return EnvPath(_unflat(name) + b"://" + b"/".join(map(true_name, below.split(b"/") if below else ())))
+        return EnvPath(unflat(name) + b"://" + b"/".join(map(true_name, below.split(b"/") if below else ())))
     if stored.startswith(NESTED):
         # A path too long for a name is stored as its digest, which is displayed instead.
-        return EnvPath(_unflat(stored[len(NESTED) :].partition(b"/")[0]) + b"/.git")
+        return EnvPath(unflat(stored[len(NESTED) :].partition(b"/")[0]) + b"/.git")
     return true_path(stored) if b"%" in stored else EnvPath(stored)
 
 
@@ -176,10 +174,6 @@ def stored_side(side: ChangeSide) -> bytes:
         above = stored_below(root_directory(name), EnvPath(directory))
         return above + b"/" + stored_name(last, link=is_link) if last else above
     return stored_path(side.path, link=is_link)
-
-
-def _unflat(name: bytes) -> bytes:
-    return _FLAT_ESCAPE.sub(lambda escape: bytes.fromhex(escape[1].decode("ascii")), name)
 
 
 def _put(found: dict[EnvPath, PathSides], path: EnvPath, new: PathSides) -> None:
@@ -350,10 +344,6 @@ def find_changes(
     brief: bool = False,
 ) -> dict[EnvPath, Change]:
     """Return the changes of diff rows and of the manifest shards among them, by path; `after` is the later tree."""
-    from git_envhist.snapshots.reader import (
-        TreeReader,  # loaded late: only directories without entries need it
-    )
-
     known = _read_metadata(reader, rows, after, brief) if metadata else {}
     tree = TreeReader(reader, after, rows.id_length)
     changes = join_changes(rows.contents, rows.nested, known, tree.look_up)

@@ -13,7 +13,7 @@ import pytest
 from git_envhist.api import EnvHistory
 from git_envhist.diff.walk import differing_directories
 from git_envhist.model import DirectoryPair, RestorePlan, SkippedPath, Snapshot
-from git_envhist.objects.reader import ObjectReader
+from git_envhist.objects.reader import ObjectReader, Verify
 from git_envhist.restore.compare_files import content_checker
 from git_envhist.restore.disk_calls import DiskCalls
 from git_envhist.restore.environment_disk import EnvironmentDisk, open_environment_disk
@@ -54,10 +54,12 @@ class Engine:
         assert taken is not None
         return taken
 
-    def contents(self) -> ObjectReader:
+    def contents(self, verify: Verify = Verify.ID) -> ObjectReader:
         repository = self.history.repository
         opens = self.history.open_sealed
-        return ObjectReader(repository.git, repository.pack_dir, repository.object_format, opens)
+        return ObjectReader(
+            repository.git, repository.pack_dir, repository.object_format, opens, verify=verify
+        )
 
     def pairs(self, before: Snapshot | None, after: Snapshot) -> Iterable[DirectoryPair]:
         contents = self.contents()

@@ -12,6 +12,7 @@ import pytest
 from git_envhist.errors import Damaged
 from git_envhist.git.process import Git
 from git_envhist.model import Entry, EntryKind, EnvPath, ObjectId, StoredAs
+from git_envhist.objects.reader import Verify
 from git_envhist.restore import clone_files
 from git_envhist.restore.clone_files import WorktreeReader
 from tests.objects.packing import object_id
@@ -25,7 +26,9 @@ pytestmark = pytest.mark.skipif(not clone_files.WITHOUT_WAITING, reason="no read
 @pytest.fixture
 def contents(repo: Repo) -> Iterator[WorktreeReader]:
     """Return a reader of an empty repository: reading from packs is an error."""
-    found = WorktreeReader(Git(str(repo.path / ".git"), str(repo.path)), str(repo.path / "no packs"), "sha1")
+    found = WorktreeReader(
+        Git(str(repo.path / ".git"), str(repo.path)), str(repo.path / "no packs"), "sha1", verify=Verify.ID
+    )
     with closing(found):
         found.use_directory(str(repo.path))
         yield found

@@ -14,7 +14,7 @@ from git_envhist.diff.walk import differing_directories
 from git_envhist.errors import Damaged
 from git_envhist.git.process import Git
 from git_envhist.model import EnvPath
-from git_envhist.objects.reader import ObjectReader
+from git_envhist.objects.reader import ObjectReader, Verify
 from git_envhist.restore.plan import make_plan
 from tests.restore.engine import Engine
 from tests.support.oracle import listing
@@ -117,7 +117,10 @@ def refusal(repo: Repo, tree: str, before: str | None = None) -> Damaged:
     (canary / "bird").write_bytes(b"alive")
     seen = listing(repo.path, top=True), listing(canary, top=True)
     contents = ObjectReader(
-        Git(str(repo.path / ".git"), str(repo.path)), str(repo.path / ".git/objects/pack"), "sha1"
+        Git(str(repo.path / ".git"), str(repo.path)),
+        str(repo.path / ".git/objects/pack"),
+        "sha1",
+        verify=Verify.ID,
     )
     try:
         with pytest.raises(Damaged) as caught:
@@ -272,7 +275,10 @@ def test_missing_contents_are_refused_before_anything_is_written(repo: Repo) -> 
     tree = write_snapshot(repo.path, {b"f": file(b"others"), b"g": file(b"more")})
     oid = repo.git("rev-parse", f"{tree}:g")
     contents = ObjectReader(
-        Git(str(repo.path / ".git"), str(repo.path)), str(repo.path / ".git/objects/pack"), "sha1"
+        Git(str(repo.path / ".git"), str(repo.path)),
+        str(repo.path / ".git/objects/pack"),
+        "sha1",
+        verify=Verify.ID,
     )
     plan = make_plan(differing_directories(contents, bytes.fromhex(before.tree), bytes.fromhex(tree)))
     contents.close()
@@ -285,7 +291,10 @@ def test_missing_contents_are_refused_before_anything_is_written(repo: Repo) -> 
             return super().read(wanted)
 
     engine.contents = lambda: Lacking(  # type: ignore[method-assign]
-        Git(str(repo.path / ".git"), str(repo.path)), str(repo.path / ".git/objects/pack"), "sha1"
+        Git(str(repo.path / ".git"), str(repo.path)),
+        str(repo.path / ".git/objects/pack"),
+        "sha1",
+        verify=Verify.ID,
     )
     with pytest.raises(Damaged):
         engine.prepare(plan)
@@ -297,7 +306,10 @@ def test_odd_name_is_restored(tmp_path: Path, repo: Repo) -> None:
     names = {name.replace(b"/", b"_") for name in ODD_NAMES}
     tree = write_snapshot(repo.path, {b"d/" + name: file(name) for name in names} | {b"d/e": directory()})
     contents = ObjectReader(
-        Git(str(repo.path / ".git"), str(repo.path)), str(repo.path / ".git/objects/pack"), "sha1"
+        Git(str(repo.path / ".git"), str(repo.path)),
+        str(repo.path / ".git/objects/pack"),
+        "sha1",
+        verify=Verify.ID,
     )
     plan = make_plan(differing_directories(contents, None, bytes.fromhex(tree)))
     contents.close()

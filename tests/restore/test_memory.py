@@ -8,7 +8,7 @@ import pytest
 
 from git_envhist import EnvHistory
 from git_envhist.diff import walk
-from git_envhist.objects.reader import ObjectReader
+from git_envhist.objects.reader import ObjectReader, Verify
 from git_envhist.snapshots.reader import SnapshotReader
 from tests.support.repository import Repo
 
@@ -37,7 +37,7 @@ def test_pairs_release_each_directory_of_files_after_it_is_compared(
     monkeypatch.setattr(walk, "SnapshotReader", kept)
     git = history.repository.git
     with closing(
-        ObjectReader(git, history.repository.pack_dir, history.repository.object_format)
+        ObjectReader(git, history.repository.pack_dir, history.repository.object_format, verify=Verify.ID)
     ) as contents:
         compared = 0
         for _ in walk.differing_directories(contents, before, after):

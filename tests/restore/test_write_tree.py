@@ -106,7 +106,9 @@ def test_plan_is_written_like_a_snapshot(scene: Scene, tmp_path: Path) -> None:
 def test_plan_reported_afterwards_equals_a_plan_made_before(scene: Scene, tmp_path: Path) -> None:
     repository = scene.engine.history.repository
     moment = scene.engine.history.resolve(scene.moment.id)
-    source = SourceRepository(repository.git, repository.state, lambda made: scene.engine.contents(), "fork")
+    source = SourceRepository(
+        repository.git, repository.state, lambda _, verify: scene.engine.contents(verify), "fork"
+    )
     told = write_elsewhere(moment, str(tmp_path / "there"), source)
     wanted = make_plan(scene.engine.pairs(None, scene.moment))
     assert told.plan.counts == wanted.counts
