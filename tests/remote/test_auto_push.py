@@ -1,4 +1,4 @@
-"""The history rides along with `git push`: in the background, to whom its owner agreed, and no push notices."""
+"""Automatic push: `git push` also sends the history, in the background and only to remotes the user confirmed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PLACE = "envhist/hooks/push"
 
 @pytest.fixture
 def riding(repo: Repo, bare: Repo) -> Repo:
-    """A repository whose history goes along, to a remote that its owner agreed to."""
+    """Return a repository with automatic push to a confirmed remote, and a snapshot to send."""
     capture(repo, "one")
     repo.run("envlog", "push", "--yes", check=True)
     repo.git("config", "envhist.autoPush", "true")
@@ -42,11 +42,9 @@ def outcomes(repo: Repo) -> list[dict[str, object]]:
 
 
 def settled(repo: Repo, number: int = 1) -> dict[str, object]:
-    """What the last of so many came to, once nothing is left to do."""
+    """Return the outcome of the last of at least `number` automatic pushes, once none is pending."""
     place = git_dir(repo) / PLACE
-    wait_for(
-        lambda: len(outcomes(repo)) >= number and not (place / "pending").exists(), "the push that rides"
-    )
+    wait_for(lambda: len(outcomes(repo)) >= number and not (place / "pending").exists(), "the automatic push")
     return outcomes(repo)[-1]
 
 
@@ -126,7 +124,7 @@ def test_auto_push_uses_the_configured_remote(riding: Repo, bare: Repo, tmp_path
 def test_git_push_neither_waits_for_auto_push_nor_fails_with_it(
     riding: Repo, bare: Repo, tmp_path: Path
 ) -> None:
-    # The other side takes the code and never answers for the history.
+    # The server accepts the branch and never answers the push of the history.
     reached = bare.path / "reached"
     os.mkfifo(reached)
     hook(bare, f"read -r a b ref; case $ref in refs/envhist*) echo $$ > {reached}; exec cat {reached};; esac")
@@ -139,11 +137,13 @@ def test_git_push_neither_waits_for_auto_push_nor_fails_with_it(
     assert result["result"] == "failed"
     hook(bare, "exit 0")
     riding.git("push", "-q", "origin", "HEAD:refs/heads/third")
-    # The mark that was left meanwhile may have made up for it already: then there is nothing left for this one.
-    wait_for(lambda: any(one["result"] == "pushed" for one in outcomes(riding)), "the next makes up for it")
+    # The first background push may retry because of the new mark; then this one finds nothing to send.
+    wait_for(
+        lambda: any(one["result"] == "pushed" for one in outcomes(riding)), "a later push to send the history"
+    )
 
 
-def test_git_push_prints_the_usual_error_when_the_remote_is_gone(riding: Repo, bare: Repo) -> None:
+def test_git_push_prints_the_usual_error_when_the_remote_does_not_exist(riding: Repo, bare: Repo) -> None:
     bare.path.rename(bare.path.with_name("gone"))
     done = riding.run_git("push", "origin", "HEAD:refs/heads/main", check=False)
     assert done.status == 128
@@ -154,7 +154,7 @@ def test_auto_push_is_off_by_default(riding: Repo, bare: Repo) -> None:
     riding.git("config", "--unset", "envhist.autoPush")
     before = refs(bare, "refs/envhist")
     riding.git("push", "-q", "origin", "HEAD:refs/heads/main")
-    assert not (git_dir(riding) / PLACE).exists(), "not even a process is started"
+    assert not (git_dir(riding) / PLACE).exists(), "no process was started"
     riding.git("config", "envhist.autoPush", "true")
     riding.git("config", "envhist.enabled", "false")
     riding.git("push", "-q", "origin", "HEAD:refs/heads/other")
@@ -167,7 +167,7 @@ def test_user_hook_keeps_its_input_arguments_and_exit_status(repo: Repo, bare: R
     write_hook(repo, "pre-push", '#!/bin/sh\nread -r line\necho "$1 $line" >seen\nexit 7\n')
     repo.run("envlog", "install", check=True)
     done = repo.run_git("push", "-q", "origin", "HEAD:refs/heads/main", check=False)
-    assert done.status == 1, "their hook said no"
+    assert done.status == 1, "the user's hook rejects the push"
     assert repo.read("seen").startswith(b"origin HEAD ")
     assert refs(bare) == {}
     assert settled(repo)["result"] in ("off", "refused", "failed")
