@@ -1,7 +1,7 @@
-"""The programs that people manage hooks with, the real ones: beside each of them both run, and neither loses the other.
+"""Hooks together with real hook managers (pre-commit, husky, lefthook): both hooks run after either is installed.
 
-What another installation of theirs takes from us is told, and comes back with the next `install`. With a git that runs
-hooks of the configuration there is nothing to lose.
+If a manager's new installation replaces our hooks, `status` reports it and the next `install` adds them again. With a
+git that runs hooks from its configuration, the managers do not replace our hooks.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ class Managed:
 
     repo: Repo
     manage: Callable[[], None]
-    """Has the other program install its hooks."""
+    """Let the other program install its hooks."""
     number: int = 0
 
     def commit(self) -> tuple[bool, bool]:
-        """Whether (their hook, ours) ran for a commit."""
+        """Commit; return whether the manager's hook ran, and whether ours did."""
         self.number += 1
         before = self.theirs()
         subject = f"number {self.number}"
@@ -65,7 +65,7 @@ class Managed:
         return "✓ post-commit" in self.repo.run("envlog", "status", check=True).out
 
 
-pytestmark = pytest.mark.full  # each program comes from an index
+pytestmark = pytest.mark.full  # the programs are installed from package indexes
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +79,7 @@ def begin(place: Path, manage: Callable[[Repo], None]) -> Managed:
 
 
 def both_keep_running(managed: Managed) -> None:
-    """Theirs first, ours after; theirs again, which may cost ours; ours again; and all of ours away."""
+    """Install the manager's hooks, ours, the manager's again and ours again; then uninstall ours."""
     repo = managed.repo
     managed.manage()
     assert managed.commit() == (True, False)
@@ -100,7 +100,7 @@ def both_keep_running(managed: Managed) -> None:
 
 
 def ours_first(managed: Managed) -> None:
-    """Ours stood there when theirs came."""
+    """Install our hooks first, then the manager's; then uninstall ours."""
     repo = managed.repo
     repo.run("envlog", "install", check=True)
     managed.manage()

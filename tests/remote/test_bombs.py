@@ -41,8 +41,7 @@ print(used.ru_maxrss)
 sys.exit(os.waitstatus_to_exitcode(status))
 """
 """Print the peak memory of the largest process of a command. The kernel counts the parent's memory at the fork for
-the child,
-so a small program starts the command instead of the test suite."""
+the child, so a small program starts the command instead of the test suite."""
 
 
 def number(value: int) -> bytes:

@@ -630,7 +630,7 @@ LIST = (
         "what each changed, below it",
         (
             "end_to_end/test_reading.py::test_what_each_changed_stands_below_it",
-            "html/test_measured.py::test_sizes_agree_with_du",
+            "html/test_measured.py::test_sizes_agree_with_find",
         ),
     ),
     Line(
@@ -2214,7 +2214,7 @@ CHECKS = (
     Line(
         "config envhist.agenttimeout",
         "how long a tool is held; the card says when that was too short",
-        (AGENTS + "test_tool_waits_up_to_agent_timeout_and_a_late_snapshot_says_so",),
+        (AGENTS + "test_tool_waits_up_to_agent_timeout_and_a_late_snapshot_has_a_remark",),
     ),
     Line(
         "config envhist.verifyon",
@@ -2404,7 +2404,7 @@ HOOKS = (
         "envlog uninstall --history",
         "refs, notes, packs and keys go, and nothing else",
         (
-            "integrations/test_forgetting.py::test_uninstall_history_removes_everything_of_ours_and_keeps_the_code",
+            "integrations/test_forgetting.py::test_uninstall_history_removes_all_our_data_and_keeps_the_code",
             "integrations/test_forgetting.py::test_keys_of_sent_data_are_kept",
         ),
     ),

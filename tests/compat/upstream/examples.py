@@ -1,7 +1,8 @@
-"""The examples of their documentation, on theirs and on ours: `python -m tests.compat.upstream.examples [<page>…]`.
+"""The libraries' documented examples with both classes: `python -m tests.compat.upstream.examples [<page>…]`.
 
-chimera's pages come with its source from the index; further ones are named on the command line. An example that runs on
-theirs has to run on ours, and to leave the same files; more may run on ours than on theirs.
+chimera's pages are in its source distribution; more pages are given as arguments. An example that succeeds with the
+original classes must succeed with ours and leave the same files. Examples that fail with the original classes may
+succeed with ours.
 """
 
 from __future__ import annotations
