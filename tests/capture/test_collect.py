@@ -1,4 +1,4 @@
-"""Failing workers and hostile places: a clear error, the old snapshot, and nothing left behind."""
+"""Failing workers and hostile directories: an error is reported, the old snapshot is kept and no file is left."""
 
 from __future__ import annotations
 

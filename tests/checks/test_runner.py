@@ -101,7 +101,7 @@ sys.exit(0 if ended.duration_ms < 60_000 else 1)
 """
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="nobody else takes in the orphans of others")
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has child subreapers")
 def test_unreaped_zombies_are_not_waited_for(tmp_path: Path) -> None:
     # Orphans become children of this process, which never reaps them, as in many containers.
     assert subprocess.run([sys.executable, "-c", UNTAKEN, tmp_path], check=False).returncode == 0

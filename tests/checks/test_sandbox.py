@@ -1,4 +1,4 @@
-"""An older snapshot is checked in a sandbox at its original path, or not at all if the living one would be used."""
+"""Checks of older snapshots run in a sandbox at the original path, and are refused if they would use current files."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_sandbox_is_seen_at_the_original_path(aged: Repo) -> None:
         f"pwd; cat {aged.path}/state; tool/bin/show; git status --short; git log --format=%s",
     )
     assert done.err.splitlines() == [str(aged.path), "new", "new", "?? tool/", "ignores", "first commit"]
-    # git has an index and a HEAD of its own there.
+    # The sandbox has its own index and HEAD.
     check(aged, "new-one", "--", "git add -A && git commit -qm elsewhere")
     assert aged.git("log", "-1", "--format=%s") == "ignores"
     assert aged.git("diff", "--cached", "--name-only") == ""
@@ -217,7 +217,7 @@ def test_plain_directory_is_checked(tmp_path: Path, repo: Repo) -> None:
     assert check(plain, "@~1", "--", "cat file", env=NO_MOUNTS).err == "one"
 
 
-def test_command_comes_from_configuration_or_was_typed_here(aged: Repo) -> None:
+def test_command_is_the_configured_one_or_the_last_one_typed(aged: Repo) -> None:
     assert check(aged, "old-one").status == 129
     check(aged, "old-one", "--", "echo typed here")
     assert check(aged, "old-one").err == "typed here\n"

@@ -27,7 +27,7 @@ def busy(repo: Repo) -> None:
     repo.write(".venv/bin/python", b"#!\n", 0o755)
 
 
-def test_nothing_of_the_users_changes(repo: Repo) -> None:
+def test_unchanged_user_data(repo: Repo) -> None:
     busy(repo)
     work, git = listing(repo.path, top=True), everything_of_git(repo)
     status, stash = repo.git("status", "--porcelain=v2", "--branch"), repo.git("stash", "list")

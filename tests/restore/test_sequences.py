@@ -16,7 +16,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tests.hygiene.guests import belongings
+from tests.hygiene.user_data import belongings
 from tests.support.depth import examples
 from tests.support.oracle import git_fsck, listing, tree_differences
 from tests.support.repository import Repo, Result, make_repo

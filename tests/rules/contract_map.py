@@ -227,7 +227,7 @@ CAPTURE = (
         "capture changes nothing",
         "HEAD, index, status, stash, branches, config and files stay, also inside a hook",
         (
-            "end_to_end/test_capture_leaves_alone.py::test_nothing_of_the_users_changes",
+            "end_to_end/test_capture_leaves_alone.py::test_unchanged_user_data",
             "end_to_end/test_capture_leaves_alone.py::test_a_capture_inside_a_commit_hook_touches_no_index",
             "end_to_end/test_capture_leaves_alone.py::test_no_configuration_changes_what_is_captured_or_runs_a_command",
         ),
