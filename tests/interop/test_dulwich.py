@@ -12,7 +12,7 @@ from dulwich.repo import Repo as DulwichRepo
 
 from tests.end_to_end.captures import capture
 from tests.end_to_end.test_capture_is_true import EVERYTHING
-from tests.secrets.test_foreign_snapshots import ref_of
+from tests.secrets.test_unsigned_snapshots import ref_of
 from tests.support.repository import Repo
 from tests.support.trees import build
 

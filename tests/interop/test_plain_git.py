@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.end_to_end.captures import assert_holds, capture
-from tests.secrets.test_foreign_snapshots import ref_of, trusted
+from tests.secrets.test_unsigned_snapshots import ref_of, trusted
 from tests.support.oracle import git_fsck
 from tests.support.repository import Repo, make_repo
 from tests.support.trees import File, Link, build

@@ -21,7 +21,7 @@ from git_envhist.snapshots.tree_size import TreeSizer
 from tests.remote.conftest import make_remote, refs, timeline
 from tests.remote.test_export import packed, write_tar
 from tests.remote.test_fetch import refs_of_fetched
-from tests.secrets.test_foreign_snapshots import forged, message_of
+from tests.secrets.test_unsigned_snapshots import forged, message_of
 from tests.support.objects import write_blob, write_commit, write_tree
 from tests.support.repository import Repo, make_repo
 

@@ -1,4 +1,4 @@
-"""Times that 64 bits of nanoseconds do not hold (before 1677, after 2262) are stored, compared and restored."""
+"""Times outside the range of 64 bits of nanoseconds (before 1677, after 2262) are stored, compared and restored."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_change_of_a_neighbour_keeps_a_far_time(repo: Repo, time: int) -> None:
     assert now(repo) == then
 
 
-def test_unchanged_far_times_are_no_change(repo: Repo) -> None:
+def test_unchanged_far_times_are_not_reported_as_a_change(repo: Repo) -> None:
     build(repo)
     capture(repo, "one")
     assert repo.run("envdiff", "@", check=True).out == ""

@@ -1,4 +1,4 @@
-"""The capture after a restore uses what the restore recorded, unless files changed since."""
+"""The capture after a restore uses the restore's records of written files, unless files changed since."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ def landed(repo: Repo, name: str, data: bytes) -> WrittenFile:
 
 
 def bring(repo: Repo, history: EnvHistory, name: str, data: bytes) -> WrittenFile:
-    """Create a file in the environment whose contents are stored."""
+    """Create a file and capture it, so that its contents are stored; return its record."""
     repo.write(name, data)
-    history.capture("so that it is in the store")
+    history.capture("store the file")
     return landed(repo, name, data)
 
 
-def look_again(
+def capture_with_records(
     history: EnvHistory, names: dict[bytes, dict[bytes, WrittenFile | None]]
 ) -> tuple[bool, str, str]:
-    """Return whether no file was read, the content that was found, and the actual one."""
+    """Capture with records and without; return whether no file was read, and the content id of both."""
     looked: list[object] = []
     tip = history.log(limit=1)[0].commit
     told = {path: frozenset(entries) for path, entries in names.items()}
@@ -67,8 +67,8 @@ def test_written_files_are_recorded_without_reading(repo: Repo, history: EnvHist
     os.chmod(repo.path / "sub" / "c", 0o755)
     again = landed(repo, "sub/c", b"2")
     assert again.oid == brought.oid
-    nobody_looked, found, there = look_again(history, {b"sub": {b"c": again}})
-    assert nobody_looked
+    read_nothing, found, there = capture_with_records(history, {b"sub": {b"c": again}})
+    assert read_nothing
     assert found == there
 
 
@@ -78,10 +78,10 @@ def test_written_and_removed_files_are_recorded(repo: Repo, history: EnvHistory)
     history.capture("without it")
     repo.write("sub/new", b"2")
     os.unlink(repo.path / "sub" / "d")
-    nobody_looked, found, there = look_again(
+    read_nothing, found, there = capture_with_records(
         history, {b"sub": {b"new": landed(repo, "sub/new", b"2"), b"d": None}, b"": {}}
     )
-    assert nobody_looked
+    assert read_nothing
     assert found == there
 
 
@@ -129,17 +129,19 @@ def test_changed_file_is_read_by_the_next_capture(
     brought = bring(repo, history, "sub/c", b"2")
     os.utime(repo.path / "sub", None)
     meanwhile(repo)
-    nobody_looked, found, there = look_again(history, {b"sub": {b"c": brought}, b"": {}})
-    assert not nobody_looked
-    # Whatever was recorded, the capture matches the disk.
+    read_nothing, found, there = capture_with_records(history, {b"sub": {b"c": brought}, b"": {}})
+    assert not read_nothing
+    # The capture matches the disk, not the outdated record.
     if meanwhile in (meanwhile_a_file_comes, meanwhile_one_is_written):
         assert found == there
 
 
 def test_file_with_a_secret_name_is_read(repo: Repo, history: EnvHistory) -> None:
     bring(repo, history, "sub/.env", b"KEY=1")
-    nobody_looked, found, there = look_again(history, {b"sub": {b".env": landed(repo, "sub/.env", b"KEY=1")}})
-    assert not nobody_looked
+    read_nothing, found, there = capture_with_records(
+        history, {b"sub": {b".env": landed(repo, "sub/.env", b"KEY=1")}}
+    )
+    assert not read_nothing
     assert found == there
 
 
@@ -150,7 +152,7 @@ def test_next_capture_reads_the_written_files(repo: Repo, history: EnvHistory) -
     assert first is not None
     done = history.restore(first)
     assert done.snapshot is not None
-    # The recorded ids are not relied on.
+    # The next capture reads the directory again instead of using the recorded ids.
     with history.capturing.capture_tree(CaptureOptions()) as held:
         assert b"sub" in held.environment.scan_result.directories
         assert held.content == done.snapshot.content == first.content

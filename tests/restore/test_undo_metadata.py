@@ -83,7 +83,7 @@ def test_undo_returns_metadata_that_a_restore_replaced(
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_undo_returns_the_newest_metadata_where_contents_changed_too(
+def test_undo_returns_the_newest_metadata_of_files_with_changed_contents(
     repo: Repo, change: Callable[[Path], None]
 ) -> None:
     repo.write("other", b"1")
@@ -111,7 +111,7 @@ def test_undo_returns_metadata_that_changed_since_the_last_capture(
     assert now(repo) == then
 
 
-def test_undo_skips_captures_between_which_times_alone_changed(repo: Repo) -> None:
+def test_undo_skips_captures_between_which_only_times_changed(repo: Repo) -> None:
     capture(repo, "before the file")
     before = now(repo)
     repo.write("file", b"1")

@@ -1136,7 +1136,7 @@ LIST = (
     Line(
         "config envhist.identity",
         "the file of the private key that opens what others share",
-        ("secrets/test_recipients.py::test_recipient_with_an_ssh_key_needs_no_other",),
+        ("secrets/test_recipients.py::test_recipient_needs_only_an_ssh_key",),
     ),
     Line(
         "config envhist.sign",
@@ -1435,7 +1435,7 @@ RESTORE = (
             "restore/test_programs.py::test_restore_and_undo_return_every_file",
             "restore/test_programs.py::test_likely_snapshots_are_listed_without_a_revision",
             "restore/test_programs.py::test_unchanged_file_is_not_touched_by_the_program",
-            "restore/test_programs.py::test_path_excluded_from_the_snapshot_stays",
+            "restore/test_programs.py::test_path_excluded_from_the_snapshot_is_unchanged",
             "restore/test_programs.py::test_path_excluded_now_is_not_overwritten",
         ),
     ),
@@ -1449,7 +1449,7 @@ RESTORE = (
         "elsewhere, and nothing here is touched",
         (
             "restore/test_programs.py::test_snapshot_is_written_to_another_directory_without_changing_the_environment",
-            "restore/test_unsigned.py::test_trusted_snapshot_is_restored_as_it_was",
+            "restore/test_unsigned.py::test_trusted_snapshot_is_restored_completely",
             "restore/test_unsigned.py::test_set_id_bits_and_owners_are_not_restored",
         ),
     ),
@@ -1481,7 +1481,7 @@ RESTORE = (
         "HEAD goes along where git would let it",
         (
             "restore/test_programs.py::test_head_moves_when_requested",
-            "restore/test_head.py::test_kill_at_the_very_end_leaves_head_as_before",
+            "restore/test_head.py::test_restore_killed_before_it_moves_head_leaves_head_unchanged",
         ),
     ),
     Line(
@@ -1753,14 +1753,14 @@ RESTORE = (
     Line(
         "envlog key --reseal",
         "what the history holds is opened by the new key alone",
-        ("secrets/test_key_places.py::test_resealed_history_is_opened_by_the_new_key_alone",),
+        ("secrets/test_key_places.py::test_only_the_new_key_opens_a_resealed_history",),
     ),
     Line(
         "config envhist.keyin",
         "keys in the user's configuration alone",
         (
             "secrets/test_key_places.py::test_key_in_home_is_in_no_copy_of_the_directory",
-            "secrets/test_key_places.py::test_keys_are_moved_home_by_the_next_capture",
+            "secrets/test_key_places.py::test_keys_are_moved_to_the_configuration_home_by_the_next_capture",
         ),
     ),
     Line(
@@ -2117,8 +2117,8 @@ PYTHON = (
         "python judge",
         "whether a key of ours signed a snapshot; what none signed is a claim",
         (
-            "secrets/test_foreign_snapshots.py::test_own_snapshots_are_trusted",
-            "secrets/test_foreign_snapshots.py::test_forged_message_with_a_copied_mac_is_unsigned",
+            "secrets/test_unsigned_snapshots.py::test_own_snapshots_are_trusted",
+            "secrets/test_unsigned_snapshots.py::test_forged_message_with_a_copied_mac_is_unsigned",
         ),
     ),
     Line(
