@@ -1,4 +1,4 @@
-"""Run a command between two snapshots, and record what it writes.
+"""Run a command between two snapshots, and record its output.
 
 The command runs as a shell would run it. With a terminal on standard input and output it gets a terminal of its own,
 so that pagers, editors and password prompts work; otherwise its standard output and standard error are copied
@@ -63,7 +63,7 @@ class HeadAndTail:
         room = self._head_limit - len(self._head)
         self._head += data[:room]
         self._tail += data[room:]
-        # Cut rarely, so that appending stays cheap.
+        # Cut rarely, so that appending is cheap.
         if len(self._tail) > 2 * self._tail_limit:
             self._cut()
 
@@ -168,7 +168,7 @@ def _has_exited(process: int) -> bool:
 
 
 def _read_available(source: int, take: Taken) -> int:
-    """Read what is available, or wait for it; return the number of bytes."""
+    """Read available data, or wait for some; return the number of bytes."""
     try:
         data = os.read(source, READ_SIZE)
     except OSError:
@@ -179,7 +179,7 @@ def _read_available(source: int, take: Taken) -> int:
 
 
 def _read_rest(source: int, take: Taken) -> None:
-    """Read what was written before the exit, up to a limit: a background process may write forever."""
+    """Read the output from before the exit, up to a limit: a background process may write forever."""
     poll, taken = select.poll(), 0
     poll.register(source, select.POLLIN)
     while taken < MAX_PIPE_BYTES and poll.poll(0):
@@ -258,8 +258,8 @@ def run_with_snapshots(
 ) -> RunResult:
     """Capture, run a command with `through`, capture again.
 
-    If the first capture fails, the command is not run, because it may destroy what was not captured. If the second
-    capture fails, the result still has the exit status of the command, and a warning.
+    If the first capture fails, the command is not run, because it may destroy data that is in no snapshot. If the
+    second capture fails, the result still has the exit status of the command, and a warning.
     """
     command = mask_text(shlex.join(words))[:MAX_LENGTH]
     intent = intent or command

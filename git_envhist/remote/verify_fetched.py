@@ -41,7 +41,7 @@ def no_key(key_id: str) -> SigningKey | None:
 
 
 class HeadState(Enum):
-    """How a fetched timeline matches its signed head."""
+    """Whether a fetched timeline matches its signed head."""
 
     SIGNED = "signed"
     LATER = "later"

@@ -97,7 +97,7 @@ def test_key_of_another_repository_is_kept(repo: Repo, tmp_path: Path, hermetic:
     second.run("envlog", "key", "import", str(copy), check=True)
     assert second.run("envlog", "show", "first:.env", check=True).out == "SECRET=1\n"
     done = second.run("envlog", "uninstall", "--history", "--yes", check=True)
-    assert "data received from elsewhere may be sealed with this key, which is not deleted" in done.err
+    assert "fetched or imported data may be sealed with this key, which is not deleted" in done.err
     assert copy.exists()
 
     # The key's last copy is kept even if the user deleted the other one.

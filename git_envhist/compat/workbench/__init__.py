@@ -61,14 +61,14 @@ NO_INTENT = "no intent recorded"
 
 @dataclass(frozen=True, slots=True)
 class WorkbenchCheckpoint:
-    """One line of the list."""
+    """A line of the list."""
 
     id: str
     at: datetime
     comment: str
     verdict: str | None = None
     snapshot: Snapshot | None = None
-    """None if the platform made the checkpoint without git-envhist."""
+    """The snapshot, or None if the platform made the checkpoint without git-envhist."""
     found_at: datetime | None = None
     story: str = ""
 
@@ -204,22 +204,33 @@ def _parser() -> _Parser:
     commands = parser.add_subparsers(metavar="<command>", required=True)
     group = commands.add_parser("checkpoint", aliases=["checkpoints"], help="create, list, info, delete")
     inner = group.add_subparsers(metavar="<command>", required=True)
-    create = _command(inner, "create", _create, "take one, and say its id")
-    create.add_argument("comment", nargs="?", metavar="<comment>", help="why it is taken")
+    create = _command(inner, "create", _create, "create a checkpoint and print its id")
+    create.add_argument("comment", nargs="?", metavar="<comment>", help="the comment of the checkpoint")
     create.add_argument(
         "-m", "-comment", "--comment", "--message", dest="reason", metavar="<comment>", help="the same"
     )
-    create.add_argument("--verify", metavar="<command>", help="then run that check, and keep its verdict")
-    listing = _command(inner, "list", _list, "all of them, newest first", aliases=["ls"])
-    listing.add_argument("-history", "--history", metavar="<id>", help="that one, and those made since")
+    create.add_argument("--verify", metavar="<command>", help="run this check and store its result")
+    listing = _command(inner, "list", _list, "list all checkpoints, newest first", aliases=["ls"])
     listing.add_argument(
-        "-include-auto", "--include-auto", dest="auto", action="store_true", help="with automatic snapshots"
+        "-history", "--history", metavar="<id>", help="list only this checkpoint and newer ones"
     )
-    _with_id(_command(inner, "info", _info, "what is known of one", aliases=["show"]))
-    _with_id(_command(inner, "delete", _delete, "let one go", aliases=["rm"]))
+    listing.add_argument(
+        "-include-auto",
+        "--include-auto",
+        dest="auto",
+        action="store_true",
+        help="include automatic snapshots",
+    )
+    _with_id(_command(inner, "info", _info, "show a checkpoint", aliases=["show"]))
+    _with_id(_command(inner, "delete", _delete, "delete a checkpoint", aliases=["rm"]))
     for group_of_restore in (inner, commands):
         _with_id(
-            _command(group_of_restore, "restore", _restore, "go back to one; what is here is saved first")
+            _command(
+                group_of_restore,
+                "restore",
+                _restore,
+                "restore a checkpoint; the current state is saved first",
+            )
         )
     return parser
 
@@ -228,11 +239,11 @@ def _command(
     commands: argparse._SubParsersAction[_Parser],
     name: str,
     do: Callable[[EnvHistory, argparse.Namespace], int],
-    what: str,
+    description: str,
     aliases: Sequence[str] = (),
 ) -> _Parser:
-    command = commands.add_parser(name, aliases=list(aliases), help=what)
-    command.add_argument("--json", action="store_true", help="the answer as JSON")
+    command = commands.add_parser(name, aliases=list(aliases), help=description)
+    command.add_argument("--json", action="store_true", help="print the result as JSON")
     command.set_defaults(do=do)
     return command
 
@@ -351,7 +362,7 @@ def _restore(history: EnvHistory, options: argparse.Namespace) -> int:
     _answer(
         options,
         {"restored": one.id, "exact": restored.exact, "undo": restored.undo and restored.undo.id},
-        done if restored.undo else f"Checkpoint {_plain(one.id)} is what is here",
+        done if restored.undo else f"Nothing to restore: the working tree equals {_plain(one.id)}",
     )
     for left in (*restored.kept, *restored.losses):
         print_error(f"warning: '{show(left.path)}': {left.why}")
