@@ -271,7 +271,7 @@ def test_capture_works_with_more_descriptors_than_select_supports(repo: Repo) ->
 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard != resource.RLIM_INFINITY and hard < 2000:
-        pytest.skip("so many files cannot be opened here")
+        pytest.skip("the limit of open files is too low")
     resource.setrlimit(resource.RLIMIT_NOFILE, (2000, hard))
     held = [os.open(os.devnull, os.O_RDONLY) for _ in range(1100)]
     try:

@@ -31,7 +31,7 @@ def told(repo: Repo, *words: str, **more: object) -> dict[str, object]:
     return value
 
 
-def mounts_can_be_had(repo: Repo) -> bool:
+def mounts_are_available(repo: Repo) -> bool:
     """Return whether mount namespaces are available."""
     return told(repo, "@", "--", "true")["ran_at"] == str(repo.path)
 
@@ -77,8 +77,8 @@ def test_older_snapshot_is_checked_without_touching_the_environment(aged: Repo) 
 
 
 def test_sandbox_is_seen_at_the_original_path(aged: Repo) -> None:
-    if not mounts_can_be_had(aged):
-        pytest.skip("no mounts of one's own here")
+    if not mounts_are_available(aged):
+        pytest.skip("mount namespaces are not available")
     done = check(
         aged,
         "new-one",
@@ -93,8 +93,8 @@ def test_sandbox_is_seen_at_the_original_path(aged: Repo) -> None:
 
 
 def test_ordinary_user_has_a_sandbox(aged: Repo) -> None:
-    if not mounts_can_be_had(aged):
-        pytest.skip("no mounts of one's own here")
+    if not mounts_are_available(aged):
+        pytest.skip("mount namespaces are not available")
     user = as_ordinary_user()
     done = check(aged, "new-one", "--", "tool/bin/show", prefix=user)
     assert (done.status, done.err) == (0, "new\n")

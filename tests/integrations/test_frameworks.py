@@ -78,7 +78,7 @@ def begin(place: Path, manage: Callable[[Repo], None]) -> Managed:
     return Managed(repo, lambda: manage(repo))
 
 
-def both_keep_running(managed: Managed) -> None:
+def install_after_the_manager(managed: Managed) -> None:
     """Install the manager's hooks, ours, the manager's again and ours again; then uninstall ours."""
     repo = managed.repo
     managed.manage()
@@ -99,7 +99,7 @@ def both_keep_running(managed: Managed) -> None:
     assert {name: left.get(name) for name in before} == before
 
 
-def ours_first(managed: Managed) -> None:
+def install_before_the_manager(managed: Managed) -> None:
     """Install our hooks first, then the manager's; then uninstall ours."""
     repo = managed.repo
     repo.run("envlog", "install", check=True)
@@ -128,8 +128,8 @@ def test_pre_commit(tmp_path: Path, variables: dict[str, str]) -> None:
         repo.env.update(own)
         repo.execute(sys.executable, "-m", "pre_commit", "install", "-t", "post-commit")
 
-    both_keep_running(begin(tmp_path / "theirs", manage))
-    ours_first(begin(tmp_path / "ours", manage))
+    install_after_the_manager(begin(tmp_path / "theirs", manage))
+    install_before_the_manager(begin(tmp_path / "ours", manage))
 
 
 def test_husky(tmp_path: Path, variables: dict[str, str]) -> None:
@@ -143,7 +143,7 @@ def test_husky(tmp_path: Path, variables: dict[str, str]) -> None:
             repo.write(".husky/post-commit", MINE + "\n", 0o755)
         call(repo.path, {**variables, **repo.env}, find("node"), "node_modules/husky/bin.js")
 
-    both_keep_running(begin(tmp_path / "theirs", manage))
+    install_after_the_manager(begin(tmp_path / "theirs", manage))
 
 
 def test_lefthook(tmp_path: Path, variables: dict[str, str]) -> None:
@@ -158,5 +158,5 @@ def test_lefthook(tmp_path: Path, variables: dict[str, str]) -> None:
         repo.env["LEFTHOOK_OUTPUT"] = "false"
         repo.execute(str(program), "install", "-f")
 
-    both_keep_running(begin(tmp_path / "theirs", manage))
-    ours_first(begin(tmp_path / "ours", manage))
+    install_after_the_manager(begin(tmp_path / "theirs", manage))
+    install_before_the_manager(begin(tmp_path / "ours", manage))

@@ -69,7 +69,7 @@ def unborn(repo: Repo) -> None:
     repo.git("checkout", "-q", "--orphan", "feature/x")
 
 
-def meant_to_be_added(repo: Repo) -> None:
+def intent_to_add(repo: Repo) -> None:
     repo.write("later", b"1\n")
     repo.git("add", "--intent-to-add", "later")
 
@@ -84,7 +84,7 @@ STATES: dict[State, tuple[str, ...]] = {
     bisect: ("bisect", "reset"),
     detached: ("checkout", "-q", "main"),
     unborn: ("checkout", "-q", "-f", "main"),
-    meant_to_be_added: ("reset", "-q"),
+    intent_to_add: ("reset", "-q"),
 }
 
 

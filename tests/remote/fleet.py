@@ -1,4 +1,4 @@
-"""One history repository for a fleet: `python -m tests.remote.fleet [--timelines N] [--snapshots N]` prints a table.
+"""A history repository of many machines: `python -m tests.remote.fleet [--timelines N] [--snapshots N]`.
 
 `git fast-import` writes the timelines of many machines into a bare repository: commits, notes, trees and facts as a
 capture writes them, of an environment of 300 files of which some change in each snapshot. Then one more machine

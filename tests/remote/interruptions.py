@@ -34,7 +34,7 @@ from tests.support.repository import Repo, make_repo
 
 SERVER = ("receive-pack", "upload-pack", "index-pack", "pack-objects", "http-backend", "unpack-objects")
 ATTEMPTS = 7
-"""Number of interrupted attempts before one that is not interrupted."""
+"""Number of interrupted attempts before an uninterrupted one."""
 PATIENCE = 120.0
 ENDED = "none: it had finished"
 
@@ -86,7 +86,7 @@ class Line:
                 goal.sendall(part)
             goal.shutdown(socket.SHUT_WR)
         except OSError:
-            # The receiver is gone. Close both ends, or the sender blocks on full buffers for ever.
+            # The receiver has closed the connection. Close both ends, or the sender blocks on full buffers for ever.
             for one in (source, goal):
                 with suppress(OSError):
                     one.shutdown(socket.SHUT_RDWR)
@@ -292,7 +292,7 @@ class Campaign:
         return time.monotonic() - began
 
     def broken_off(self, repo: Repo, way: str, longest: float, *words: str) -> str:
-        """Run a command, interrupt it at a random time and return what was killed."""
+        """Run a command, interrupt it at a random time and return the killed part."""
         at = self.dice.uniform(0, longest)
         kind = self.dice.choice(("program", "git here", "git there", "line"))
         program = f"git-{words[0]}"

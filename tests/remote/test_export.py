@@ -1,4 +1,4 @@
-"""Export of snapshots into one file, and import of such a file, which is not trusted."""
+"""Export of snapshots into one file, and import of such a file without trust in it."""
 
 from __future__ import annotations
 

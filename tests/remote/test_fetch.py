@@ -511,7 +511,7 @@ def test_fetch_skips_timelines_that_this_repository_pushed(repo: Repo, bare: Rep
     repo.run("envlog", "fetch", "--full", check=True)
     assert refs_of_fetched(repo) == {}
     assert size_of(repo) < 100_000
-    # If the remote has more snapshots than this repository (e.g. after a copy of it pushed), they are fetched.
+    # If the remote has more snapshots than this repository (e.g. pushed by a copy), they are fetched.
     tip = repo.git("for-each-ref", "--format=%(objectname)", "refs/envhist/heads")
     repo.run("envlog", "push", "--yes", check=True)
     [ref] = repo.git("for-each-ref", "--format=%(refname)", "refs/envhist/heads").split()

@@ -302,7 +302,7 @@ def test_killed_push_that_arrived_is_recognised_as_ours(repo: Repo, bare: Repo) 
     repo.run("envlog", "push", "--yes", check=True)
     (memory,) = [path for path in (repo.path / ".git/envhist/remotes").iterdir() if len(path.name) == 16]
     capture(repo, "three")
-    # Save the push record as it is after the remote moved its refs and before our push has seen that.
+    # Save the push record at the time when the remote has moved its refs and our push has not seen that.
     hook = bare.path / "hooks/post-receive"
     hook.parent.mkdir(exist_ok=True)
     hook.write_text(f"#!/bin/sh\ncp '{memory}' '{memory}.then'\n")

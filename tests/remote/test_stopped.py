@@ -1,7 +1,7 @@
 """Interrupted push, fetch, export and import: by Ctrl-C, by a signal, or by the timeout for a silent server.
 
 The command prints one line, leaves no temporary file and no process, and continues when it is run again. A command that
-waits for a lock prints what it waits for.
+waits for a lock prints the name of the running command.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def left(repo: Repo) -> list[str]:
         for pattern in ("tmp_*", "*.lock", "work", "*.new*")
         for path in (repo.path / ".git").rglob(pattern)
     ]
-    # fetch.lock is locked with flock(): the file itself may stay.
+    # fetch.lock is locked with flock(): an unlocked file is no leftover.
     return sorted(str(path) for path in found if path.name != "fetch.lock")
 
 
@@ -161,7 +161,7 @@ def prepare_push(
     return ["git-envlog", "push", "--yes"], lambda: hook(bare, "exit 0\n")
 
 
-def push_more_than_is_here(repo: Repo) -> None:
+def push_then_remove_newest_locally(repo: Repo) -> None:
     """Push a timeline and remove its newest snapshot locally: a fetch skips timelines that are complete here."""
     repo.run("envlog", "capture", "more", check=True)
     repo.run("envlog", "push", "--yes", check=True)
@@ -172,7 +172,7 @@ def push_more_than_is_here(repo: Repo) -> None:
 def prepare_fetch(
     repo: Repo, bare: Repo, tmp_path: Path, reached: Path
 ) -> tuple[list[str], Callable[[], None]]:
-    push_more_than_is_here(repo)
+    push_then_remove_newest_locally(repo)
     place = tmp_path / "upload-pack"
     # The first call lists the refs, the second hangs.
     place.write_text(
@@ -271,7 +271,7 @@ def test_progress_is_shown_on_a_terminal(repo: Repo, bare: Repo) -> None:
     assert any(step.startswith("writing objects ") for step in pushed.steps)
     assert pushed.said.startswith("to 'origin'")
     repo.write("d/more", os.urandom(2000))
-    push_more_than_is_here(repo)
+    push_then_remove_newest_locally(repo)
     fetched = Terminal(repo, "git-envlog", "fetch", "--full").end()
     assert any(step.startswith("receiving objects ") for step in fetched.steps)
     assert fetched.said.startswith("from 'origin'")
@@ -353,7 +353,7 @@ class RecordingSelector(selectors.DefaultSelector):
 
 
 def test_git_gets_the_whole_timeout_again_after_each_output(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Records the timeouts only; the tests with slow servers take 10 s each and run with `--full`."""
+    """This test only records the timeouts; the tests with slow servers take 10 s each and run with `--full`."""
     monkeypatch.setattr(limits.selectors, "DefaultSelector", RecordingSelector)
     RecordingSelector.timeouts.clear()
     heard: list[bytes] = []
@@ -403,10 +403,10 @@ def test_fetch_from_a_server_that_reports_progress_slowly_is_not_given_up(
     repo: Repo, bare: Repo, tmp_path: Path
 ) -> None:
     capture(repo, "one")
-    push_more_than_is_here(repo)
+    push_then_remove_newest_locally(repo)
     place = tmp_path / "upload-pack"
     tells = 'for number in 1 2 3 4 5 6 7 8; do printf "slow: %d\\r" $number >&2; sleep 0.9; done\n'
-    # One connection of the four that a fetch opens is enough.
+    # Only one of the four connections of a fetch is slow.
     slow = f'if mkdir {tmp_path}/slow 2>/dev/null; then {tells}fi\nexec git-upload-pack "$@"\n'
     place.write_text(f"#!/bin/sh\n{slow}")
     place.chmod(0o755)
@@ -432,7 +432,7 @@ with subprocess.Popen(["git-upload-pack", *sys.argv[1:]], stdout=subprocess.PIPE
 def test_fetch_over_a_slow_line_is_not_given_up(repo: Repo, bare: Repo, tmp_path: Path) -> None:
     capture(repo, "one")
     repo.write("much", os.urandom(700_000))
-    push_more_than_is_here(repo)
+    push_then_remove_newest_locally(repo)
     place = tmp_path / "upload-pack"
     place.write_text(f"#!{sys.executable}\n{SLOWLY}")
     place.chmod(0o755)

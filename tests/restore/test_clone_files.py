@@ -59,7 +59,7 @@ def reports_cached_pages(path: Path) -> bool:
 def test_unchanged_file_is_read_from_the_working_tree(repo: Repo, contents: WorktreeReader) -> None:
     path = written(repo)
     if not reports_cached_pages(path):
-        pytest.skip("this file system does not say what it has in memory")
+        pytest.skip("the file system does not report cached pages")
     before = path.stat().st_atime_ns
     for _ in range(3):
         assert contents.plain(entry_of(path, repo.path)) == DATA

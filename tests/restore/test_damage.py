@@ -33,7 +33,7 @@ def flip_a_bit(repo: Repo, oid: str) -> None:
             data[at] ^= 0x10
             pack.write_bytes(data)
             return
-    pytest.fail("it is in no pack")
+    pytest.fail("the object is in no pack")
 
 
 @pytest.fixture

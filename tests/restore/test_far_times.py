@@ -30,7 +30,7 @@ NAMES = tuple(f"file{number}" for number in range(len(TIMES)))
 def set_time(path: Path, time: int) -> None:
     os.utime(path, ns=(0, time), follow_symlinks=False)
     if path.lstat().st_mtime_ns != time:
-        pytest.skip("the file system does not hold this time")
+        pytest.skip("the file system cannot store this time")
 
 
 def now(repo: Repo) -> Listing:

@@ -177,7 +177,9 @@ def test_missing_code_commit_is_refused(repo: Repo) -> None:
 
 @needs_strace
 @pytest.mark.parametrize("mode", ["--continue", "--abort"])
-def test_restore_killed_before_it_moves_head_leaves_head_unchanged(repo: Repo, mode: str) -> None:
+def test_continue_and_abort_also_set_head_when_the_restore_was_killed_at_its_end(
+    repo: Repo, mode: str
+) -> None:
     first = commit(repo, "one")
     branch = repo.git("symbolic-ref", "HEAD")
     _, snapshot = captured(repo)

@@ -54,7 +54,7 @@ def test_single_call_is_used_when_available(tmp_path: Path) -> None:
     opened = DiskCalls().open_beneath(base, b"a/b")
     os.close(base)
     if opened is None:
-        pytest.skip("this kernel, or what it runs in, has no openat2")
+        pytest.skip("the kernel or its sandbox has no openat2")
     assert os.fstat(opened).st_ino == os.stat(tmp_path / "a" / "b").st_ino
     os.close(opened)
 

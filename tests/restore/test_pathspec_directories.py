@@ -26,7 +26,7 @@ def change_mode(path: Path) -> None:
 
 def change_group(path: Path) -> None:
     if os.geteuid() != 0:
-        pytest.skip("only root gives files to any group")
+        pytest.skip("only root can change the group of files to any group")
     os.chown(path, -1, 1234)
 
 
@@ -38,7 +38,7 @@ def set_attribute(path: Path) -> None:
     try:
         os.setxattr(path, "user.note", b"later")
     except OSError:
-        pytest.skip("the file system keeps no attributes")
+        pytest.skip("the file system has no extended attributes")
 
 
 CHANGES = (change_mode, change_group, set_time, set_attribute)

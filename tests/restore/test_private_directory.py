@@ -186,7 +186,7 @@ def test_attributes_of_a_read_only_file_are_restored(tmp_path: Path, how: str) -
     try:
         os.setxattr(path, "user.kept", b"1")
     except OSError:
-        pytest.skip("no attributes here")
+        pytest.skip("the file system has no extended attributes")
     path.chmod(0o444)
     engine = Engine(tmp_path / "repo")
     moment = engine.capture()

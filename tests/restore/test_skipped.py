@@ -117,7 +117,7 @@ def immutable(repo: Repo) -> Iterator[Path]:
     place = repo.write("locked/file", b"then")
     first = subprocess.run(["chattr", "+i", place], capture_output=True, check=False)
     if first.returncode:
-        pytest.skip("no immutable files here")
+        pytest.skip("the file system has no immutable files")
     try:
         yield place
     finally:

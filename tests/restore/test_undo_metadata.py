@@ -28,7 +28,7 @@ ACL = struct.pack("<I", 2) + b"".join(
 
 def change_owner(path: Path) -> None:
     if os.geteuid() != 0:
-        pytest.skip("only root changes owners")
+        pytest.skip("only root can change owners")
     os.chown(path, OTHER, OTHER)
 
 
@@ -36,14 +36,14 @@ def set_attribute(path: Path) -> None:
     try:
         os.setxattr(path, "user.note", b"later")
     except OSError:
-        pytest.skip("the file system keeps no attributes")
+        pytest.skip("the file system has no extended attributes")
 
 
 def set_acl(path: Path) -> None:
     try:
         os.setxattr(path, "system.posix_acl_access", ACL)
     except OSError:
-        pytest.skip("the file system keeps no access control lists")
+        pytest.skip("the file system has no access control lists")
 
 
 def set_time(path: Path) -> None:

@@ -1481,7 +1481,7 @@ RESTORE = (
         "HEAD goes along where git would let it",
         (
             "restore/test_programs.py::test_head_moves_when_requested",
-            "restore/test_head.py::test_restore_killed_before_it_moves_head_leaves_head_unchanged",
+            "restore/test_head.py::test_continue_and_abort_also_set_head_when_the_restore_was_killed_at_its_end",
         ),
     ),
     Line(

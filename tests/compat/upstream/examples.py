@@ -41,10 +41,12 @@ def main(words: list[str]) -> int:
             bad = [(one, other) for one, other in both if _is_worse(one, other)]
             better = sum(one[1] != "done" and other[1] == "done" for one, other in both)
             ran = sum(other[1] == "done" for other in ours)
-            print(f"{page.name}: {len(both)} examples, {ran} run on ours, {better} of these not on theirs")
+            print(
+                f"{page.name}: {len(both)} examples, {ran} run with ours, {better} of these fail with the original"
+            )
             for one, other in bad:
                 print(
-                    f"  worse: {one[0]!r}: {one[1]} there, {other[1]} here; {one[2]} there, {other[2]} here"
+                    f"  worse: {one[0]!r}: {one[1]} original, {other[1]} ours; {one[2]} original, {other[2]} ours"
                 )
             worse += len(bad)
     return 1 if worse else 0
