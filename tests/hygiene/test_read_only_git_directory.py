@@ -107,9 +107,7 @@ def test_reading_commands_work_in_a_read_only_git_directory(repo: Repo) -> None:
 
 
 @pytest.mark.parametrize("words", [("envlog",), ("envlog", "show"), ("envlog", "capture"), ("envdiff",)])
-def test_a_history_that_another_account_closed_is_not_called_empty(
-    repo: Repo, words: tuple[str, ...]
-) -> None:
+def test_unreadable_history_is_an_error_and_not_reported_as_empty(repo: Repo, words: tuple[str, ...]) -> None:
     user = as_ordinary_user()
     capture(repo)
     state = repo.path / ".git/envhist"
