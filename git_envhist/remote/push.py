@@ -137,7 +137,7 @@ class Diverged(Refused):
             f"'{remote.name}' has other snapshots of '{timeline}': nothing was sent, both are kept",
             hint=f"to see them: git envlog fetch {remote.name}, git envlog {remote.name}/{timeline}\n"
             f"to continue under another name: git config envhist.timeline {timeline}-2\n"
-            f"to delete theirs: git envlog push {remote.name} --delete {timeline}",
+            f"to delete the remote's: git envlog push {remote.name} --delete {timeline}",
         )
 
 

@@ -281,7 +281,7 @@ def test_turn_without_a_checkpoint_is_reported(workspace: Path) -> None:
     snapshot_after_turn(session, None)
     cmd_undo(session, None, "", told.append)
     assert told == [
-        "/undo: no checkpoint was made of that turn: files stay as they are",
+        "/undo: no checkpoint was made of that turn: files are not changed",
         "/undo: rewound 1 turn (0 remaining)",
     ]
     assert session.messages == []

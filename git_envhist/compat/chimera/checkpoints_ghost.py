@@ -33,7 +33,7 @@ from git_envhist.snapshots.reader import FileReader, NoSuchFile
 
 STACK, LOCK = "stack", "stack.lock"
 LEADS_OUT = "it leads out of the working directory"
-STAYED = "it stayed as it is"
+UNCHANGED = "it was not changed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,9 +124,9 @@ class GhostStack:
             if path in contents and before[place] == now and self._leads_out(place):
                 done.append(f"skipped: {path} ({LEADS_OUT})")
             elif path in contents:
-                done.append(f"restored: {path}" if now else f"skipped: {path} ({STAYED})")
+                done.append(f"restored: {path}" if now else f"skipped: {path} ({UNCHANGED})")
             elif before[place]:
-                done.append(f"skipped: {path} ({STAYED})" if now else f"deleted: {path}")
+                done.append(f"skipped: {path} ({UNCHANGED})" if now else f"deleted: {path}")
         return [*done, *skipped]
 
     def changed_since(self, ghost: Ghost) -> list[str]:

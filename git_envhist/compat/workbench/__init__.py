@@ -250,7 +250,7 @@ def _command(
 
 def _with_id(command: _Parser) -> None:
     command.add_argument(
-        "id", metavar="<id>", help="as 'checkpoint list' has it, or any revision of git envlog"
+        "id", metavar="<id>", help="an id from 'checkpoint list', or a revision of git envlog"
     )
 
 
@@ -284,7 +284,8 @@ def _created(command: str | None) -> str | None:
         found = find_id(ask_platform(command))
     except PlatformError as error:
         raise PlatformFailed(
-            f"'{command}' failed: {error}", hint="run it by hand; envhist.platformCreate names it"
+            f"'{command}' failed: {error}",
+            hint="run the command yourself; it is the value of envhist.platformCreate",
         ) from error
     if found is None:
         raise Refused(
@@ -348,7 +349,7 @@ def _info(history: EnvHistory, options: argparse.Namespace) -> int:
 
 
 def _delete(history: EnvHistory, options: argparse.Namespace) -> int:
-    one, snapshot = _kept_here(history, options, "delete")
+    one, snapshot = _with_snapshot(history, options, "delete")
     history.drop(snapshot)
     back = f"back with: git envlog undrop {snapshot.id[:7]}"
     _answer(options, {"deleted": one.id}, f"Checkpoint {_plain(one.id)} deleted; {back}")
@@ -356,7 +357,7 @@ def _delete(history: EnvHistory, options: argparse.Namespace) -> int:
 
 
 def _restore(history: EnvHistory, options: argparse.Namespace) -> int:
-    one, snapshot = _kept_here(history, options, "restore")
+    one, snapshot = _with_snapshot(history, options, "restore")
     restored = history.restore(snapshot)
     done = f"Restored {_plain(one.id)}; back with: git envrestore --undo"
     _answer(
@@ -369,15 +370,15 @@ def _restore(history: EnvHistory, options: argparse.Namespace) -> int:
     return 0 if restored.exact else NOT_EXACT
 
 
-def _kept_here(
+def _with_snapshot(
     history: EnvHistory, options: argparse.Namespace, verb: str
 ) -> tuple[WorkbenchCheckpoint, Snapshot]:
     """Return the checkpoint and its snapshot; raises an error if only the platform has it."""
     one = find(history, options.id)
     if one.snapshot is None:
         raise Refused(
-            f"'{one.id}' was made by the platform, without us: nothing of it is kept here",
-            hint=f"{verb} it where it was made",
+            f"'{one.id}' was created by the platform without git-envhist, so it has no snapshot",
+            hint=f"{verb} it on the platform",
         )
     return one, one.snapshot
 
