@@ -1,7 +1,8 @@
-"""Every command, while each read and write of it and of its children does at most half of what was asked for.
+"""Run every command while each read and write of it and of its children transfers at most half of the requested
+bytes.
 
-The kernel may do so at any time (NFS, FUSE, a full pipe, a signal). It is no error: each command must do the same as
-otherwise.
+The kernel may do this at any time (NFS, FUSE, a full pipe, a signal). It is not an error: each command must have the
+same result as with complete reads and writes.
 """
 
 from __future__ import annotations
@@ -26,14 +27,14 @@ SOURCE = Path(__file__).with_name("short_io.c")
 
 @pytest.fixture(scope="module")
 def shortened(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, ...]:
-    """The words before a command that shorten its reads and writes."""
+    """Return the words before a command that shorten its reads and writes."""
     library = tmp_path_factory.mktemp("short") / "short_io.so"
     built = subprocess.run(
         [require("cc"), "-shared", "-fPIC", "-O1", "-o", str(library), str(SOURCE), "-ldl"],
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert built.returncode == 0, built.stderr
-    # Unbuffered, Python itself loses the rest of a text that was written in part.
+    # Without buffering, Python itself loses the rest of a text that was written in part.
     log = library.with_name("log")
     return ("env", "--unset=PYTHONUNBUFFERED", f"LD_PRELOAD={library}", f"SHORT_IO_LOG={log}")
 
@@ -55,7 +56,7 @@ def _comparable(text: str) -> str:
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_command_with_short_reads_and_writes(
+def test_command_works_with_short_reads_and_writes(
     template: Template, shortened: tuple[str, ...], command: str
 ) -> None:
     case = COMMANDS[command]
@@ -65,14 +66,16 @@ def test_command_with_short_reads_and_writes(
     repo = template.copy()
     known, before = snapshots(repo), files(repo)
     done = run(repo, shortened, case.words)
-    assert done is not None, "it hangs"
+    assert done is not None, "the command hangs"
     assert judge_words(done) == []
     assert (done.status, _comparable(done.err)) == (usual.status, _comparable(usual.err))
     if not case.reads:
         assert judge_state(repo, case, known, before) == []
 
 
-def test_large_files_are_captured_and_restored_whole(template: Template, shortened: tuple[str, ...]) -> None:
+def test_large_files_are_captured_and_restored_with_short_reads_and_writes(
+    template: Template, shortened: tuple[str, ...]
+) -> None:
     repo = template.copy()
     place = repo.path / "large"
     place.mkdir()
