@@ -29,7 +29,7 @@ Read = Callable[[Change, bool], bytes | None]
 
 @dataclass(frozen=True, slots=True)
 class FileChange:
-    """One file that differs."""
+    """A file that differs."""
 
     path: str
     status: str

@@ -1,6 +1,6 @@
 """The differences between two snapshots as changes: rows of git's diff, joined with lines of the manifest.
 
-One `git diff-tree` returns all that differs in the environment; meanwhile the differing manifest shards are found in
+One `git diff-tree` returns all differences in the environment; meanwhile the differing manifest shards are read from
 our packs. Equal subtrees are skipped. Paths are true names, and two kinds of paths are additional:
 
 - `<name>://<path>`: a path of the additional root `<name>` (no path of the environment has an empty component);
@@ -113,7 +113,7 @@ DIRECTORY_MODE = 0o755
 NOTHING = MetadataPair(None, None)
 
 LookUp = Callable[[bytes], "ObjectId | None"]
-"""Stored path -> the object at that path in the later tree."""
+"""Return the object at a stored path in the later tree."""
 
 
 class PathSides(NamedTuple):
@@ -206,7 +206,7 @@ def _implied(git_mode: int) -> tuple[EntryKind, int]:
 
 def _side(path: EnvPath, git_mode: int, oid: bytes, traits: PathMetadata | None) -> ChangeSide | None:
     if not git_mode:
-        # It existed but is not in the tree: its bytes are missing, or it has none.
+        # The path existed but is not in the tree: its bytes were not captured, or it has none.
         return None if traits is None else ChangeSide(path, traits.kind, traits.mode, None, traits.stored)
     kind, mode = _implied(git_mode)
     raw = ObjectId(unhexlify(oid))
@@ -248,7 +248,7 @@ def _without_full_directories(
     changes = {}
     for path, (before, after, traits) in found.items():
         if before is None or after is None or before.kind is not after.kind:
-            # It was added or removed as a directory; the paths in it represent it, if there are any.
+            # An added or removed directory is represented by the paths in it, if there are any.
             before = None if before is not None and _has_listed_content(before, full_before) else before
             after = None if after is not None and _has_listed_content(after, full_after) else after
         if before is not None or after is not None:
@@ -382,7 +382,7 @@ def _without_settled_shards(rows: DiffRows, lines: Sequence[ShardDiff]) -> DiffR
 
 
 def _certain(rows: DiffRows) -> tuple[set[bytes], list[bytes]]:
-    """Return the stored paths that are modified whatever the manifest contains, and all others that differ."""
+    """Return the stored paths that are modified independently of the manifest, and all others that differ."""
     certain: set[bytes] = set()
     others: list[bytes] = []
     for path, (old_mode, new_mode, _, _) in rows.contents.items():
@@ -462,7 +462,7 @@ def _pair_renames(changes: Mapping[EnvPath, Change], renames: Iterable[RenameRow
 
 PLAIN_DIFF = ("--no-textconv", "--no-ext-diff")
 AT_ONCE = 64
-"""The number of snapshots compared by one git, whose output is held in memory."""
+"""The number of snapshots compared by one git process, whose output is read into memory."""
 
 Step = tuple[str, str | None]
 """A snapshot's commit and the previous one."""

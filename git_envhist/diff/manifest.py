@@ -53,7 +53,7 @@ class MetadataPair(NamedTuple):
 
 
 Texts = dict[bytes, tuple[bytes | None, bytes | None]]
-"""Stored directory -> its shard before and after; the same object twice if they are equal."""
+"""The shards before and after, by stored directory; the same object twice if they are equal."""
 
 
 def read_differences(
@@ -376,7 +376,7 @@ def differing_shards(own: PackFirstReader, before: str, after: str) -> list[Diff
 def differing_manifest_lines(own: PackFirstReader, shards: Iterable[DiffRow]) -> list[ShardDiff]:
     """Return the differing lines of shards, if they can be found quickly."""
     both = [row for row in shards if row.old_mode and row.new_mode]
-    # All of one side first: the objects of one capture are in one pack.
+    # Read all objects of one side first, because the objects of a capture are in one pack.
     try:
         olds = [own.read_own(unhexlify(row.old_oid))[1] for row in both]
         news = [own.read_own(unhexlify(row.new_oid))[1] for row in both]

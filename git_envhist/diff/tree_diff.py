@@ -1,6 +1,6 @@
-"""Compare two trees by `git diff-tree`, and sort its rows by what they are about.
+"""Compare two trees with `git diff-tree`, and sort its rows by subject.
 
-The output goes into a memory file, because a pipe would stop git until it is read. Trees of unlimited size can be built
+git writes into a memory file, because a pipe would block it until it is read. Trees of unlimited size can be built
 from a few objects, so git runs under limits of memory and time (`MAX_MEMORY`, `MAX_SECONDS`). A comparison that exceeds
 them is repeated without limits only if the trees are large but finite (`snapshots/tree_size`).
 """
@@ -144,7 +144,7 @@ class TreeDiffProcess:
         self._running = _start(self._git, self._words, self._environment)
 
     def finish(self) -> bytes:
-        """Return the rows; raise TreeTooLarge if a few objects stand for an unlimited number of paths."""
+        """Return the rows; raise TreeTooLarge if a few objects expand to an unlimited number of paths."""
         done = self._running.finish()
         if _exceeded_limits(done):
             _refuse_endless_trees(self._git, self._trees)

@@ -1,7 +1,7 @@
 """Walk two snapshots in parallel for a restore: every directory that differs, with its entries on both sides.
 
 Trees and manifest are walked in lockstep, and equal subtrees are skipped. A snapshot may be untrusted, and a restore
-writes what it reads: so the tree and the manifest must agree on every name, each directory must be named by its
+writes everything it reads: so the tree and the manifest must agree on every name, each directory must be named by its
 parent, and anything that a capture would not write raises Damaged before a file is changed.
 
 An unchanged directory is returned as well if it has a hard link of a group with differences, because all names of a
@@ -32,8 +32,8 @@ from git_envhist.snapshots.reader import (
     tree_text,
 )
 
-# One directory without the lines that are equal on both sides: for 20,000 files of which one was touched, two texts
-# are compared and two lines parsed. Lines of hard links are remaining, because all names of a group are needed.
+# A directory without the lines that are equal on both sides: for 20,000 files of which one was touched, two texts
+# are compared and two lines parsed. Lines of hard links are kept, because all names of a group are needed.
 
 HEAD = 2
 """The first line and the directory's own line."""
@@ -258,7 +258,7 @@ def _differing_trees(old: SnapshotReader, new: SnapshotReader) -> Iterator[bytes
             continue
         yield stored
         for side, entries in ((old, before), (new, after)):
-            # Unlimited nesting of trees would need a shard for each, which is checked.
+            # Each directory must have a shard, so trees cannot be nested without limit.
             if entries and not side.has(stored):
                 raise damaged("the manifest has no directory for", stored)
         below = {name for name, (mode, _) in before.items() ^ after.items() if mode == DIRECTORY}
@@ -338,9 +338,9 @@ def _whole(entry: Entry, path: EnvPath, own: Entry, oid: bytes | None) -> Entry:
     )
 
 
-# One snapshot, directory by directory. Trees list the directories; those that no tree can contain (empty ones) are in
-# the rest of the manifest. The entries of a directory are read later with the same checks, in any process: 100,000
-# entries take a second, which the processes that write the files share.
+# A single snapshot, directory by directory. Trees list the directories; those that no tree can contain (empty ones)
+# are in the rest of the manifest. The entries of a directory are read later with the same checks, in any process:
+# 100,000 entries take a second, which the processes that write the files share.
 
 ShardIds = tuple[bytes, bytes]
 NESTED_DEPTH = 2

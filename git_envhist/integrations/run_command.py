@@ -1,4 +1,4 @@
-"""Run a command between two snapshots, and record what it writes.
+"""Run a command between two snapshots, and record its output.
 
 The command runs as a shell would run it. With a terminal on standard input and output it gets a terminal of its own,
 so that pagers, editors and password prompts work; otherwise its standard output and standard error are copied
@@ -182,8 +182,8 @@ def run_with_snapshots(
 ) -> RunResult:
     """Capture, run a command with `through`, capture again.
 
-    If the first capture fails, the command is not run, because it may destroy what was not captured. If the second
-    capture fails, the result still has the exit status of the command, and a warning.
+    If the first capture fails, the command is not run, because it may destroy data that is in no snapshot. If the
+    second capture fails, the result still has the exit status of the command, and a warning.
     """
     command = mask_text(shlex.join(words))[:MAX_LENGTH]
     intent = intent or command

@@ -53,7 +53,7 @@ VERSION = b"envhist-export 1\n"
 BLOCK = tarfile.BLOCKSIZE
 READ_SIZE = 1 << 20
 LEVEL = 3
-"""A bundle is already deflated; only names are left to compress."""
+"""zstd level: a bundle is compressed already, so only names are left to compress."""
 WINDOW = 1 << 27
 """Memory limit of the decompression window, as in other readers."""
 
@@ -133,7 +133,7 @@ def read_archive(path: str) -> Iterator[BundleStream]:
 
 
 class BundleStream:
-    """The bytes of a bundle in order; raises `Damaged` if the file ends too early."""
+    """Read the bytes of a bundle in order; raise `Damaged` if the file ends too early."""
 
     def __init__(self, read: Callable[[int], bytes], size: int) -> None:
         self.size = size
@@ -347,7 +347,7 @@ def _run_limited(git: Git, bounds: ResourceLimits, stdin: Iterable[bytes], *word
                 child.write(part)
         return child.finish()
     except BaseException:
-        # It may still have work to do that is no longer needed.
+        # After an error its result is no longer needed.
         child.stop()
         raise
     finally:

@@ -1,4 +1,4 @@
-"""Failing workers and hostile places: a clear error, the old snapshot, and nothing left behind."""
+"""Failing workers and hostile directories: an error is reported, the old snapshot is kept and no file is left."""
 
 from __future__ import annotations
 
@@ -287,7 +287,7 @@ def test_capture_works_with_more_descriptors_than_select_supports(repo: Repo) ->
 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard != resource.RLIM_INFINITY and hard < 2000:
-        pytest.skip("so many files cannot be opened here")
+        pytest.skip("the limit of open files is too low")
     resource.setrlimit(resource.RLIMIT_NOFILE, (2000, hard))
     held = [os.open(os.devnull, os.O_RDONLY) for _ in range(1100)]
     try:

@@ -42,7 +42,7 @@ def test_pairs_release_each_directory_of_files_after_it_is_compared(
         compared = 0
         for _ in walk.differing_directories(contents, before, after):
             compared += 1
-            # Parent directories, tops of nested repositories and roots, lists of shards, and one more.
+            # In memory are parent directories, nested repositories, roots, shard lists and one directory of files.
             assert sum(len(half._trees) + len(half._texts) for half in halves) < DIRECTORIES // 2 + 4
         assert compared >= DIRECTORIES
         assert len(halves[0].shared) < DIRECTORIES // 2
