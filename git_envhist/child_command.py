@@ -18,7 +18,7 @@ from io import FileIO
 from typing import IO
 
 from git_envhist.git.process import LOCAL_VARIABLES
-from git_envhist.platform import process_fields
+from git_envhist.platform import process_fields, signals_deferred
 
 SHELL = ("/bin/sh", "-c")
 TERMINATION_SECONDS = 3.0
@@ -97,16 +97,26 @@ class ChildCommand:
         session: bool = False,
     ) -> ChildCommand:
         """Start a command; `session`: in a session of its own. Raise OSError if it cannot be started."""
-        popen = subprocess.Popen(
-            words,
-            cwd=directory,
-            env=environ,
-            stdin=stdin,
-            stdout=stdout,
-            stderr=stderr,
-            start_new_session=session,
-        )
-        return cls(popen.pid, [file for file in (popen.stdout, popen.stderr) if file is not None], popen)
+        started: list[ChildCommand] = []
+        try:
+            # A signal inside of Popen would leave a command that nobody can end.
+            with signals_deferred():
+                popen = subprocess.Popen(
+                    words,
+                    cwd=directory,
+                    env=environ,
+                    stdin=stdin,
+                    stdout=stdout,
+                    stderr=stderr,
+                    start_new_session=session,
+                )
+                files = [file for file in (popen.stdout, popen.stderr) if file is not None]
+                started.append(cls(popen.pid, files, popen))
+            return started[0]
+        except BaseException:
+            if started and session:
+                started[0].end_group()
+            raise
 
     @classmethod
     def start_on_terminal(cls, become: Callable[[], None]) -> ChildCommand:

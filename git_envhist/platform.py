@@ -336,6 +336,29 @@ def signals_blocked() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
+@contextmanager
+def signals_deferred() -> Iterator[None]:
+    """Let stopping signals take effect after the block only; unlike a blocked signal, a command does not inherit it."""
+    import threading  # loaded late: few programs start commands of the user
+
+    arrived: list[int] = []
+    before = {}
+    if threading.current_thread() is threading.main_thread():
+        handlers = {number: signal.getsignal(number) for number in STOPPING}
+        before = {number: handler for number, handler in handlers.items() if callable(handler)}
+    try:
+        for number in before:
+            signal.signal(number, lambda number, _frame: arrived.append(number))
+        yield
+    finally:
+        # Blocked, so that no handler runs before all are as they were.
+        with signals_blocked():
+            for number, handler in before.items():
+                signal.signal(number, handler)
+            for deferred in arrived:
+                signal.raise_signal(deferred)
+
+
 def anonymous_file() -> int:
     """Return a descriptor of an empty file that is deleted with its last descriptor."""
     if SYSTEM.memfd:

@@ -9,16 +9,14 @@ from __future__ import annotations
 
 import os
 import re
-import signal
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from typing import IO, TYPE_CHECKING, NamedTuple
 
 from git_envhist.config import Service, Settings
 from git_envhist.disk import read_exactly, state_directory
 from git_envhist.errors import Damaged
-from git_envhist.git.process import LOCAL_VARIABLES
 from git_envhist.lazy import pattern
 from git_envhist.objects.trees import decode_tree
 from git_envhist.platform import free_bytes
@@ -27,8 +25,7 @@ from git_envhist.snapshots.layout import DIRECTORY, SERVICES, ObjectSink, TreeEn
 from git_envhist.snapshots.names import RESERVED
 
 if TYPE_CHECKING:
-    import subprocess
-
+    from git_envhist.child_command import ChildCommand
     from git_envhist.git.cat_file import CatFile
     from git_envhist.probes.dumps import DumpContents
 
@@ -37,7 +34,6 @@ SERVICE_VARIABLE = "GIT_ENVHIST_SERVICE"
 dumps no service."""
 TIMEOUT = 600.0
 """Timeout of a command in seconds."""
-KILL_SECONDS = 3.0
 POLL_SECONDS = 0.02
 TAIL = 2048
 MAX_OUTPUT = 1 << 24
@@ -90,67 +86,60 @@ def _run(
     approve(context.environ, context.common_dir, command)
     # Use files, not pipes: a server started by the command keeps its outputs open.
     import subprocess  # loaded late: few users have services
-    from tempfile import TemporaryFile  # loaded late: few users have services
+    from tempfile import TemporaryFile  # loaded late: likewise
+
+    from git_envhist.child_command import SHELL, ChildCommand, command_environment  # loaded late: likewise
 
     with TemporaryFile() as output:
         try:
-            child = subprocess.Popen(
-                ["/bin/sh", "-c", command],
-                cwd=context.root,
-                env=_environment(context, name),
+            child = ChildCommand.start(
+                [*SHELL, command],
+                directory=context.root,
+                environ={**command_environment(context.environ, context.root), SERVICE_VARIABLE: name},
                 stdin=subprocess.DEVNULL if source is None else source,
                 stdout=output if target is None else target,
                 stderr=output,
-                start_new_session=True,
+                session=True,
             )
         except OSError as error:
             return f"it cannot be started: {error.strerror}"
         killed = _watch(
             child, context.seconds, lambda: target is not None and _size(target) > max_bytes, output
         )
-        return _failure(child.returncode, output) if killed is None else killed
+        return _failure(child.wait(), output) if killed is None else killed
 
 
 def _watch(
-    child: subprocess.Popen[bytes], seconds: float, is_too_large: Callable[[], bool], output: IO[bytes]
+    child: ChildCommand, seconds: float, is_too_large: Callable[[], bool], output: IO[bytes]
 ) -> str | None:
     """Wait for the command; return why it was killed, or None."""
-    import subprocess  # loaded late: few users have services
-
     deadline = time.monotonic() + seconds
     try:
         while True:
-            with suppress(subprocess.TimeoutExpired):
-                child.wait(POLL_SECONDS)
+            has_exited = child.follow(_ignore, deadline=time.monotonic() + POLL_SECONDS)
             _truncate_output(output)
             if is_too_large():
-                _kill(child)
+                child.end_group()
                 return "its output exceeds the size limit"
-            if child.returncode is not None:
+            if has_exited:
                 return None
             if time.monotonic() > deadline:
-                _kill(child)
+                child.end_group()
                 return f"it took longer than {seconds:g} seconds"
     except BaseException:
         # Ctrl-C does not reach another session.
-        _kill(child)
+        child.end_group()
         raise
+
+
+def _ignore(_source: int, _data: bytes) -> None:
+    """Do nothing: the output goes to files."""
 
 
 def _truncate_output(output: IO[bytes]) -> None:
     if os.fstat(output.fileno()).st_blocks * BLOCK > MAX_OUTPUT:
         # The command continues at its offset; everything before becomes a hole.
         os.ftruncate(output.fileno(), 0)
-
-
-def _kill(child: subprocess.Popen[bytes]) -> None:
-    import subprocess  # loaded late: few users have services
-
-    for number in (signal.SIGTERM, signal.SIGKILL):
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(child.pid, number)
-        with suppress(subprocess.TimeoutExpired):
-            child.wait(KILL_SECONDS)
 
 
 def _failure(status: int, output: IO[bytes]) -> str | None:
@@ -174,13 +163,6 @@ def failure_line(lines: Sequence[bytes]) -> bytes:
 
 def _size(file: IO[bytes]) -> int:
     return os.fstat(file.fileno()).st_size
-
-
-def _environment(context: ServiceCommandContext, name: str) -> dict[str, str]:
-    """Return the caller's environment without variables that git sets for one command."""
-    without = {os.fsdecode(variable) for variable in LOCAL_VARIABLES}
-    kept = {variable: value for variable, value in context.environ.items() if variable not in without}
-    return {**kept, "PWD": context.root, SERVICE_VARIABLE: name}
 
 
 # Dumps before they are stored.

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import time
+from pathlib import Path
 
 from git_envhist.child_command import NOT_EXECUTABLE, SHELL, ChildCommand, OutputTail
 from tests.checks.test_runner import is_gone
@@ -62,3 +65,25 @@ def test_tail_counts_what_it_omits() -> None:
     for data in (b"abc", b"defghi", b"j"):
         tail.take(data)
     assert (tail.text, tail.omitted) == (b"ghij", 6)
+
+
+def test_signal_while_a_command_starts_takes_effect_afterwards_and_ends_the_command() -> None:
+    script = (
+        "import os, signal, sys\n"
+        "from git_envhist import child_command\n"
+        "popen = child_command.subprocess.Popen\n"
+        "def stopped(*words, **options):\n"
+        "    started = popen(*words, **options)\n"
+        "    print(started.pid, flush=True)\n"
+        "    os.kill(os.getpid(), signal.SIGTERM)\n"
+        "    print('started', flush=True)\n"
+        "    return started\n"
+        "child_command.subprocess.Popen = stopped\n"
+        "signal.signal(signal.SIGTERM, lambda *_: sys.exit(7))\n"
+        "child_command.ChildCommand.start(['sleep', '1000'], session=True)\n"
+        "print('not reached')\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    command, *said = done.stdout.split()
+    assert (done.returncode, said) == (7, ["started"]), done.stderr
+    assert not Path(f"/proc/{command}").exists()

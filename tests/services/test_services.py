@@ -286,14 +286,15 @@ def test_stopped_restore_reports_the_state_of_services(
     repo.write("app.py", b"two")
     begun = repo.path.parent / "begun"
     os.mkfifo(begun)
-    served.configure(verb, f"echo > '{begun}'; exec sleep 1000")
+    served.configure(verb, f"echo $$ > '{begun}'; exec sleep 1000")
     running = subprocess.Popen(
         ["git-envrestore", "--services", first],
         cwd=repo.path, env=repo.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
-    begun.read_bytes()
+    command = int(begun.read_bytes())
     running.send_signal(number)
     _, err = running.communicate()
+    assert not _lives(command)
     assert (running.returncode, err.startswith(what)) == (128 + number, True), err
     assert (repo.read("app.py") == b"two") == (verb != "restore")
     # The service that was stopped runs again.
