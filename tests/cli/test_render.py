@@ -126,6 +126,22 @@ def test_unsigned_check_result_is_marked() -> None:
     )
 
 
+def test_check_without_a_result_is_named_before_the_changes() -> None:
+    checks = (verdict(VerdictStatus.PASS), verdict(VerdictStatus.ERROR, exit_code=127))
+    (line,) = list_lines([moment("aaaaaaa", "x", verdicts=checks)], LOOK, PLAIN, None)
+    assert line.endswith("✓ x  the last check gave no result (npm test exit 127) · nothing changed")
+    (line,) = list_lines([moment("aaaaaaa", "x", verdicts=checks[1:])], LOOK, PLAIN, None)
+    assert line.endswith("! x  nothing changed · npm test exit 127")
+    (line,) = list_lines([moment("aaaaaaa", "x", verdicts=checks[::-1])], LOOK, PLAIN, None)
+    assert line.endswith("✓ x  nothing changed")
+
+
+def test_unsigned_error_hides_no_signed_result() -> None:
+    checks = (verdict(VerdictStatus.PASS), verdict(VerdictStatus.ERROR, exit_code=127, claimed_by="origin"))
+    (line,) = list_lines([moment("aaaaaaa", "x", verdicts=checks)], LOOK, PLAIN, None)
+    assert line.endswith("✓ x  nothing changed")
+
+
 def test_check_that_changed_files_is_reported() -> None:
     changing = verdict(VerdictStatus.PASS, tree_before="a", tree_after="b")
     lines = card(moment("aaaaaaa", "x", verdicts=(changing,)), LOOK, PLAIN)
