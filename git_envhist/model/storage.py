@@ -365,6 +365,11 @@ class FsckReport:
     broken: tuple[BrokenSnapshot, ...] = ()
     repaired: tuple[str, ...] = ()
     """Repairs that were made, one sentence each."""
+    unreached: int = 0
+    """The intact snapshots that no ref leads to, because of damage."""
+    damaged_packs: int = 0
+    lost_objects: int = 0
+    """The objects in damaged packs that cannot be read; `objects` counts the others."""
 
     @property
     def is_whole(self) -> bool:
