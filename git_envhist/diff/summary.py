@@ -20,7 +20,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from git_envhist.diff.classes import CACHE, generated_in
 from git_envhist.diff.fact_keys import name_of, place_of
-from git_envhist.diff.facts import ARROW, DUMP, counts_of, fact_rows, fact_words
+from git_envhist.diff.facts import ARROW, DUMP, counts_of, fact_rows, fact_words, restored_services
 from git_envhist.diff.importance import amount_of, by_importance, mark_of
 from git_envhist.lazy import dataclass, pattern
 from git_envhist.model import (
@@ -85,18 +85,23 @@ class SummaryRow:
     """The number of files and directories in the rest; `path` is their common directory."""
 
 
+NOTHING = "nothing changed"
+
+
 def describe_counts(changed: ChangeCount, first: bool = False) -> str:
     """`3,811 files` for a first snapshot, `+1,204 ~3 −1 files` for a later one."""
     if first:
         return _files(changed.added)
     if not changed.total:
-        return "nothing changed"
+        return NOTHING
     return f"{describe_marks(changed)} {'file' if changed.total == 1 else 'files'}"
 
 
 def changes_phrase(snapshot: Snapshot) -> str:
     """Return the snapshot's own summary, or the number of changed files."""
-    return snapshot.story or describe_counts(snapshot.changed, snapshot.parent is None)
+    words = snapshot.story or describe_counts(snapshot.changed, snapshot.parent is None)
+    # The summary is written before the services are restored.
+    return "no file changed" if words == NOTHING and restored_services(snapshot) else words
 
 
 def with_ascii_signs(text: str) -> str:
