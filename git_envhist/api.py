@@ -1032,7 +1032,7 @@ class EnvHistory(HistoryContext):
         ...     _ = history.capture(f"step {number}")
         >>> pruned = history.prune(keep_last=2, dry_run=True)
         >>> pruned.gone, [(one.snapshot.intent, one.why) for one in pruned.timelines[0].decisions][1:3]
-        (2, [('step 2', 'last 2'), ('step 1', 'nothing keeps it')])
+        (2, [('step 2', 'among the 2 newest'), ('step 1', 'no rule keeps it')])
         >>> history.prune(keep_last=2).gone, len(history.log())
         (2, 2)
         """

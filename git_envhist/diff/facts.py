@@ -367,7 +367,7 @@ def row_cells(row: FactRow, limit: int, words: Callable[[FactChange], str] | Non
     shown = row.changes if len(row.changes) <= limit else row.changes[: limit - 1]
     cells = [f"{mark_of(change)} {(words or fact_words)(change)}" for change in shown]
     rest = row.changes[len(shown) :]
-    cells += [f"… {counts_of(rest)}"] if rest else []
+    cells += [f"{counts_of(rest)} more"] if rest else []
     return [*cells, f"nested {counts_of(row.nested)}"] if row.nested else cells
 
 

@@ -255,7 +255,7 @@ def summarize(
     first: bool = False,
     names: bool = True,
 ) -> str:
-    """Return the summary of a snapshot: `pip: +flask 3.0.1, … +6 · 1,204 files`, `~3 files · .env.local: ~API_URL`.
+    """Return the summary of a snapshot: `pip: +flask 3.0.1, +6 more · 1,204 files`, `~3 files · .env.local: ~API_URL`.
 
     `names`: False counts the variables of sealed files, `.env.local: +1 −1 variables`, as their names are sealed.
     """
@@ -295,7 +295,7 @@ def _cells(changes: Iterable[FactChange]) -> str:
     rest = [one for one in ordered if one not in named]
     if not named:
         return f"{counts_of(rest)} nested"
-    return ", ".join([*map(_cell, named), *([f"… {counts_of(rest)}"] if rest else [])])
+    return ", ".join([*map(_cell, named), *([f"{counts_of(rest)} more"] if rest else [])])
 
 
 def _amounts(changes: Sequence[FactChange]) -> str:
@@ -307,9 +307,10 @@ def _amounts(changes: Sequence[FactChange]) -> str:
     lost = sum(max(before - after, 0) for before, after in known)
     gained = sum(max(after - before, 0) for before, after in known)
     unit = "keys" if any((one.after or one.before or "").endswith(" keys") for one in changes) else "rows"
+    word = unit.removesuffix("s") if lost + gained == 1 else unit
     marks = " ".join(f"{mark}{number:,}" for mark, number in (("+", gained), ("−", lost)) if number)
     where = "" if unit == "keys" else f" in {len(known):,} {'table' if len(known) == 1 else 'tables'}"
-    return f"{marks} {unit}{where}" if marks else f"{len(known):,} other tables"
+    return f"{marks} {word}{where}" if marks else f"{len(known):,} other tables"
 
 
 def _cell(change: FactChange) -> str:
@@ -325,7 +326,7 @@ def _variable_parts(changes: Sequence[FactChange], names: bool) -> list[str]:
     parts = [f"{row.place}: {_variables(row.changes, names)}" for row in rows[:MAX_NAMED]]
     if len(rows) > MAX_NAMED:
         more = len(rows) - MAX_NAMED
-        parts.append(f"{more} {'file' if more == 1 else 'files'} of variables more")
+        parts.append(f"{more} more {'file' if more == 1 else 'files'} of variables")
     return parts
 
 
@@ -334,4 +335,4 @@ def _variables(changes: Sequence[FactChange], names: bool) -> str:
         return f"{counts_of(changes)} {'variable' if len(changes) == 1 else 'variables'}"
     named = [mark_of(change) + name_of(change) for change in changes[:MAX_NAMED]]
     rest = changes[MAX_NAMED:]
-    return ", ".join(named) + (f", … {counts_of(rest)}" if rest else "")
+    return ", ".join(named) + (f", {counts_of(rest)} more" if rest else "")

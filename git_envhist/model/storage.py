@@ -12,8 +12,9 @@ from git_envhist.model.snapshots import Snapshot
 
 # Retention and erasure: policies and their decisions, dropped snapshots, purged paths.
 
-BY_POLICY = ("last", "hour", "day", "week")
-NOT_KEPT = "nothing keeps it"
+BY_POLICY = ("among", "kept")
+"""The first words of the reasons that a policy gives."""
+NOT_KEPT = "no rule keeps it"
 
 
 @dataclass(frozen=True, slots=True)
