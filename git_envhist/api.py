@@ -877,7 +877,7 @@ class EnvHistory(HistoryContext):
         >>> history.push("../shared.git")
         Traceback (most recent call last):
             ...
-        git_envhist.remote.push.FirstPush: the first push to 'shared-...' (...): nothing was sent
+        git_envhist.remote.push.FirstPush: the first push to 'shared-...' (...) needs your ...: nothing was sent
         >>> [one.outcome.value for one in history.push("../shared.git", yes=True).timelines]
         ['new']
         """

@@ -342,7 +342,7 @@ def after_verdict(session: Session, verdict: Verdict) -> None:
 
     def words() -> str:
         if verdict.status is VerdictStatus.ERROR:
-            return "an earlier result stays valid; output of the check: git envlog show"
+            return "the check gave no result; an earlier result stays valid"
         passed = by_verdict(session.history.catalog.own, VerdictStatus.PASS)
         own = any(one.command == verdict.command for place in passed for one in place.snapshot.verdicts)
         if own:

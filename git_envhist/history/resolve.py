@@ -109,9 +109,9 @@ def range_error(text: str) -> UsageError:
     hint = "a range is 'a..b', 'a..' or '..b'"
     first, dots, last = text.partition("...")
     if dots and first and last and ".." not in last:
-        hint = f"timelines do not branch, so there is no 'a...b'; the two ends: {first}..{last}"
+        hint = f"timelines have no branches; to compare the two ends: {first}..{last}"
     elif dots:
-        hint = "timelines do not branch, so there is no 'a...b'; " + hint
+        hint = "timelines have no branches; " + hint
     return UsageError(f"not a range: '{text}'", hint=hint)
 
 

@@ -38,7 +38,7 @@ def capture(repo: Repo, intent: str, *words: str) -> str:
         ),
         (("envlog", "name", "-l"), "git envlog name lists all names"),
         (("envlog", "export", "-o", "x", "@"), "the file comes first: git envlog export <file> [<rev>...]"),
-        (("envdiff", "@~1...@"), "timelines do not branch, so there is no 'a...b'; the two ends: @~1..@"),
+        (("envdiff", "@~1...@"), "timelines have no branches; to compare the two ends: @~1..@"),
         (
             ("envrestore", "--hard"),
             "git envrestore @ restores the newest snapshot; your files are saved first",
@@ -80,7 +80,9 @@ def test_restore_that_only_removes_verifies_nothing(repo: Repo) -> None:
 
 
 def test_failed_command_of_run_prints_its_status(repo: Repo) -> None:
-    assert repo.run("envlog", "run", "--", "sh", "-c", "exit 3").err.endswith("\n exit 3\n")
+    assert repo.run("envlog", "run", "--", "sh", "-c", "exit 3").err.endswith(
+        "\n the command ended with status 3\n"
+    )
     assert "exit" not in repo.run("envlog", "run", "--", "true", check=True).err
 
 

@@ -137,7 +137,7 @@ def not_restored_line(session: Session, restored: RestoreResult, *, partly: bool
     """Return a line if other paths differ from the snapshot after a restore of paths, else an empty text."""
     target, now = restored.target, restored.snapshot
     if now is None and target.restore is RestoreRole.TO and target.restored_from:
-        # The working tree is the result of a restore of paths.
+        # Nothing changed since an earlier restore of some paths, so compare what that one restored from.
         source = _find(session, target.restored_from)
         return _difference_line(session, source, target) if source is not None else ""
     return _difference_line(session, target, now) if partly and now is not None else ""
