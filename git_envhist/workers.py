@@ -25,8 +25,10 @@ import struct
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, Protocol, TypeVar, cast
 
+from git_envhist.disk import read_exactly, write_all
 from git_envhist.errors import Damaged, EnvhistError, SealingError, StorageFull, WorkingTreeGone
 from git_envhist.platform import (
     COPIES,
@@ -305,20 +307,31 @@ def _died() -> WorkerFailed:
     return WorkerFailed("a worker process ended unexpectedly", hint="run the command again")
 
 
+def fork_child(run: Callable[[], None]) -> int:
+    """Fork a process that runs a function and exits without the parent's cleanup; the caller has blocked signals."""
+    child = COPIES.fork()
+    if child == 0:
+        try:
+            run()
+        finally:
+            os._exit(0)
+    return child
+
+
 def fork_line(make: Callable[[], Worker], others: list[WorkerHandle]) -> ChildWorker:
     """Fork a worker; `others` are handles whose pipes the child must close."""
     asking, answering = guarded_pipe(), _wide_pipe()
+
+    def run() -> None:
+        os.close(asking[1])
+        os.close(answering[0])
+        for line in others:
+            if isinstance(line, ChildWorker):
+                line.close_pipes()
+        serve(make, asking[0], answering[1])
+
     with signals_blocked():
-        child = COPIES.fork()
-        if child == 0:
-            with contextlib.suppress(BaseException):
-                os.close(asking[1])
-                os.close(answering[0])
-                for line in others:
-                    if isinstance(line, ChildWorker):
-                        line.close_pipes()
-                serve(make, asking[0], answering[1])
-            os._exit(0)
+        child = fork_child(run)
     os.close(asking[0])
     os.close(answering[1])
     return ChildWorker(child, asking[1], answering[0])
@@ -630,7 +643,7 @@ class _WorkQueue:
         for piece in stream:
             self.sent += 1
             data = pickle.dumps(piece, pickle.HIGHEST_PROTOCOL)
-            os.pwrite(self._pieces, data, at)
+            write_all(self._pieces, data, at)
             try:
                 os.write(self._writing, PLACE.pack(at, len(data)))
             except BrokenPipeError:
@@ -647,7 +660,7 @@ class _WorkQueue:
         # Reads and writes of so few bytes are atomic.
         while (place := os.read(self._reading, PLACE.size)) and os.getppid() == parent:
             at, length = PLACE.unpack(place)
-            yield pickle.loads(os.pread(self._pieces, length, at))
+            yield pickle.loads(read_exactly(self._pieces, length, at))
 
     def close(self) -> None:
         for descriptor in (self._pieces, self._reading, self._writing):
@@ -665,10 +678,7 @@ def _in_copies(count: int, run: Callable[[int], Any], lead: Callable[[], None]) 
         gc.freeze()
         for output in outputs:
             with signals_blocked():
-                child = COPIES.fork()
-                if child == 0:
-                    _run_worker(output, lambda: run(parent))
-                children.append(child)
+                children.append(fork_child(partial(_run_worker, output, partial(run, parent))))
         lead()
         while children:
             os.waitpid(children[0], 0)
@@ -686,15 +696,13 @@ def _in_copies(count: int, run: Callable[[int], Any], lead: Callable[[], None]) 
 
 
 def _run_worker(output: int, run: Callable[[], Any]) -> None:
-    """Run in a forked child and exit without running the parent's cleanup."""
+    """Run in a forked child, and leave the result for the parent."""
     try:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPPING)
         _write_result(output, run())
     except BaseException as error:  # the parent raises it, whatever it is
         _write_result(output, error)
-    finally:
-        os._exit(0)
 
 
 def _write_result(output: int, value: Any) -> None:

@@ -37,7 +37,7 @@ from git_envhist.diff.tree_diff import (
     read_renames,
     sort_rows,
 )
-from git_envhist.errors import Damaged, EnvhistError, GitFailed
+from git_envhist.errors import FSCK_HINT, Damaged, EnvhistError, GitFailed
 from git_envhist.git.cat_file import CatFile, empty_tree
 from git_envhist.git.pathspecs import matching, with_positive
 from git_envhist.git.process import Git
@@ -470,7 +470,6 @@ def _pair_renames(changes: Mapping[EnvPath, Change], renames: Iterable[RenameRow
 
 # A series of snapshots.
 
-HINT = "'git envlog fsck' lists what is missing"
 PLAIN_DIFF = ("--no-textconv", "--no-ext-diff")
 AT_ONCE = 64
 """The number of snapshots compared by one git, whose output is held in memory."""
@@ -576,7 +575,7 @@ def _compare_all(git: Git, steps: Sequence[Step]) -> Iterator[tuple[str, DiffRow
             yield commit, sort_rows(rows)
         if left:
             # git skips a commit that it cannot read, and succeeds.
-            raise GitFailed(f"git did not report the changes of '{min(left)}'", hint=HINT)
+            raise GitFailed(f"git did not report the changes of '{min(left)}'", hint=FSCK_HINT)
 
 
 def _by_commit(listed: bytes) -> Iterator[tuple[str, Iterable[tuple[bytes, DiffRow]]]]:

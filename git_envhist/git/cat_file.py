@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from git_envhist.errors import Damaged, GitFailed, GitKilled
+from git_envhist.errors import FSCK_HINT, Damaged, GitFailed, GitKilled
 from git_envhist.git.process import READ_SIZE, Git, GitStream
 
 # The smallest capacity of a pipe, also for a user with many pipes (pipe(7), pipe-user-pages-soft).
@@ -301,9 +301,7 @@ def known_sizes(git: Git, oids: Iterable[bytes]) -> dict[bytes, int]:
 def _read_line(oid: bytes, line: bytes) -> ObjectHeader:
     words = line.split()
     if len(words) != 3 or not words[2].isdigit():
-        raise Damaged(
-            f"an object is missing: {oid.hex()}", hint="'git envlog fsck' lists what else is missing"
-        )
+        raise Damaged(f"an object is missing: {oid.hex()}", hint=FSCK_HINT)
     return ObjectHeader(words[1].decode("ascii"), int(words[2]))
 
 

@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from git_envhist.errors import Damaged
+from git_envhist.errors import FSCK_HINT, Damaged
 from git_envhist.git.cat_file import CatFile, GitObject
 from git_envhist.git.process import Git
 from git_envhist.lazy import once
@@ -537,7 +537,6 @@ def _rest_of_size(data: memoryview, at: int, size: int) -> tuple[int, int]:
 
 # Objects of snapshots, for a restore.
 
-HINT = "'git envlog fsck' lists what else is missing"
 OpenSealed = Callable[[EnvPath, bytes], bytes]
 
 
@@ -589,7 +588,7 @@ class ObjectReader:
             return packed
         kind, data = self.read(oid)
         if kind != b"blob":
-            raise Damaged(f"object {oid.hex()} is not a blob", hint=HINT)
+            raise Damaged(f"object {oid.hex()} is not a blob", hint=FSCK_HINT)
         return data
 
     def plain(self, entry: Entry) -> bytes:
@@ -619,14 +618,14 @@ class ObjectReader:
         """Return the ids of a tree's entries, in order; raise Damaged if it is not a tree or cannot be read."""
         kind, data = self.read(tree)
         if kind != b"tree":
-            raise Damaged(f"object {tree.hex()} is not a tree", hint=HINT)
+            raise Damaged(f"object {tree.hex()} is not a tree", hint=FSCK_HINT)
         return [oid for _, _, oid in decode_tree(data, len(tree))]
 
     def _ask_git(self, oid: bytes) -> tuple[bytes, bytes]:
         answer = self._child.read(oid.hex())
         if answer is None:
-            raise Damaged(f"an object is missing: {oid.hex()}", hint=HINT)
+            raise Damaged(f"an object is missing: {oid.hex()}", hint=FSCK_HINT)
         kind = answer.kind.encode("ascii")
         if object_id(kind, answer.data, self._format) != oid:
-            raise Damaged(f"object {oid.hex()} does not match its id", hint=HINT)
+            raise Damaged(f"object {oid.hex()} does not match its id", hint=FSCK_HINT)
         return kind, answer.data

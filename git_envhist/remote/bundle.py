@@ -24,7 +24,7 @@ from git_envhist.disk import (
     state_directory,
     sync_directory,
 )
-from git_envhist.errors import Damaged, EnvhistError, Refused
+from git_envhist.errors import Damaged, FileUnreadable, Refused
 from git_envhist.git.cat_file import CatFile
 from git_envhist.git.limits import (
     LISTED,
@@ -61,11 +61,7 @@ SMALL_FILE, MAX_RATIO = 64 << 20, 100
 """Maximum ratio of declared to packed size of a file that is not small; a bundle hardly reaches twice its size."""
 
 
-class ArchiveUnreadable(EnvhistError):
-    """The file cannot be read."""
-
-    code = "cannot-read"
-    usual_hint = "git envlog import <file>, as 'git envlog export' wrote it"
+IMPORT_HINT = "git envlog import <file>, as 'git envlog export' wrote it"
 
 
 class FileExists(Refused):
@@ -126,13 +122,14 @@ def read_archive(path: str) -> Iterator[BundleStream]:
     try:
         file = open(path, "rb")  # noqa: SIM115 - closed below
     except OSError as error:
-        raise ArchiveUnreadable(f"cannot read '{path}': {(error.strerror or str(error)).lower()}") from error
+        reason = (error.strerror or str(error)).lower()
+        raise FileUnreadable(f"cannot read '{path}': {reason}", hint=IMPORT_HINT) from error
     with file:
         try:
             with unpacking(file, WINDOW) as read:
                 yield _open_bundle(_errors_as_damage(read), os.fstat(file.fileno()).st_size)
         except IsADirectoryError as error:
-            raise ArchiveUnreadable(f"cannot read '{path}': it is a directory") from error
+            raise FileUnreadable(f"cannot read '{path}': it is a directory", hint=IMPORT_HINT) from error
 
 
 class BundleStream:

@@ -17,7 +17,7 @@ from urllib.parse import quote, unquote
 
 from git_envhist.diff.classes import CLASSES, DATABASES, PACKAGES, class_of, is_dump
 from git_envhist.disk import Durability, cannot_write, replace_file, state_directory
-from git_envhist.errors import Damaged, GitFailed, SealingError
+from git_envhist.errors import FSCK_HINT, Damaged, GitFailed, SealingError
 from git_envhist.git.cat_file import CatFile
 from git_envhist.git.process import Git, quote_alternate
 from git_envhist.lazy import dataclass, pattern, replace
@@ -122,9 +122,7 @@ def read_contents(git: Git, objects: Sequence[OutgoingObject]) -> Iterator[tuple
         answers = reader.read_many([one.oid for one in objects])
         for one, answer in zip(objects, answers, strict=True):
             if answer is None:
-                raise Damaged(
-                    f"an object is missing: {one.oid}", hint="'git envlog fsck' lists all missing objects"
-                )
+                raise Damaged(f"an object is missing: {one.oid}", hint=FSCK_HINT)
             yield one, answer.data
 
 

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from git_envhist.errors import Damaged, EnvhistError, GitFailed
+from git_envhist.errors import FSCK_HINT, Damaged, EnvhistError, GitFailed
 from git_envhist.git.cat_file import CatFile
 from git_envhist.git.process import Git
 from git_envhist.lazy import once
@@ -159,7 +159,7 @@ class FileReader:
         if answer is None or answer[0] != "tree":
             raise Damaged(
                 f"chunks are missing of '{show(path)}'",
-                hint="'git envlog fsck' lists everything that is missing",
+                hint=FSCK_HINT,
             )
         return decode_tree(answer[1], self._length)
 
@@ -176,9 +176,7 @@ class FileReader:
 
 
 def _missing_bytes(path: EnvPath) -> Damaged:
-    return Damaged(
-        f"bytes are missing of '{show(path)}'", hint="'git envlog fsck' lists everything that is missing"
-    )
+    return Damaged(f"bytes are missing of '{show(path)}'", hint=FSCK_HINT)
 
 
 def _no_bytes(path: EnvPath, entry: Entry | None) -> NoSuchFile:

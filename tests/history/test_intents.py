@@ -72,7 +72,7 @@ def operation(intent: str, part: RestoreRole) -> Snapshot:
         ),
         ("undo of 0123abc", RestoreRole.UNDO, "undo of 0123abc", False),
         ("before the restore of 0123abc", RestoreRole.BEFORE, "before the restore of 0123abc", False),
-        # As earlier versions wrote them.
+        # As earlier versions wrote the intents.
         ("restored 0123abc", RestoreRole.TO, "restore of 0123abc", False),
         ("restored 0123abc, in part", RestoreRole.TO, "restore of 0123abc (in part)", True),
         ("undo 0123abc", RestoreRole.UNDO, "undo to 0123abc", False),
