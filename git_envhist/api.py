@@ -879,7 +879,7 @@ class EnvHistory(HistoryContext):
         >>> history.push("../shared.git")
         Traceback (most recent call last):
             ...
-        git_envhist.remote.push.FirstPush: the first push to 'shared-...' (...): nothing was sent
+        git_envhist.remote.push.FirstPush: the first push to 'shared-...' (...) needs your ...: nothing was sent
         >>> [one.outcome.value for one in history.push("../shared.git", yes=True).timelines]
         ['new']
         """
@@ -1034,7 +1034,7 @@ class EnvHistory(HistoryContext):
         ...     _ = history.capture(f"step {number}")
         >>> pruned = history.prune(keep_last=2, dry_run=True)
         >>> pruned.gone, [(one.snapshot.intent, one.why) for one in pruned.timelines[0].decisions][1:3]
-        (2, [('step 2', 'last 2'), ('step 1', 'nothing keeps it')])
+        (2, [('step 2', 'among the 2 newest'), ('step 1', 'no rule keeps it')])
         >>> history.prune(keep_last=2).gone, len(history.log())
         (2, 2)
         """

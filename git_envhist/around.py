@@ -139,7 +139,7 @@ class GuardedWork:
 
     @property
     def passed(self) -> bool | None:
-        """True if the check passed; None without a check."""
+        """Return whether the check passed; None if there was no check."""
         verdict = self.after.verdict if self.after else None
         return None if verdict is None else verdict.status is VerdictStatus.PASS
 

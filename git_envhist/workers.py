@@ -615,7 +615,7 @@ def _do_here(
 
 
 class _WorkQueue:
-    """Pieces of work for any process: their bytes in a file, their offsets through a pipe."""
+    """A queue of pieces of work that any process can take: a file has their bytes, a pipe their offsets."""
 
     def __init__(self) -> None:
         self.sent = 0

@@ -12,7 +12,17 @@ from git_envhist.cli.subcommands import PROGRAMS, SUBCOMMANDS, load
 from git_envhist.model import Trigger
 from tests.rules.built import config_keys
 from tests.rules.source import CHECKOUT
-from tests.support.documents import Step, blocks, differs, plain_environment, run_commands, steps
+from tests.support.documents import (
+    ID,
+    SHORT,
+    Step,
+    blocks,
+    differs,
+    mixed_ids,
+    plain_environment,
+    run_commands,
+    steps,
+)
 
 DOCS = CHECKOUT / "docs"
 GUIDE = DOCS / "guide"
@@ -55,6 +65,37 @@ def test_page_shows_the_real_output(page: Path, tmp_path: Path) -> None:
         assert outcome.status == 0, f"{step.command}\n{outcome.out}"
         why = differs(tuple(line for line in step.shown if line.strip()), _without_blank(outcome.out))
         assert why is None, f"{step.command}\n{why}"
+    printed = [_without_blank(outcome.out) for outcome in outcomes]
+    lines = [tuple(line for line in step.shown if line.strip()) for step in shown]
+    assert not mixed_ids(zip(lines, printed, strict=True)), "ids of several runs: record the page again"
+
+
+@pytest.mark.parametrize("page", sorted(GUIDE.glob("*.md")), ids=label)
+def test_id_in_a_command_or_in_the_text_was_shown_before(page: Path) -> None:
+    assert not _ids_out_of_nowhere(page.read_text(encoding="utf-8"))
+
+
+def test_id_that_no_output_shows_is_found() -> None:
+    session = "```console\n$ git envlog\n1234abc  one\n$ git envlog show {}\n```\n`{}`\n"
+    assert _ids_out_of_nowhere(session.format("1234abc", "1234abc")) == []
+    assert _ids_out_of_nowhere(session.format("1234abd", "1234abc")) == ["1234abd"]
+    assert _ids_out_of_nowhere(session.format("1234abc", "1234abd")) == ["1234abd"]
+
+
+def _ids_out_of_nowhere(text: str) -> list[str]:
+    """Return the ids in commands and in the text that no earlier output of the page shows."""
+    seen: set[str] = set()
+    wrong = []
+    for place, part in enumerate(
+        re.split(r"^```(?:console|text)\n(.*?)^```$", text, flags=re.MULTILINE | re.DOTALL)
+    ):
+        for line in part.splitlines():
+            found = [one[:SHORT] for one in ID.findall(line)]
+            if place % 2 and not line.startswith("$ "):
+                seen.update(found)
+            else:
+                wrong += [one for one in found if one not in seen]
+    return wrong
 
 
 def _without_blank(text: str) -> str:

@@ -7,7 +7,7 @@ end
 
 complete -c git-envrestore -n __envhist_in -s n -l dry-run -d 'print the plan; change nothing'
 complete -c git-envrestore -n __envhist_in -l plan -x -d 'refuse unless the plan still has this id'
-complete -c git-envrestore -n __envhist_in -s f -l force -d 'override the refusals that name it'
+complete -c git-envrestore -n __envhist_in -s f -l force -d 'override a refusal whose hint names --force'
 complete -c git-envrestore -n __envhist_in -l services -d 'also restore the state of the configured services'
 complete -c git-envrestore -n __envhist_in -l to -x -k -a '(__fish_complete_directories)' -d 'write into this directory; change nothing here'
 complete -c git-envrestore -n __envhist_in -l keep-new -d 'do not remove files that are newer than the snapshot'

@@ -155,7 +155,13 @@ def read_attachment(path: str) -> tuple[str, bytes]:
         return os.path.basename(path), read_or_stop(path)
     except OSError as error:
         reason = os.strerror(error.errno or 0).lower()
-        raise EnvhistError(f"cannot attach '{path}': {reason}") from error
+        raise EnvhistError(f"cannot attach '{path}': {reason}", hint=_attachment_hint(error)) from error
+
+
+def _attachment_hint(error: OSError) -> str:
+    if isinstance(error, IsADirectoryError):
+        return "attach a file; to attach a directory, pack it first: tar -cf <file> <directory>"
+    return "name a file that exists and that you may read"
 
 
 @dataclass(slots=True)

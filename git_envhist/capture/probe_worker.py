@@ -327,7 +327,7 @@ class CapturedFiles:
         if pieces is not None:
             return text_after_markers(self._pieces(pieces[: len(oid)]), mark)
         blob = self._blob(oid)
-        # All programs of a directory are sent in one message, so beyond a limit only the marked parts are.
+        # One message contains all programs of a directory. Above a limit it has only the parts after the markers.
         self._shown_bytes += len(blob)
         return (
             blob

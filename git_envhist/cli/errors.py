@@ -333,7 +333,7 @@ def after_capture(session: Session, captured: CaptureResult) -> None:
 
 
 def after_verdict(session: Session, verdict: Verdict) -> None:
-    """Print a hint after a check failed."""
+    """Print a hint after a check failed or gave no result."""
     from git_envhist.history.timeline import by_verdict  # loaded late: most checks pass
     from git_envhist.model import VerdictStatus  # loaded late: most checks pass
 
@@ -341,6 +341,8 @@ def after_verdict(session: Session, verdict: Verdict) -> None:
         return
 
     def words() -> str:
+        if verdict.status is VerdictStatus.ERROR:
+            return "the check gave no result; an earlier result stays valid"
         passed = by_verdict(session.history.catalog.own, VerdictStatus.PASS)
         own = any(one.command == verdict.command for place in passed for one in place.snapshot.verdicts)
         if own:

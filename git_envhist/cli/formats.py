@@ -152,7 +152,7 @@ CLAIMED = "?"
 PHRASES = {
     VerdictStatus.PASS: "verify passing",
     VerdictStatus.FAIL: "verify failing",
-    VerdictStatus.ERROR: "verify could not run",
+    VerdictStatus.ERROR: "verify gave no result",
 }
 UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
@@ -212,9 +212,17 @@ def verdict_cause(verdict: Verdict | None) -> str:
     return command if command.endswith(ending) else f"{command} {ending}"
 
 
+def unfinished_words(snapshot: Snapshot) -> str:
+    """Return that the latest check gave no result, for a snapshot that is listed with an earlier one."""
+    cause = verdict_cause(snapshot.unfinished_check)
+    return f"the last check gave no result ({cause})" if cause else ""
+
+
 def story_line(snapshot: Snapshot) -> str:
     """Return the text after the intent in a list: changes, the failed check, missing paths."""
-    parts = [claim(snapshot), changes_phrase(snapshot), _ended(snapshot), verdict_cause(snapshot.verdict)]
+    # A narrow terminal cuts the end of the line, and nothing else in it mentions that check.
+    parts = [claim(snapshot), unfinished_words(snapshot)]
+    parts += [changes_phrase(snapshot), _ended(snapshot), verdict_cause(snapshot.verdict)]
     if not snapshot.complete:
         parts.append(f"partial: {count(snapshot.missing_count, 'path')} missing")
     return " · ".join(part for part in parts if part)

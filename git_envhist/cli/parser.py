@@ -183,7 +183,7 @@ def dry_run(help: str = "print what would be done; change nothing") -> Decorator
     return option("-n", "--dry-run", is_flag=True, help=help)
 
 
-def force(help: str = "override the refusals that name it") -> Decorator:  # noqa: A002 - as for `option`
+def force(help: str = "override a refusal whose hint names --force") -> Decorator:  # noqa: A002 - as for `option`
     """Declare `-f/--force`."""
     return option("-f", "--force", is_flag=True, help=help)
 

@@ -17,7 +17,7 @@ from git_envhist.diff.importance import by_importance, mark_of, role_rank
 from git_envhist.errors import Damaged
 from git_envhist.git.process import Git
 from git_envhist.lazy import dataclass, pattern, replace
-from git_envhist.model import UNREAD, Change, EnvPath, Fact, FactChange, Role
+from git_envhist.model import UNREAD, Change, EnvPath, Fact, FactChange, Role, Snapshot
 from git_envhist.paths import join
 from git_envhist.snapshots.layout import FACTS
 from git_envhist.snapshots.names import RESERVED
@@ -367,7 +367,7 @@ def row_cells(row: FactRow, limit: int, words: Callable[[FactChange], str] | Non
     shown = row.changes if len(row.changes) <= limit else row.changes[: limit - 1]
     cells = [f"{mark_of(change)} {(words or fact_words)(change)}" for change in shown]
     rest = row.changes[len(shown) :]
-    cells += [f"… {counts_of(rest)}"] if rest else []
+    cells += [f"{counts_of(rest)} more"] if rest else []
     return [*cells, f"nested {counts_of(row.nested)}"] if row.nested else cells
 
 
@@ -446,12 +446,50 @@ def compare_facts(
         find = find_key if opens is None or probe in opens else None
         changes += _differences(reader, probe, old, new, find)
     if DUMP in new and DUMP not in old:
-        changes += _failed_dumps(reader, new[DUMP])
+        last = _last_dumped(reader, before)
+        if DUMP in last:
+            changes += _differences(
+                reader, DUMP, last, new, find_key if opens is None or DUMP in opens else None
+            )
+        else:
+            changes += _failed_dumps(reader, new[DUMP])
     declared: list[Fact] = []
     if any(change.probe in INSTALLED for change in changes):
         opened = (_opened(reader, DECLARED, ids, find_key) for ids in (old, new) if DECLARED in ids)
         declared = [fact for text in opened for fact in _facts(DECLARED, text)]
     return by_probe(by_importance(assign_roles(changes, declared)))
+
+
+MAX_BACK = 200
+"""The number of snapshots among which the last known state of the services is searched."""
+WITH_SERVICES = "with services"
+"""The end of the title of a restore that restored services too."""
+
+
+def _last_dumped(reader: CatFile, commit: str) -> dict[str, str]:
+    """Return the facts of the newest snapshot up to a commit that has facts about services; none if there is none.
+
+    A snapshot after a restore has no dump of its own: its services are as before, or as in the restored one.
+    """
+    from git_envhist.snapshots.log import read_snapshot  # loaded late: few environments have services
+
+    following: str | None = commit
+    for _ in range(MAX_BACK):
+        answer = reader.read(following) if following is not None else None
+        if answer is None or answer.kind != "commit":
+            break
+        assert following is not None
+        ids = fact_ids(reader, following)
+        if DUMP in ids:
+            return ids
+        snapshot = read_snapshot(following, answer.data)
+        following = snapshot.restored_from if restored_services(snapshot) else snapshot.parent
+    return {}
+
+
+def restored_services(snapshot: Snapshot) -> bool:
+    """Return whether a snapshot was taken by a restore that restored services too."""
+    return snapshot.restore is not None and snapshot.intent.endswith(f"{WITH_SERVICES})")
 
 
 def _failed_dumps(reader: CatFile, oid: str) -> list[FactChange]:

@@ -20,7 +20,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from git_envhist.diff.classes import CACHE, generated_in
 from git_envhist.diff.fact_keys import name_of, place_of
-from git_envhist.diff.facts import ARROW, DUMP, counts_of, fact_rows, fact_words
+from git_envhist.diff.facts import ARROW, DUMP, counts_of, fact_rows, fact_words, restored_services
 from git_envhist.diff.importance import amount_of, by_importance, mark_of
 from git_envhist.lazy import dataclass, pattern
 from git_envhist.model import (
@@ -85,18 +85,23 @@ class SummaryRow:
     """The number of files and directories in the rest; `path` is their common directory."""
 
 
+NOTHING = "nothing changed"
+
+
 def describe_counts(changed: ChangeCount, first: bool = False) -> str:
     """`3,811 files` for a first snapshot, `+1,204 ~3 −1 files` for a later one."""
     if first:
         return _files(changed.added)
     if not changed.total:
-        return "nothing changed"
+        return NOTHING
     return f"{describe_marks(changed)} {'file' if changed.total == 1 else 'files'}"
 
 
 def changes_phrase(snapshot: Snapshot) -> str:
     """Return the snapshot's own summary, or the number of changed files."""
-    return snapshot.story or describe_counts(snapshot.changed, snapshot.parent is None)
+    words = snapshot.story or describe_counts(snapshot.changed, snapshot.parent is None)
+    # The summary is written before the services are restored.
+    return "no file changed" if words == NOTHING and restored_services(snapshot) else words
 
 
 def with_ascii_signs(text: str) -> str:
@@ -250,7 +255,7 @@ def summarize(
     first: bool = False,
     names: bool = True,
 ) -> str:
-    """Return the summary of a snapshot: `pip: +flask 3.0.1, … +6 · 1,204 files`, `~3 files · .env.local: ~API_URL`.
+    """Return the summary of a snapshot: `pip: +flask 3.0.1, +6 more · 1,204 files`, `~3 files · .env.local: ~API_URL`.
 
     `names`: False counts the variables of sealed files, `.env.local: +1 −1 variables`, as their names are sealed.
     """
@@ -290,7 +295,7 @@ def _cells(changes: Iterable[FactChange]) -> str:
     rest = [one for one in ordered if one not in named]
     if not named:
         return f"{counts_of(rest)} nested"
-    return ", ".join([*map(_cell, named), *([f"… {counts_of(rest)}"] if rest else [])])
+    return ", ".join([*map(_cell, named), *([f"{counts_of(rest)} more"] if rest else [])])
 
 
 def _amounts(changes: Sequence[FactChange]) -> str:
@@ -302,9 +307,10 @@ def _amounts(changes: Sequence[FactChange]) -> str:
     lost = sum(max(before - after, 0) for before, after in known)
     gained = sum(max(after - before, 0) for before, after in known)
     unit = "keys" if any((one.after or one.before or "").endswith(" keys") for one in changes) else "rows"
+    word = unit.removesuffix("s") if lost + gained == 1 else unit
     marks = " ".join(f"{mark}{number:,}" for mark, number in (("+", gained), ("−", lost)) if number)
     where = "" if unit == "keys" else f" in {len(known):,} {'table' if len(known) == 1 else 'tables'}"
-    return f"{marks} {unit}{where}" if marks else f"{len(known):,} other tables"
+    return f"{marks} {word}{where}" if marks else f"{len(known):,} other tables"
 
 
 def _cell(change: FactChange) -> str:
@@ -320,7 +326,7 @@ def _variable_parts(changes: Sequence[FactChange], names: bool) -> list[str]:
     parts = [f"{row.place}: {_variables(row.changes, names)}" for row in rows[:MAX_NAMED]]
     if len(rows) > MAX_NAMED:
         more = len(rows) - MAX_NAMED
-        parts.append(f"{more} {'file' if more == 1 else 'files'} of variables more")
+        parts.append(f"{more} more {'file' if more == 1 else 'files'} of variables")
     return parts
 
 
@@ -329,4 +335,4 @@ def _variables(changes: Sequence[FactChange], names: bool) -> str:
         return f"{counts_of(changes)} {'variable' if len(changes) == 1 else 'variables'}"
     named = [mark_of(change) + name_of(change) for change in changes[:MAX_NAMED]]
     rest = changes[MAX_NAMED:]
-    return ", ".join(named) + (f", … {counts_of(rest)}" if rest else "")
+    return ", ".join(named) + (f", {counts_of(rest)} more" if rest else "")

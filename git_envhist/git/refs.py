@@ -290,7 +290,7 @@ def _named_paths(process: str) -> list[bytes]:
 
 
 def _leading_paths(process: str) -> list[bytes]:
-    """Return the paths in the environment of a process that lead git to a repository."""
+    """Return the paths of repositories that environment variables name to the git of a process."""
     pairs = (pair.partition(b"=") for pair in _strings(f"{process}/environ"))
     return [value for name, _, value in pairs if name in LEADS and value]
 

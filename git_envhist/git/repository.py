@@ -402,7 +402,7 @@ def _refuse_distrusted(git_dir: str, environment: Mapping[bytes, bytes]) -> None
     """
     done = spawn(["git", "-C", git_dir, "rev-parse", "--absolute-git-dir"], places(environment))
     if done.status != 0:
-        raise _not_a_repository(git_dir, done)
+        raise _not_a_repository(git_dir, done, {})
 
 
 def _ask_all(
@@ -439,7 +439,7 @@ def _ask(directory: str, environment: Mapping[bytes, bytes], *questions: str) ->
     if done.status != 0:
         if b"must be run in a work tree" in done.err:
             return [""] * len(questions)
-        raise _not_a_repository(directory, done)
+        raise _not_a_repository(directory, done, environment)
     text = os.fsdecode(done.out)
     answers = text.removesuffix("\n").split("\n")
     if len(answers) == len(questions):
@@ -451,11 +451,11 @@ def _ask(directory: str, environment: Mapping[bytes, bytes], *questions: str) ->
 def _ask_one(directory: str, environment: Mapping[bytes, bytes], question: str) -> str:
     done = _rev_parse(directory, environment, question)
     if done.status != 0:
-        raise _not_a_repository(directory, done)
+        raise _not_a_repository(directory, done, environment)
     return os.fsdecode(done.out).removesuffix("\n")
 
 
-def _not_a_repository(directory: str, done: GitResult) -> EnvhistError:
+def _not_a_repository(directory: str, done: GitResult, environment: Mapping[bytes, bytes]) -> EnvhistError:
     if b"dubious ownership" in done.err:
         # git's own message and hint: only the user decides to trust a directory.
         message, _, remedy = done.complaint.partition("\n")
@@ -464,6 +464,13 @@ def _not_a_repository(directory: str, done: GitResult) -> EnvhistError:
         )
     if b"safe.bareRepository" in done.err:
         return bare_repository(os.path.realpath(directory))
+    if b"not a git repository" in done.err and b"GIT_DIR" in environment:
+        # The directory may well be in a repository: git was told to look elsewhere.
+        named = os.fsdecode(environment[b"GIT_DIR"])
+        return NotARepository(
+            f"GIT_DIR names no git repository: '{named}'",
+            hint="unset GIT_DIR, or set it to the '.git' directory of a repository",
+        )
     if b"not a git repository" in done.err:
         path = os.path.abspath(directory)
         return NoRepository(

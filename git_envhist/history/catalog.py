@@ -272,7 +272,14 @@ class GitCommits:
 
     def commit_of(self, text: str) -> str | None:
         """Return the commit that git resolves a text to; None if there is none."""
-        done = self._git.ask("rev-parse", "--verify", "--quiet", "--end-of-options", text + "^{commit}")
+        if "@{" not in text:
+            return self._one_id(text + "^{commit}")
+        # git reads `@{10:27}..^{commit}` and `@{10:27}:file^{commit}` as times, all of it up to the last brace.
+        found = self._one_id(text)
+        return None if found is None else self._one_id(found + "^{commit}")
+
+    def _one_id(self, text: str) -> str | None:
+        done = self._git.ask("rev-parse", "--verify", "--quiet", "--end-of-options", text)
         return done.out.decode("ascii", "replace").strip() if done.status == 0 else None
 
 

@@ -25,6 +25,7 @@ from git_envhist.history.revisions import (
     RangeSplit,
     Revision,
     WorkingTree,
+    path_cuts,
     range_cuts,
     readings,
     shorten,
@@ -91,7 +92,16 @@ def not_found_error(
     if text == "@" and not catalog.own.snapshots:
         # `@` is the default of most commands, so the user need not have typed it.
         return SnapshotNotFound(text, hint=_how_to_begin(catalog), message=NOTHING_HERE)
-    return SnapshotNotFound(text, hint=_hint(readings(text)[-1], text, catalog, now, before_base))
+    revision = readings(text)[-1]
+    hint = _hint(revision, text, catalog, now, before_base)
+    return SnapshotNotFound(text, hint=hint, message=_unreadable_time(revision, text, now))
+
+
+def _unreadable_time(revision: Revision, text: str, now: datetime) -> str | None:
+    """Return the message for braces that contain no time; None if they contain one, or for other texts."""
+    if not isinstance(revision, AtTime) or revision.time.isdigit() or parse_time_span(revision.time, now):
+        return None
+    return f"no snapshot matches '{text}': '{revision.time}' is not a time"
 
 
 def range_error(text: str) -> UsageError:
@@ -99,9 +109,9 @@ def range_error(text: str) -> UsageError:
     hint = "a range is 'a..b', 'a..' or '..b'"
     first, dots, last = text.partition("...")
     if dots and first and last and ".." not in last:
-        hint = f"timelines do not branch, so there is no 'a...b'; the two ends: {first}..{last}"
+        hint = f"timelines have no branches; to compare the two ends: {first}..{last}"
     elif dots:
-        hint = "timelines do not branch, so there is no 'a...b'; " + hint
+        hint = "timelines have no branches; " + hint
     return UsageError(f"not a range: '{text}'", hint=hint)
 
 
@@ -142,8 +152,7 @@ def _hint_for_word(word: str, catalog: Catalog, now: datetime) -> str | None:
         return _hint_for_time(word, None, catalog, now)
     if word.replace(":", "").isdecimal() and ":" in word:
         return SPELLED
-    revision, colon, path = word.partition(":")
-    if colon and revision and path:
+    for revision, path in path_cuts(word):
         words = f"{_quoted(revision)} -- {_quoted(path)}"
         return f"to show a file of a snapshot: git envlog show {words}; to restore it: git envrestore {words}"
     if by_intent(catalog.own, word):

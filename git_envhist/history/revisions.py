@@ -103,6 +103,14 @@ def range_cuts(text: str) -> tuple[RangeSplit, ...]:
     return tuple(cut for cut in cuts if cut.before or cut.after)
 
 
+def path_cuts(text: str) -> Iterator[tuple[str, str]]:
+    """Yield (revision, path) for each way to read `<rev>:<path>`; a colon within braces belongs to a time."""
+    for at, letter in enumerate(text):
+        in_braces = text.rfind("{", 0, at) > text.rfind("}", 0, at)
+        if letter == ":" and 0 < at < len(text) - 1 and not in_braces:
+            yield text[:at], text[at + 1 :]
+
+
 def why_not_a_name(name: str) -> str | None:
     """Return why a name cannot be typed as a revision; None if it can."""
     if not name or name != name.strip() or not name.isprintable():

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 
+from git_envhist.diff.facts import WITH_SERVICES
 from git_envhist.history.timeline import NO_INTENT, PRINTED_ID, Position, Timeline, own_verdict, subject
 from git_envhist.history.times import exact_time
 from git_envhist.lazy import pattern
@@ -24,7 +25,7 @@ OPERATIONS = {
 }
 AFTER = "snapshot after"
 """The first line of the commit of a snapshot without an intent names the code commit; its subject follows."""
-PART = pattern(r" \((?:[0-9,]+ paths?|in part)\)\Z|, in part\Z")
+PART = pattern(rf" \((?:[0-9,]+ paths?|in part)(?:, {WITH_SERVICES})?\)\Z|, in part\Z")
 EARLIER = pattern(rf"(?P<word>restored|undo|redo) (?P<id>[0-9a-f]{{{PRINTED_ID}}})(?P<part>, in part)?")
 """Intents that earlier versions wrote; they named an undo after the state that it led to."""
 DIGITS = pattern(rf"[0-9a-f]{{{PRINTED_ID}}}")
@@ -45,10 +46,11 @@ def title(snapshot: Snapshot) -> str:
     return subject(snapshot.intent)
 
 
-def operation_words(part: RestoreRole, meant: str | None, paths: str = "") -> str:
-    """Return the intent of an operation: `restore of 6c12886 (2 paths)`."""
+def operation_words(part: RestoreRole, meant: str | None, paths: str = "", *, services: bool = False) -> str:
+    """Return the intent of an operation: `restore of 6c12886 (2 paths, with services)`."""
     words = f"{OPERATIONS[part]} {meant[:PRINTED_ID]}" if meant else OPERATIONS[part].partition(" ")[0]
-    return f"{words} ({paths})" if paths else words
+    remarks = [remark for remark in (paths, WITH_SERVICES if services else "") if remark]
+    return f"{words} ({', '.join(remarks)})" if remarks else words
 
 
 def substitute_intent(commit: str, code_subject: bytes) -> bytes:

@@ -188,7 +188,7 @@ def effects_of(snapshots: Iterable[Snapshot]) -> tuple[Effect, ...]:
 
 
 def effects_since(line: Sequence[Snapshot], target: SnapshotId) -> tuple[Effect, ...]:
-    """Return the effects at or after a snapshot of a timeline (newest first); none for one of another timeline."""
+    """Return the effects at or after a snapshot; none if it is not on the timeline (newest first)."""
     for number, snapshot in enumerate(line):
         if snapshot.id == target:
             return tuple(one for one in effects_of(line[: number + 1]) if not one.refused)

@@ -98,7 +98,8 @@ def _shown(snapshot: Value, limits: Mapping[str, int]) -> dict[str, object]:
     assert isinstance(extent, dict)
     assert isinstance(story, list)
     assert isinstance(missing, list)
-    shown["verify"] = {key: verdict[key] for key in VERDICT_MEMBERS} if isinstance(verdict, dict) else None
+    shown["verify"] = _shown_verdict(verdict)
+    shown["unfinished"] = _shown_verdict(_unfinished_check(snapshot))
     shown["env_changed"] = {**changed, "paths": changed["paths"][: limits["paths"]]}
     shown["extent"] = {**extent, "areas": extent["areas"][: limits["areas"]]}
     shown["story"] = story[: limits["story"]]
@@ -111,6 +112,18 @@ def _shown(snapshot: Value, limits: Mapping[str, int]) -> dict[str, object]:
         "areas": max(0, len(extent["areas"]) - limits["areas"]),
     }
     return shown
+
+
+def _shown_verdict(verdict: object) -> dict[str, object] | None:
+    return {key: verdict[key] for key in VERDICT_MEMBERS} if isinstance(verdict, dict) else None
+
+
+def _unfinished_check(snapshot: Value) -> object:
+    """Return the error of the latest check if an earlier verdict is valid in spite of it, else None."""
+    verdicts = snapshot["verdicts"]
+    assert isinstance(verdicts, list)
+    signed = [one for one in verdicts if one["claimed_by"] is None] or verdicts
+    return signed[-1] if signed and signed[-1] != snapshot["verify"] else None
 
 
 def _rows(story: Sequence[Value], limits: int) -> list[dict[str, object]]:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sized
 from contextlib import closing, suppress
+from typing import NamedTuple
 
 from git_envhist.disk import read_exactly, state_directory, sync_directory
 from git_envhist.errors import Damaged, EnvhistError, GitFailed, GitKilled
@@ -26,7 +27,8 @@ from git_envhist.objects.pack_index import PackIndex
 from git_envhist.objects.pack_reader import PackFile
 from git_envhist.objects.pack_writer import PackWriter
 from git_envhist.objects.trees import DIRECTORY, decode_tree, object_id
-from git_envhist.rewrite.salvage import RefListing, lost_snapshots, outside_trash, read_refs
+from git_envhist.rewrite.commits import ChainCommit
+from git_envhist.rewrite.salvage import RefListing, lost_snapshots, read_refs, unreached_snapshots
 from git_envhist.snapshots.chunks import read_pointer
 from git_envhist.snapshots.layout import MANIFEST, PIECES, shard_path, split_root
 from git_envhist.snapshots.log import read_snapshot
@@ -50,6 +52,8 @@ class DamagedPack:
     why: str
     lost: tuple[bytes, ...]
     """The objects that can no longer be read; unknown (empty) if the index is missing."""
+    objects: int = 0
+    """The number of its objects, with those; unknown (0) if the index is missing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +62,9 @@ class PackCheck:
 
     packs: int
     objects: int
+    """The number of objects that can be read, in damaged packs too."""
     bytes: int
+    """The bytes of the undamaged packs."""
     bad: tuple[DamagedPack, ...]
 
 
@@ -83,6 +89,7 @@ def check_packs(repository: Repository, *, quick: bool, only: Iterable[str] | No
             size += os.stat(os.path.join(repository.pack_dir, f"{name}.pack")).st_size
     # Captures and gc continue meanwhile: a pack that was merged or restored in between is not damaged.
     bad = [again for one in bad if (again := _check_pack_again(repository, one.name, quick)) is not None]
+    objects += sum(one.objects - len(one.lost) for one in bad)
     return PackCheck(len(chosen), objects, size, tuple(bad))
 
 
@@ -106,7 +113,9 @@ def _check_pack(repository: Repository, name: str, quick: bool) -> DamagedPack |
         why = _check_ends(base + ".pack", index)
         if why is None and not quick:
             why = _verify(repository.git, base)
-        return index.count if why is None else DamagedPack(name, why, tuple(_lost(repository, base, index)))
+        if why is None:
+            return index.count
+        return DamagedPack(name, why, tuple(_lost(repository, base, index)), index.count)
     finally:
         index.close()
 
@@ -374,6 +383,8 @@ class FsckFindings:
     other_faults: tuple[Fault, ...] = ()
     snapshots: int = 0
     broken: tuple[BrokenSnapshot, ...] = field(default=())
+    unreached: int = 0
+    """The number of intact snapshots that no ref leads to, because of damage."""
 
     @property
     def faults(self) -> tuple[Fault, ...]:
@@ -387,8 +398,19 @@ class FsckFindings:
 
     def health(self, *, quick: bool, repaired: Iterable[str] = ()) -> FsckReport:
         pack_check = self.pack_check
-        counts = (self.snapshots, pack_check.packs, pack_check.objects, pack_check.bytes)
-        return FsckReport(quick, *counts, self.faults, self.broken, tuple(repaired))
+        return FsckReport(
+            quick,
+            self.snapshots,
+            pack_check.packs,
+            pack_check.objects,
+            pack_check.bytes,
+            self.faults,
+            self.broken,
+            tuple(repaired),
+            unreached=self.unreached,
+            damaged_packs=len(pack_check.bad),
+            lost_objects=len({oid for bad in pack_check.bad for oid in bad.lost}),
+        )
 
 
 def check(
@@ -401,18 +423,20 @@ def check(
     pack_check = check_packs(repository, quick=quick, only=only)
     progress("checking snapshots")
     lists = () if quick else _pack_list_fault(repository)
+    gone = tuple(_lost_timelines(repository, refs))
     other_faults = (
         *lists,
         *_cache_faults(repository),
-        *_lost_timelines(repository, refs),
+        *(one.fault for one in gone),
         *_name_fault(repository),
     )
-    if not pack_check.bad and is_connected(repository.git, refs.readable.values()):
+    is_clean = not pack_check.bad and not refs.bad and not gone
+    if is_clean and is_connected(repository.git, refs.readable.values()):
         return FsckFindings(
             refs, pack_check, other_faults=other_faults, snapshots=_count(repository.git, refs)
         )
     with closing(_DamageSearch(repository, pack_check)) as search:
-        return search.run(refs, other_faults)
+        return search.run(refs, other_faults, gone)
 
 
 def is_connected(git: Git, tips: Iterable[str]) -> bool:
@@ -445,23 +469,45 @@ class _DamageSearch:
         self._reader.close()
         self._touched.close()
 
-    def run(self, refs: RefListing, other_faults: tuple[Fault, ...]) -> FsckFindings:
+    def run(
+        self, refs: RefListing, other_faults: tuple[Fault, ...], gone: Iterable[LostTimeline]
+    ) -> FsckFindings:
         damaged: list[tuple[str, DamagedSnapshot]] = []
         broken: list[BrokenSnapshot] = []
-        snapshots = 0
+        reached: dict[str, None] = {}
         for ref, tip in refs.readable.items():
             for commit in self._chain(tip):
-                # Snapshots in the trash are not counted, but reported if damaged.
-                snapshots += not ref.startswith(NOTES_REFS)
                 found = self._touched.damage_of(commit)
+                if not ref.startswith(NOTES_REFS):
+                    reached[commit] = None
+                    broken += [] if found is None else [self._broken_snapshot(ref, found)]
                 if found is not None:
                     damaged.append((ref, found))
-                    broken += [] if ref.startswith(NOTES_REFS) else [self._broken_snapshot(ref, found)]
+        unreached = 0
+        cut = {bad.ref for bad in refs.bad} | {ref for ref, one in damaged if not one.lost}
+        for ref, commit in self._cut_off(cut, gone, reached):
+            found = self._touched.damage_of(commit)
+            unreached += found is None
+            broken += [] if found is None else [self._broken_snapshot(ref, found)]
+            reached[commit] = None
         lost = {oid for _, one in damaged for _, oid in one.lost}
         lost |= {bytes.fromhex(one.commit) for _, one in damaged if not one.lost}
-        return FsckFindings(
-            refs, self._packs, tuple(damaged), frozenset(lost), other_faults, snapshots, tuple(broken)
-        )
+        counts = (len(reached), tuple(broken), unreached)
+        return FsckFindings(refs, self._packs, tuple(damaged), frozenset(lost), other_faults, *counts)
+
+    def _cut_off(
+        self, cut: Iterable[str], gone: Iterable[LostTimeline], reached: Collection[str]
+    ) -> Iterator[tuple[str, str]]:
+        """Yield (ref, commit) of the snapshots in our packs that damage separates from their ref; each once.
+
+        `cut`: the refs that lead to a commit that cannot be read.
+        """
+        found = {commit: one.fault.subject for one in gone for commit in one.commits}
+        for ref in sorted(ref for ref in cut if ref.startswith(TIMELINE_REFS)):
+            known = {*reached, *found}
+            for one in unreached_snapshots(self._repository, ref.removeprefix(TIMELINE_REFS), known):
+                found[one.commit] = ref
+        yield from ((ref, commit) for commit, ref in found.items() if commit not in reached)
 
     def _chain(self, tip: str) -> Iterator[str]:
         following: str | None = tip
@@ -525,20 +571,34 @@ def _why(bad: DamagedPack) -> str:
     return f"{bad.why}; {len(bad.lost):,} object{'' if len(bad.lost) == 1 else 's'} in it cannot be read"
 
 
-def _lost_timelines(repository: Repository, refs: RefListing) -> Iterator[Fault]:
-    """Yield timelines without ref of which our packs still contain snapshots."""
+class LostTimeline(NamedTuple):
+    """A timeline of which our packs contain snapshots that its ref does not lead to."""
+
+    fault: Fault
+    commits: tuple[str, ...]
+
+
+def _lost_timelines(repository: Repository, refs: RefListing) -> Iterator[LostTimeline]:
+    """Yield the timelines whose ref was deleted, or started again without the older snapshots."""
     known = {*refs.readable, *(bad.ref for bad in refs.bad)}
-    for state in states_of(repository):
-        name = read_name(state)
-        if name is None or TIMELINE_REFS + name in known:
-            continue
-        if left := outside_trash(repository, name):
-            yield Fault(
-                "gone", TIMELINE_REFS + name, f"our packs still contain {len(left):,} snapshots of it"
-            )
+    deleted = {name for state in states_of(repository) if (name := read_name(state))}
+    deleted = {name for name in deleted if TIMELINE_REFS + name not in known}
+    for name in sorted(deleted):
+        if left := unreached_snapshots(repository, name, ()):
+            words = f"the ref was deleted; our packs still contain {_snapshots(left)} of it"
+            yield _lost_timeline(name, words, left)
     for name, links in lost_snapshots(repository).items():
-        reason = f"it was started again; our packs still contain {len(links):,} older snapshots"
-        yield Fault("gone", TIMELINE_REFS + name, reason)
+        if name not in deleted:
+            words = f"it was started again; our packs still contain {_snapshots(links, 'older ')}"
+            yield _lost_timeline(name, words, links)
+
+
+def _lost_timeline(name: str, words: str, left: Iterable[Snapshot | ChainCommit]) -> LostTimeline:
+    return LostTimeline(Fault("gone", TIMELINE_REFS + name, words), tuple(one.commit for one in left))
+
+
+def _snapshots(found: Sized, which: str = "") -> str:
+    return f"{len(found):,} {which}snapshot{'' if len(found) == 1 else 's'}"
 
 
 def _name_fault(repository: Repository) -> Iterator[Fault]:

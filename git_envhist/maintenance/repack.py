@@ -225,7 +225,7 @@ def exclusive_access(repository: Repository, *, removes: bool) -> Iterator[None]
 
 
 def _without_readers(gits: list[RunningGit] | None) -> list[RunningGit] | None:
-    # Waiting captures have started gits that only read; counting those, there would never be a quiet time.
+    # Waiting captures run git processes that only read. If these counted too, the wait might never end.
     return None if gits is None else [git for git in gits if git.command not in HARMLESS]
 
 

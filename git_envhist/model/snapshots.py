@@ -192,7 +192,18 @@ class Snapshot:
 
         A check that ended with an error does not replace an earlier verdict.
         """
-        return latest_judged([one for one in self.verdicts if one.claimed_by is None] or self.verdicts)
+        return latest_judged(self._counted_verdicts)
+
+    @property
+    def unfinished_check(self) -> Verdict | None:
+        """Return the error of the latest check if an earlier verdict is valid in spite of it, else None."""
+        latest = self._counted_verdicts[-1:]
+        return latest[0] if latest and latest[0] is not self.verdict else None
+
+    @property
+    def _counted_verdicts(self) -> Sequence[Verdict]:
+        """Return the signed verdicts; without a signed one, the unsigned ones."""
+        return [one for one in self.verdicts if one.claimed_by is None] or self.verdicts
 
 
 def latest_judged(verdicts: Sequence[Verdict]) -> Verdict | None:

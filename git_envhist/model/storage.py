@@ -12,8 +12,9 @@ from git_envhist.model.snapshots import Snapshot
 
 # Retention and erasure: policies and their decisions, dropped snapshots, purged paths.
 
-BY_POLICY = ("last", "hour", "day", "week")
-NOT_KEPT = "nothing keeps it"
+BY_POLICY = ("among", "kept")
+"""The first words of the reasons that a policy gives."""
+NOT_KEPT = "no rule keeps it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -365,6 +366,11 @@ class FsckReport:
     broken: tuple[BrokenSnapshot, ...] = ()
     repaired: tuple[str, ...] = ()
     """Repairs that were made, one sentence each."""
+    unreached: int = 0
+    """The intact snapshots that no ref leads to, because of damage."""
+    damaged_packs: int = 0
+    lost_objects: int = 0
+    """The objects in damaged packs that cannot be read; `objects` counts the others."""
 
     @property
     def is_whole(self) -> bool:

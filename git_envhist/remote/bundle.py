@@ -177,7 +177,7 @@ def read_exactly(read: Callable[[int], bytes], size: int) -> bytes:
 
 
 def _open_bundle(read: Callable[[int], bytes], packed: int) -> BundleStream:
-    """Return the bundle in a file of `packed` bytes (0: unknown size)."""
+    """Return the bundle in an export file. `packed`: the size of that file in bytes, 0 if it is unknown."""
     size = _member(read, VERSION_NAME)
     version = read_exactly(read, min(size, BLOCK)) if size <= BLOCK else b""
     if version != VERSION:

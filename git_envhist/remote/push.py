@@ -105,7 +105,7 @@ class FirstPush(Refused):
         """`typed` are the arguments that named the remote and the timelines."""
         remote = planned.remote
         super().__init__(
-            f"the first push to '{remote.name}' ({remote.shown}): nothing was sent",
+            f"the first push to '{remote.name}' ({remote.shown}) needs your confirmation: nothing was sent",
             hint=f"to send all of this: {shlex.join(['git', 'envlog', 'push', '--yes', *typed])}",
         )
         self.planned = planned

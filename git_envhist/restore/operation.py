@@ -225,13 +225,14 @@ def publish_now(
     *,
     undone: SnapshotId | None = None,
     paths: str = "",
+    services: bool = False,
 ) -> tuple[Snapshot | None, frozenset[bytes] | None]:
     """Capture the environment after a restore; return the snapshot and the tracked files that differ from HEAD.
 
     `target`: the restored snapshot; its summary is reused if the environment equals it. `undone`: the snapshot that an
-    undo undoes. `paths`: how many paths were restored, if not all.
+    undo undoes. `paths`: how many paths were restored, if not all. `services`: the services are restored too.
     """
-    words = os.fsencode(operation_words(role, undone or source, paths))
+    words = os.fsencode(operation_words(role, undone or source, paths, services=services))
     request = CaptureOptions(words, trigger=Trigger.RESTORE, restore=role, restored_from=source)
     with capturing.capture_tree(request, since) as captured:
         if target is not None:
@@ -775,6 +776,7 @@ class RestoreOperation:
                 planned.target,
                 undone=self._undone(saved.safety) if self.role is RestoreRole.UNDO else None,
                 paths=_count_of_paths(planned) if self.options.is_part else "",
+                services=bool(self.options.stopped),
             )
         except (EnvhistError, OSError) as error:
             warning = f"{NOT_RECORDED}: {in_words(error)}"

@@ -304,7 +304,7 @@ class NoSuchPath(EnvhistError):
     def __init__(self, pathspecs: Sequence[bytes]) -> None:
         shown = " ".join(os.fsdecode(spec).rpartition(")")[2] or "." for spec in pathspecs)
         super().__init__(
-            f"nothing matches '{shown}', now or in the snapshot",
+            f"no path matches '{shown}', neither now nor in the snapshot",
             hint="'git envdiff <rev>' lists what differs",
         )
 

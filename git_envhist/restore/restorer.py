@@ -50,7 +50,7 @@ class NothingToUndo(EnvhistError):
 
     exit_code = 4
     code = "nothing-to-undo"
-    usual_hint = "'git envlog --graph' shows the states"
+    usual_hint = "'git envlog --graph' shows every restore and undo"
 
 
 class Stepping:

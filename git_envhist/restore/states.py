@@ -7,7 +7,8 @@ on the timeline.
 
 States with equal contents may differ: owners and attributes make another state; times and hard links only if a restore
 set them, because every build changes times. A replaced environment that differs only in caches is no new state, because
-compiling a module is no change that a user wants to undo. Of equal states, undo returns to the newest snapshot.
+compiling a module is no change that a user wants to undo. Of snapshots with the same state, undo names and restores the
+newest capture; the copy that a restore saves of it has a title that says nothing about the state.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ class UndoStack:
 
     compare: Compare
     stops: list[Snapshot] = field(default_factory=list)
-    """Each state by its newest snapshot, or by the oldest one that is equal to that in everything, HEAD included."""
+    """Each state by its newest snapshot; a restore's copy counts only if it differs in times or HEAD."""
     cursor: int = -1
     cut_off: tuple[Snapshot, ...] = ()
     """States that redo would have reached, had nothing new come after the last undo."""
@@ -132,14 +133,16 @@ class UndoStack:
         is_led_to = snapshot.restore not in (None, RestoreRole.BEFORE)
         if difference is Difference.MORE or (difference is Difference.TIMES and is_led_to):
             self._append(snapshot)
-        elif self._compared(self.current, state) is not Difference.NONE or self._is_at_other_commit(snapshot):
-            # Undo returns to the newest snapshot of a state, with the commit of HEAD at that time.
+        elif snapshot.restore is None or self._copy_differs(snapshot):
             self.stops[self.cursor] = snapshot
         self._places[snapshot.id] = self.cursor
         self._members[self.cursor].append(snapshot.id)
 
-    def _is_at_other_commit(self, snapshot: Snapshot) -> bool:
-        return self.current is not None and snapshot.head is not None and snapshot.head != self.current.head
+    def _copy_differs(self, copy: Snapshot) -> bool:
+        """Return whether a restore's copy of the current state has other times, caches or another commit of HEAD."""
+        if self._compared(self.current, State.of(copy)) is not Difference.NONE:
+            return True
+        return self.current is not None and copy.head is not None and copy.head != self.current.head
 
     def _append(self, snapshot: Snapshot) -> None:
         self.cursor += 1

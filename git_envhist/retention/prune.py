@@ -39,10 +39,10 @@ def decide(
     """Return the decision for each snapshot of a timeline, in the same order."""
     reasons: list[list[str]] = [[*_always(snapshot, now)] for snapshot in newest_first]
     if newest_first:
-        reasons[0].insert(0, "newest")
+        reasons[0].insert(0, "the newest")
     for status, word in (
-        (VerdictStatus.PASS, "newest that passed"),
-        (VerdictStatus.FAIL, "newest that failed"),
+        (VerdictStatus.PASS, "the newest that passed its check"),
+        (VerdictStatus.FAIL, "the newest that failed its check"),
     ):
         number = next((n for n, one in enumerate(newest_first) if _status(one) is status), None)
         if number is not None:
@@ -62,11 +62,11 @@ def _spans(policy: RetentionPolicy) -> Iterator[tuple[int, Callable[[datetime], 
 def _keep_last(newest_first: Sequence[Snapshot], reasons: Sequence[list[str]], limit: int) -> None:
     limit = max(0, limit)
     for reason in reasons[:limit]:
-        reason.append(f"last {limit}")
+        reason.append(f"among the {limit:,} newest")
     with_intent = [number for number, one in enumerate(newest_first) if _has_intent(one)]
     for number in with_intent[:limit]:
         if number >= limit:
-            reasons[number].append(f"last {limit} with an intent")
+            reasons[number].append(f"among the {limit:,} newest with an intent")
 
 
 def _has_intent(snapshot: Snapshot) -> bool:
@@ -93,14 +93,14 @@ def _keep_spans(
         if _has_intent(snapshot) and not _has_intent(newest_first[known]):
             newest[period] = number
     for period in sorted(newest, reverse=True)[: max(0, limit)]:
-        reasons[newest[period]].append(f"{unit} {period}")
+        reasons[newest[period]].append(f"kept for the {unit} {period}")
 
 
 def _always(snapshot: Snapshot, now: datetime) -> Iterator[str]:
     if snapshot.names:
         yield f"named '{snapshot.names[0]}'"
     if snapshot.remarks:
-        yield "noted"
+        yield "has a note"
     if snapshot.attached or snapshot.attachments:
         yield "has attachments"
     kinds = {record.kind for record in snapshot.records}
@@ -109,7 +109,7 @@ def _always(snapshot: Snapshot, now: datetime) -> Iterator[str]:
     if EFFECT in kinds:
         yield "has an effect"
     if snapshot.restore is RestoreRole.BEFORE and now - snapshot.at < timedelta(days=SAFETY_DAYS):
-        yield f"saved before a restore, within {SAFETY_DAYS} days"
+        yield f"saved before a restore in the last {SAFETY_DAYS} days"
 
 
 def _status(snapshot: Snapshot) -> VerdictStatus | None:

@@ -371,6 +371,16 @@ def outside_trash(repository: Repository, timeline: str) -> list[Snapshot]:
     return [one for one in found if one.id not in dropped_ids | broken]
 
 
+def unreached_snapshots(repository: Repository, timeline: str, reached: Collection[str]) -> list[Snapshot]:
+    """Return the snapshots of a timeline in our packs besides those with the commits in `reached`."""
+    found = _without_older(repository, outside_trash(repository, timeline))
+    known = [one for one in found if one.commit in reached]
+    ids = {one.id for one in known}
+    # A capture that was overtaken by another wrote the same snapshot twice.
+    contents = {(one.tree, one.author) for one in known}
+    return [one for one in found if one.id not in ids and (one.tree, one.author) not in contents]
+
+
 def lost_snapshots(repository: Repository) -> dict[str, tuple[ChainCommit, ...]]:
     """Return the snapshots of each restarted timeline that no ref reaches, oldest first."""
     found = {name: _unreached_links(repository, name) for name in read_restarted(repository.common_state)}

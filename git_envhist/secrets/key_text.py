@@ -44,7 +44,7 @@ def write_key_text(key: Key) -> str:
 
 
 def read_key_text(text: str) -> Key:
-    """Parse such a line, even with line breaks in it. Raise `SealingError` if it is malformed or mistyped."""
+    """Return the key in a line of `write_key_text`, even with line breaks. Raise `SealingError` if it is wrong."""
     if text.startswith(FILE_HEAD.decode("ascii")):
         return read_key_file(text.encode("utf-8"))
     plain = "".join(text.split()).lower()

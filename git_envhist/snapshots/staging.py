@@ -457,7 +457,7 @@ class Staging:
 
 def sweep(common_state: str, pack_dir: str, is_published: Callable[[str], bool]) -> None:
     """Clean up after captures that died: keep packs of published commits, remove everything else of theirs."""
-    # First repair indexes: with a misleading or missing one, a published commit would look unpublished.
+    # Repair indexes first: with a wrong or missing index, a published commit looks unpublished and would be removed.
     try:
         restore_lost_indexes(common_state, pack_dir)
         drop_broken_index(pack_dir)

@@ -271,7 +271,7 @@ def _cut(words: Iterable[str]) -> Iterator[Text]:
 VERDICTS = {
     "pass": ("✓", "verify passing", "green"),
     "fail": ("✗", "verify failing", "red"),
-    "error": ("!", "verify could not run", "yellow"),
+    "error": ("!", "verify gave no result", "yellow"),
 }
 MAX_LISTED = 20
 SHORT = 12

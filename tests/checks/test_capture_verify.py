@@ -132,7 +132,7 @@ def test_configured_check_runs_for_the_named_triggers(repo: Repo) -> None:
 def test_check_is_ended_at_its_timeout(repo: Repo) -> None:
     repo.git("config", "envhist.verifyTimeout", "1s")
     done = repo.run("envlog", "capture", "--verify", "echo begun; sleep 1000", "--exit-code")
-    assert "the check could not run: echo begun; sleep 1000 took too long" in done.err
+    assert "the check gave no result: echo begun; sleep 1000 took too long" in done.err
     found = latest(repo)
     assert (found["status"], found["timed_out"], found["output_tail"]) == ("error", True, "begun\n")
 

@@ -123,6 +123,25 @@ def test_equal_environment_is_known_with_the_time_of_its_check(repo: Repo) -> No
     assert known["status"] == "fail"
 
 
+def test_check_without_a_result_is_listed_next_to_the_earlier_result(repo: Repo) -> None:
+    repo.run("envlog", "capture", "clean", "--verify", "true", check=True)
+    repo.write("app.py", "other\n")
+    repo.run("envlog", "capture", "other", check=True)
+    repo.write("app.py", "print('hello')\n")
+    repo.run("envlog", "capture", "back", check=True)
+    first = shown(repo, ":/clean")["id"]
+    words = "the last check gave no result (exit 125)"
+    for revision, intent, sign in (("@", "back", "·"), (":/clean", "clean", "✓")):
+        assert repo.run("envlog", "verify", revision, "--", "exit 125").status == 125
+        line = next(line for line in repo.run("envlog").out.splitlines() if f" {intent} " in line)
+        assert f"{sign} {intent}" in line
+        assert f" {words} · " in line
+        assert shown(repo, revision)["verify"]["status"] == "pass"  # type: ignore[index]
+    assert shown(repo, "good")["id"] == first
+    repo.run("envlog", "verify", ":/clean", "--", "true", check=True)
+    assert repo.run("envlog").out.count(words) == 1
+
+
 def test_environment_on_another_machine_is_not_known() -> None:
     from git_envhist.capture.known_verdicts import circumstances
 

@@ -53,7 +53,7 @@ def timeline() -> list[Snapshot]:
         moment("9ac31f2", "working version, app healthy", at=at(10, 27), verdicts=passed,
                changed=ChangeCount(modified=3), story="~3 files · .env.local: API_URL"),
         moment("b71e02c", "after package install", at=at(10, 18), verdicts=failed,
-               changed=ChangeCount(1204, 2, 0), story="pip: +flask 3.0.1, … +6 · +1,204 ~2 files"),
+               changed=ChangeCount(1204, 2, 0), story="pip: +flask 3.0.1, +6 more · +1,204 ~2 files"),
         moment("0f12dd8", "before auth refactor", at=at(10, 11), changed=ChangeCount(modified=2)),
         moment("41be770", "clean clone", at=at(10, 2), verdicts=passed, changed=ChangeCount(3811), parent=None),
     ]  # fmt: skip

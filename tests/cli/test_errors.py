@@ -63,6 +63,23 @@ CASES = {
         ("envlog", "--grep=("), 129, "usage", "not a pattern: '('", "regular expression", _opened,
     ),
     "time": Case(("envlog", "--since=someday"), 129, "usage", "'someday'", "a time is one of", _opened),
+    "braces": Case(
+        ("envrestore", "@{25:99}"), 4, "no-such-snapshot", "no snapshot matches '@{25:99}': '25:99' is not a time",
+        "a time is one of", _opened,
+    ),
+    "colon in braces": Case(
+        ("envlog", "show", "@{25:99}"), 4, "no-such-snapshot", "'25:99' is not a time", "a time is one of", _opened,
+    ),
+    "range from no time": Case(
+        ("envlog", "@{25:99}.."), 4, "no-such-snapshot", "'25:99' is not a time", "a time is one of", _opened,
+    ),
+    "attachment": Case(
+        ("envlog", "capture", "--attach", "nowhere", "x"), 128, "failed", "cannot attach 'nowhere': no such file",
+        "name a file that exists",
+    ),
+    "attached directory": Case(
+        ("envlog", "capture", "--attach", ".", "x"), 128, "failed", "cannot attach '.': is a directory", "tar -cf",
+    ),
     "similarity": Case(("envdiff", "-Mx"), 129, "usage", "not a percentage: 'x'", "-M90%"),
     "class": Case(
         ("envrestore", "--only=odd", "@"), 129, "usage", "unknown class of paths", "use one of: packages", _opened,
@@ -141,6 +158,16 @@ def test_error_has_a_message_and_a_hint(repo: Repo, name: str) -> None:
     assert case.hint in hinted
     assert "Traceback" not in done.err
     assert hinted.count("\n") == 1
+
+
+@pytest.mark.parametrize("words", [("envlog",), ("envdiff",), ("envrestore", "good"), ("envlog", "init")])
+def test_wrong_git_dir_is_named(repo: Repo, words: tuple[str, ...]) -> None:
+    done = repo.run(*words, env={"GIT_DIR": "/no/such/place"})
+    assert (done.status, done.out) == (128, "")
+    assert done.err == (
+        "error: GIT_DIR names no git repository: '/no/such/place'\n"
+        "hint: unset GIT_DIR, or set it to the '.git' directory of a repository\n"
+    )
 
 
 # A file's bytes are no JSON, and in JSON times have one style.

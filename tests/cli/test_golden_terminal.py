@@ -193,7 +193,7 @@ def plain(text: str, repo: Repo) -> str:
     # A longer check time has more digits and changes the line breaks.
     text = re.sub(r"<time>, carried over\s+from\s+", "<time>, carried over from ", text)
     # After midnight, the time an hour ago is printed with a date and changes the line breaks.
-    text = re.sub(r"(?ms)^since [^:]*:\d\d.*?, from\s([^:]*): ([\d,]+) paths\s+read", _since, text)
+    text = re.sub(r"(?ms)^changes since [^,]*?,\s(found by[^:]*:)", _since, text)
     text = re.sub(r"[\w.-]+/golden-fork-[0-9a-f]{6}", "<host>/golden-fork-<id>", text)
     # The rest of a shortened id.
     text = re.sub(r"(?<= of )[0-9a-f]{1,6}(?=…)", lambda found: "x" * len(found[0]), text)
@@ -201,7 +201,7 @@ def plain(text: str, repo: Repo) -> str:
 
 
 def _since(found: re.Match[str]) -> str:
-    return f"since <clock>, from {' '.join(found[1].split())}: {found[2]} paths read"
+    return f"changes since <clock>, {' '.join(found[1].split())}"
 
 
 @pytest.fixture(scope="module")

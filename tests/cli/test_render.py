@@ -20,9 +20,10 @@ def written(template: str, snapshot: Snapshot, look: FormatContext = LOOK) -> st
 
 
 def test_list_has_aligned_columns() -> None:
+    after_install = "pip: +flask 3.0.1, +6 more · +1,204 ~2 files"
     assert list_lines(timeline(), LOOK, PLAIN, None) == [
         "9ac31f2  10:27  ✓ working version, app healthy  ~3 files · .env.local: API_URL",
-        "b71e02c  10:18  ✗ after package install         pip: +flask 3.0.1, … +6 · +1,204 ~2 files · npm test exit 1",
+        f"b71e02c  10:18  ✗ after package install         {after_install} · npm test exit 1",
         "0f12dd8  10:11  · before auth refactor          ~2 files",
         "41be770  10:02  ✓ clean clone                   3,811 files",
     ]
@@ -126,6 +127,22 @@ def test_unsigned_check_result_is_marked() -> None:
     )
 
 
+def test_check_without_a_result_is_named_before_the_changes() -> None:
+    checks = (verdict(VerdictStatus.PASS), verdict(VerdictStatus.ERROR, exit_code=127))
+    (line,) = list_lines([moment("aaaaaaa", "x", verdicts=checks)], LOOK, PLAIN, None)
+    assert line.endswith("✓ x  the last check gave no result (npm test exit 127) · nothing changed")
+    (line,) = list_lines([moment("aaaaaaa", "x", verdicts=checks[1:])], LOOK, PLAIN, None)
+    assert line.endswith("! x  nothing changed · npm test exit 127")
+    (line,) = list_lines([moment("aaaaaaa", "x", verdicts=checks[::-1])], LOOK, PLAIN, None)
+    assert line.endswith("✓ x  nothing changed")
+
+
+def test_unsigned_error_hides_no_signed_result() -> None:
+    checks = (verdict(VerdictStatus.PASS), verdict(VerdictStatus.ERROR, exit_code=127, claimed_by="origin"))
+    (line,) = list_lines([moment("aaaaaaa", "x", verdicts=checks)], LOOK, PLAIN, None)
+    assert line.endswith("✓ x  nothing changed")
+
+
 def test_check_that_changed_files_is_reported() -> None:
     changing = verdict(VerdictStatus.PASS, tree_before="a", tree_after="b")
     lines = card(moment("aaaaaaa", "x", verdicts=(changing,)), LOOK, PLAIN)
@@ -151,7 +168,7 @@ def test_template_of_the_contract_is_rendered() -> None:
             "Wed Nov 18 10:18:03 2026 +0000|12 minutes ago|2026-11-18T10:18:03+00:00|1794997083",
         ),
         ("%n%x00%x09%%", "\n\0\t%"),
-        ("%(story)", "pip: +flask 3.0.1, … +6 · +1,204 ~2 files · npm test exit 1"),
+        ("%(story)", "pip: +flask 3.0.1, +6 more · +1,204 ~2 files · npm test exit 1"),
         ("%(name)|%(trigger)|%(complete)", "|manual|complete"),
         ("[%( is called name)]", "[]"),
         ("%b", ""),

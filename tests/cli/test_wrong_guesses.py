@@ -6,6 +6,8 @@ import pytest
 
 from tests.support.repository import Repo
 
+DAY = "2026-11-18"
+
 
 def capture(repo: Repo, intent: str, *words: str) -> str:
     return repo.run("envlog", "capture", "--porcelain", intent, *words, check=True).out.strip()
@@ -36,7 +38,7 @@ def capture(repo: Repo, intent: str, *words: str) -> str:
         ),
         (("envlog", "name", "-l"), "git envlog name lists all names"),
         (("envlog", "export", "-o", "x", "@"), "the file comes first: git envlog export <file> [<rev>...]"),
-        (("envdiff", "@~1...@"), "timelines do not branch, so there is no 'a...b'; the two ends: @~1..@"),
+        (("envdiff", "@~1...@"), "timelines have no branches; to compare the two ends: @~1..@"),
         (
             ("envrestore", "--hard"),
             "git envrestore @ restores the newest snapshot; your files are saved first",
@@ -78,7 +80,9 @@ def test_restore_that_only_removes_verifies_nothing(repo: Repo) -> None:
 
 
 def test_failed_command_of_run_prints_its_status(repo: Repo) -> None:
-    assert repo.run("envlog", "run", "--", "sh", "-c", "exit 3").err.endswith("\n exit 3\n")
+    assert repo.run("envlog", "run", "--", "sh", "-c", "exit 3").err.endswith(
+        "\n the command ended with status 3\n"
+    )
     assert "exit" not in repo.run("envlog", "run", "--", "true", check=True).err
 
 
@@ -112,3 +116,17 @@ def test_symbol_in_the_list_is_of_the_snapshots_own_check(repo: Repo) -> None:
     ran, checked = repo.run("envlog", check=True).out.splitlines()
     assert (ran.split()[2], checked.split()[2]) == ("·", "✓")
     assert " exit 1 · ✓ from " in ran
+
+
+def test_time_in_braces_ends_at_its_brace(repo: Repo) -> None:
+    for minute, intent in (("10:02", "one"), ("10:10", "two"), ("10:20", "three")):
+        repo.write("app.py", intent)
+        repo.run(
+            "envlog", "capture", intent, env={"GIT_COMMITTER_DATE": f"{DAY}T{minute}:00+00:00"}, check=True
+        )
+    now = {"GIT_COMMITTER_DATE": f"{DAY}T12:00:00+00:00"}
+    listed = repo.run("envlog", "--format=%s", "@{10:02}..@{10:10}", env=now, check=True).out
+    assert listed == "two\n"
+    assert repo.run("envlog", "--format=%s", "@{10:02}..", env=now, check=True).out == "three\ntwo\n"
+    assert repo.run("envlog", "show", "@{10:02}:app.py", env=now, check=True).out == "one"
+    assert "not in this snapshot: 'none'" in repo.run("envlog", "show", "@{10:02}:none", env=now).err

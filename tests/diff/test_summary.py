@@ -40,7 +40,7 @@ def upgrade() -> tuple[FactChange, ...]:
 
 def test_summary_names_direct_dependencies_and_counts_the_rest_of_an_upgrade() -> None:
     line = summarize(upgrade(), ChangeCount(10, 4, 6), KINDS)
-    assert line == "npm: next 14.2.33 → 15.5.4, react 18.3.1 → 19.2.0, … +2 ~3 −6 · 20 files"
+    assert line == "npm: next 14.2.33 → 15.5.4, react 18.3.1 → 19.2.0, +2 ~3 −6 more · 20 files"
 
 
 def test_roles_follow_the_list_and_the_place() -> None:
@@ -71,19 +71,19 @@ def test_rows_count_nested_packages_in_one_cell() -> None:
     (row,) = fact_rows(upgrade(), tuple(KINDS))
     cells = row_cells(row, 4)
     assert [cell.split()[1] for cell in cells[:3]] == ["next", "react", "react-dom"]
-    assert cells[3:] == ["… +2 ~2 −1", "nested −5"]
+    assert cells[3:] == ["+2 ~2 −1 more", "nested −5"]
 
 
 def test_transitive_packages_are_named_when_nothing_else_changed() -> None:
     changes = assign_roles([npm("braces", "3.0.2", "3.0.3"), npm("n0", None, "1", NESTED)], LIST)
-    assert summarize(changes, ChangeCount(0, 2), KINDS) == "npm: braces 3.0.2 → 3.0.3, … +1 · 2 files"
+    assert summarize(changes, ChangeCount(0, 2), KINDS) == "npm: braces 3.0.2 → 3.0.3, +1 more · 2 files"
     assert summarize(changes[1:], ChangeCount(1), KINDS) == "npm: +1 nested · 1 file"
 
 
 def test_unlisted_package_is_named_before_its_dependencies() -> None:
     roots = [*LIST, Fact("declared", f"{TOP}/pg", "root=", by="npm")]
     changes = assign_roles([npm("buffer-writer", None, "1.0.0"), npm("pg", None, "8.16.0")], roots)
-    assert summarize(changes, ChangeCount(9), KINDS) == "npm: +pg 8.16.0, … +1 · 9 files"
+    assert summarize(changes, ChangeCount(9), KINDS) == "npm: +pg 8.16.0, +1 more · 9 files"
 
 
 def test_json_keeps_roles_so_that_every_view_has_the_same_order() -> None:
@@ -103,7 +103,7 @@ def test_lost_rows_come_before_a_migration() -> None:
         FactChange("sqlite", "db.sqlite3/posts_post", "120 rows (id INTEGER)", "50 rows (id INTEGER)"),
     ]
     line = summarize(changes, ChangeCount(0, 1), KINDS)
-    assert line.startswith("sqlite: posts_post 120 → 50 rows, +migration blog 0007_trim applied, … ~1")
+    assert line.startswith("sqlite: posts_post 120 → 50 rows, +migration blog 0007_trim applied, ~1 more")
 
 
 def test_tables_of_a_framework_come_after_the_users_tables() -> None:
@@ -114,7 +114,7 @@ def test_tables_of_a_framework_come_after_the_users_tables() -> None:
         FactChange("sqlite", "db.sqlite3/posts_post", "50 rows (id INTEGER)", "120 rows (id INTEGER)"),
     ]
     line = summarize(changes, ChangeCount(0, 1), KINDS)
-    assert line.startswith("sqlite: posts_post 50 → 120 rows, tags 1 → 2 rows, … ~2")
+    assert line.startswith("sqlite: posts_post 50 → 120 rows, tags 1 → 2 rows, ~2 more")
 
 
 def test_restored_rows_come_before_an_undone_migration() -> None:
@@ -145,7 +145,7 @@ def test_variables_have_signs() -> None:
 
 
 def test_minus_signs_are_ascii_for_programs_and_converted_back() -> None:
-    line = "npm: −left-pad 1.0.0, … +6 −32 · 4 files"
-    assert with_ascii_signs(line) == "npm: -left-pad 1.0.0, … +6 -32 · 4 files"
+    line = "npm: −left-pad 1.0.0, +6 −32 more · 4 files"
+    assert with_ascii_signs(line) == "npm: -left-pad 1.0.0, +6 -32 more · 4 files"
     assert with_minus_signs(with_ascii_signs(line)) == line
     assert with_ascii_signs("a file named x−y") == "a file named x−y"

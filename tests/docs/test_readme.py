@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.rules.source import CHECKOUT
-from tests.support.documents import blocks, differs, plain_environment, run_commands, steps
+from tests.support.documents import blocks, differs, mixed_ids, plain_environment, run_commands, steps
 
 README = CHECKOUT / "README.md"
 PAGES = [README, *sorted((CHECKOUT / "docs").rglob("*.md")), CHECKOUT / "CONTRIBUTING.md"]
@@ -48,6 +48,11 @@ def test_sessions_show_the_real_output(tmp_path: Path, hermetic: Path) -> None:
     for step, outcome in zip(shown, outcomes, strict=True):
         assert outcome.status in (0, 1), outcome.out
         assert differs(tuple(line for line in step.shown if line), _without_blank(outcome.out)) is None
+    pairs = [
+        (tuple(line for line in step.shown if line), _without_blank(outcome.out))
+        for step, outcome in zip(shown, outcomes, strict=True)
+    ]
+    assert not mixed_ids(pairs)
 
 
 def _without_blank(text: str) -> str:

@@ -63,6 +63,13 @@ def operation(intent: str, part: RestoreRole) -> Snapshot:
         ("restore of 0123abc", RestoreRole.TO, "restore of 0123abc", False),
         ("restore of 0123abc (2 paths)", RestoreRole.TO, "restore of 0123abc (2 paths)", True),
         ("restore of 0123abc (1,204 paths)", RestoreRole.TO, "restore of 0123abc (1,204 paths)", True),
+        ("restore of 0123abc (with services)", RestoreRole.TO, "restore of 0123abc (with services)", False),
+        (
+            "undo of 0123abc (1 path, with services)",
+            RestoreRole.UNDO,
+            "undo of 0123abc (1 path, with services)",
+            True,
+        ),
         ("undo of 0123abc", RestoreRole.UNDO, "undo of 0123abc", False),
         ("before the restore of 0123abc", RestoreRole.BEFORE, "before the restore of 0123abc", False),
         # As earlier versions wrote the intents.
@@ -81,6 +88,8 @@ def test_intent_of_an_operation_names_the_snapshot() -> None:
     assert operation_words(RestoreRole.TO, "0123abcdef", "2 paths") == "restore of 0123abc (2 paths)"
     assert operation_words(RestoreRole.UNDO, "0123abcdef") == "undo of 0123abc"
     assert operation_words(RestoreRole.TO, None) == "restore"
+    words = operation_words(RestoreRole.TO, "0123abcdef", "2 paths", services=True)
+    assert words == "restore of 0123abc (2 paths, with services)"
 
 
 def test_substitute_intent_names_the_commit_before_its_subject() -> None:

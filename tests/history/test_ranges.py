@@ -108,8 +108,8 @@ def test_text_with_several_ranges_lists_them() -> None:
 @pytest.mark.parametrize(
     ("text", "failure", "hint"),
     [
-        ("@...x", UsageError, "no 'a...b'; the two ends: @..x"),
-        ("@...", UsageError, "no 'a...b'; a range is"),
+        ("@...x", UsageError, "to compare the two ends: @..x"),
+        ("@...", UsageError, "timelines have no branches; a range is"),
         ("..", UsageError, "'a..b'"),
         ("nothing..x", SnapshotNotFound, "lists every snapshot"),
         ("@~9..x", SnapshotNotFound, "'@~2'"),

@@ -70,6 +70,24 @@ def test_title_is_shown_and_found_by_search(
     page.close()
 
 
+def test_check_without_a_result_is_shown_next_to_the_earlier_result(
+    browser: Browser, values: list[dict[str, object]], tmp_path: Path
+) -> None:
+    passed = next(one["verify"] for one in values if one["verify"])
+    assert isinstance(passed, dict)
+    failed = {**passed, "status": "error", "exit_code": 127, "command": "no-such-check"}
+    moment = {**values[0], "verify": passed, "verdicts": [passed, failed]}
+    place = tmp_path / "page.html"
+    place.write_text(document("shop", str(values[0]["at"]), [moment, *values[1:3]]), "utf-8")
+    page = browser.new_page()
+    page.goto(place.as_uri())
+    row = page.locator(".row").first
+    assert row.locator(".told").inner_text().startswith("the last check gave no result · ")
+    assert row.locator(".v").get_attribute("class") == f"v v-{passed['status']}"
+    assert re.search(r"Last check\s+! gave no result\s+no-such-check", page.locator("#card dl").inner_text())
+    page.close()
+
+
 def test_link_opens_its_snapshot(
     browser: Browser, pages: dict[int, Path], values: list[dict[str, object]]
 ) -> None:

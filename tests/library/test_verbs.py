@@ -156,7 +156,7 @@ def test_page_is_returned_and_written_to_a_file(history: EnvHistory, repo: Repo,
     assert "one to look at" not in file.read_text("utf-8")
     assert "one to look at" not in history.page(paths=["file"])
     file.write_text("somebody's own")
-    with pytest.raises(OwnProgramFailed, match="not such a page") as refused:
+    with pytest.raises(OwnProgramFailed, match="is no page of git-envhist") as refused:
         history.page(file)
     assert refused.value.exit_code == 3
     assert file.read_text() == "somebody's own"

@@ -126,6 +126,47 @@ def test_flipped_bit_is_reported_by_path_and_snapshot(
     assert opened(repo).read_file(moments[2].id, history.environment_path(b"d/only-2")) == noise(3000, 2)
 
 
+@pytest.mark.parametrize("words", [(), ("--quick",)])
+def test_snapshot_behind_a_damaged_one_is_counted_once_and_not_as_damaged(
+    repo: Repo, history: EnvHistory, words: tuple[str, ...]
+) -> None:
+    moments = three_snapshots(repo, history)
+    flip_in(repo, moments[1].commit)
+    told = json.loads(repo.run("git-envlog", "fsck", "--json", *words).out)
+    validate("health", told)
+    assert [one["id"] for one in told["broken"]] == [moments[1].commit]
+    assert (told["moments"], told["unreached"]) == (3, 1)
+    done = repo.run("git-envlog", "fsck", *words)
+    assert f"broken  {moments[1].commit[:7]}  cannot be read\n" in done.out
+    assert "1 of 3 snapshots damaged; 1 intact, but cut off from the timeline; " in done.out
+
+
+def test_objects_of_a_damaged_pack_are_counted_once(repo: Repo, history: EnvHistory) -> None:
+    moments = three_snapshots(repo, history)
+    whole = json.loads(repo.run("git-envlog", "fsck", "--json").out)
+    flip_in(repo, f"{moments[1].commit}:d/only-1")
+    told = json.loads(repo.run("git-envlog", "fsck", "--json").out)
+    assert (told["lost_objects"], told["damaged_packs"]) == (1, 1)
+    assert told["objects"] + told["lost_objects"] == whole["objects"]
+    words = f"1 of 3 packs damaged; 1 of {whole['objects']} objects cannot be read\n"
+    assert repo.run("git-envlog", "fsck").out.endswith(f"1 of 3 snapshots damaged; {words}")
+
+
+@pytest.mark.parametrize("is_deleted", [False, True])
+def test_snapshots_without_a_ref_are_counted_as_cut_off(
+    repo: Repo, history: EnvHistory, is_deleted: bool
+) -> None:
+    moments = three_snapshots(repo, history)
+    ref = f"refs/envhist/heads/{history.timeline}"
+    if is_deleted:
+        repo.git("update-ref", "-d", ref)
+    else:
+        (repo.path / ".git" / ref).write_text("1" * 40 + "\n")
+    told = json.loads(repo.run("git-envlog", "fsck", "--quick", "--json").out)
+    assert (told["moments"], told["broken"], told["unreached"]) == (len(moments), [], 3)
+    assert "0 of 3 snapshots damaged; 3 intact, but cut off" in repo.run("git-envlog", "fsck", "--quick").out
+
+
 def test_repair_recovers_objects_from_the_working_tree(
     repo: Repo, history: EnvHistory, tmp_path: Path
 ) -> None:

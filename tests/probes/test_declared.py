@@ -316,7 +316,7 @@ def test_summary_names_packages_installed_by_hand(repo: Repo) -> None:
             "role": "direct",
         }
     ]
-    assert stories(repo)[0] == "pip: +psycopg2-binary 2.9.13, … +1 · 2 files"
+    assert stories(repo)[0] == "pip: +psycopg2-binary 2.9.13, +1 more · 2 files"
     assert row in repo.run("envdiff", first, second, "--", ".venv", check=True).out
     assert "declared" not in repo.run("envdiff", first, second, "--", "app.py", check=True).out
 

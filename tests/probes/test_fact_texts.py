@@ -76,7 +76,7 @@ def test_summary_line_names_direct_packages() -> None:
         change("pip", ".venv/flask", None, "3.0.1"),
         change("pip", ".venv/click", "8.1.7", "8.5.1", role=Role.TRANSITIVE),
     ]
-    assert summarize(installed, ChangeCount(1200, 4), KINDS) == "pip: +flask 3.0.1, … +1 ~1 · 1,204 files"
+    assert summarize(installed, ChangeCount(1200, 4), KINDS) == "pip: +flask 3.0.1, +1 ~1 more · 1,204 files"
     assert summarize(installed[2:], ChangeCount(), KINDS) == "pip: click 8.1.7 → 8.5.1"
     server = change("system", "postgresql-15", None, "1:15.18-0+deb12u1", by="dpkg")
     assert summarize([server], ChangeCount(), KINDS) == "system: +postgresql-15 15.18"
@@ -85,7 +85,7 @@ def test_summary_line_names_direct_packages() -> None:
 def test_summary_line_names_variables() -> None:
     variables = [change("env", f".env.local/{key}", "ab", "cd") for key in ("API_URL", "B", "C")]
     assert summarize(variables[:1], ChangeCount(0, 3), KINDS) == "~3 files · .env.local: ~API_URL"
-    assert summarize(variables, ChangeCount(0, 1), KINDS) == "~1 file · .env.local: ~API_URL, ~B, … ~1"
+    assert summarize(variables, ChangeCount(0, 1), KINDS) == "~1 file · .env.local: ~API_URL, ~B, ~1 more"
     assert summarize([], ChangeCount(0, 2), KINDS) == "~2 files"
     assert summarize([], ChangeCount(3811), KINDS, first=True) == "3,811 files"
 

@@ -75,7 +75,7 @@ def test_packages_are_shown_by_place_with_versions(repo: Repo) -> None:
     shown = repo.run("envdiff", before, after, "--only=packages", check=True).out
     assert shown.startswith(f"pip       .venv          + flask {installed['flask']}   + ")
     assert shown.count("+ ") == len(installed)
-    assert stories(repo)[0].startswith(f"pip: +flask {installed['flask']}, … +{len(installed) - 1} · ")
+    assert stories(repo)[0].startswith(f"pip: +flask {installed['flask']}, +{len(installed) - 1} more · ")
     told = json.loads(repo.run("envlog", "show", "--json", check=True).out)["story"]
     assert {one["key"]: one["after"] for one in told} == {
         f".venv/{name}": version for name, version in installed.items()

@@ -314,7 +314,7 @@ def test_changes_of_a_database_are_shown_in_one_row(repo: Repo) -> None:
     assert repo.run("envdiff", first, second, check=True).out == row + "files     ~ app.db\n"
     assert repo.run("envdiff", first, second, "--only=databases", check=True).out == row
     assert repo.run("envlog", "--format=%(story)", "-n1", check=True).out == (
-        "sqlite: -table old (1 column), orders 1,204 → 1,210 rows, + column paid boolean, … +2 · 1 file\n"
+        "sqlite: -table old (1 column), orders 1,204 → 1,210 rows, + column paid boolean, +2 more · 1 file\n"
     )
     assert "           " + row in repo.run("envlog", "show", check=True).out
     facts = json.loads(repo.run("envdiff", "--json", first, second, check=True).out)["facts"]

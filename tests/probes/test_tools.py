@@ -50,7 +50,7 @@ def test_changed_required_versions_are_shown(repo: Repo) -> None:
         ("web/pnpm", None, "9.1.0"),
     ]
     assert repo.run("envlog", "--format=%(story)", check=True).out.splitlines()[0] == (
-        "tools: node >=18 → >=20, python 3.11.2 → 3.12.1, … +1 · 2 files"
+        "tools: node >=18 → >=20, python 3.11.2 → 3.12.1, +1 more · 2 files"
     )
 
 

@@ -107,7 +107,7 @@ def test_unchanged_chosen_path_is_reported_as_nothing_to_restore(
 def test_path_that_no_snapshot_has_is_refused(repo: Repo, first: str) -> None:
     for pathspec in ("nothing", "dir/nothing", "more://dir"):
         done = repo.run("envrestore", first, "--", pathspec)
-        assert (done.status, "nothing matches" in done.err) == (4, True)
+        assert (done.status, "no path matches" in done.err) == (4, True)
 
 
 def test_directory_of_an_additional_root_is_restored_when_no_entry_in_it_changed(

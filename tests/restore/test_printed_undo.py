@@ -36,6 +36,20 @@ def test_printed_undo_command_returns_to_the_previous_commit(repo: Repo) -> None
     assert (repo.read("app.py"), repo.git("status", "--porcelain")) == (b"two", "")
 
 
+def test_undo_names_the_newest_of_equal_captures(repo: Repo) -> None:
+    capture(repo, "one")
+    repo.write("app.py", b"two")
+    capture(repo, "two")
+    newest = capture(repo, "two, checked")
+    repo.write("app.py", b"three")
+    three = capture(repo, "three")
+    for goal, words in ((newest, "two, checked"), (three, "three")):
+        option = "--undo" if goal == newest else "--redo"
+        said = repo.run("envrestore", option, check=True).out
+        assert f'restore {goal[:7]} "{words}"' in said
+    assert repo.read("app.py") == b"three"
+
+
 def test_plan_is_printed_before_messages_about_it(repo: Repo) -> None:
     with closing(sqlite3.connect(repo.path / "app.db")) as database:
         database.execute("create table t (a)")

@@ -295,8 +295,11 @@ def test_state_before_a_restore_is_not_new_when_only_caches_differ() -> None:
     assert read_undo_stack([one, two, captured], compare, caches_alone).stops == [one, two, captured]
 
 
-def test_undo_of_equal_states_stops_at_the_snapshot_with_the_newest_commit() -> None:
+def test_stop_of_an_equal_state_is_the_newest_capture() -> None:
     one = replace(snapshot("one"), content="a", head="1" * 40)
-    two = replace(one, head="2" * 40)
+    two = replace(one, id=snapshot("two").id, intent="two")
     assert read_undo_stack([one, two], compare).stops == [two]
-    assert read_undo_stack([one, replace(two, head=one.head)], compare).stops == [one]
+    before = replace(two, restore=RestoreRole.BEFORE)
+    assert read_undo_stack([one, before], compare).stops == [one]
+    moved = replace(before, head="2" * 40)
+    assert read_undo_stack([one, moved], compare).stops == [moved]

@@ -35,22 +35,26 @@ def reasons(policy: RetentionPolicy, snapshots: list[Snapshot]) -> list[tuple[st
 
 
 def test_newest_snapshot_is_kept_by_every_policy() -> None:
-    assert reasons(NOTHING, line(100, 101)) == [("newest",), ()]
+    assert reasons(NOTHING, line(100, 101)) == [("the newest",), ()]
     assert reasons(NOTHING, []) == []
 
 
 def test_last_n_snapshots_are_kept() -> None:
-    assert reasons(RetentionPolicy(2, 0, 0, 0), line(1, 2, 3)) == [("newest", "last 2"), ("last 2",), ()]
+    assert reasons(RetentionPolicy(2, 0, 0, 0), line(1, 2, 3)) == [
+        ("the newest", "among the 2 newest"),
+        ("among the 2 newest",),
+        (),
+    ]
 
 
 def test_newest_of_each_hour_day_and_week_is_kept_and_empty_periods_do_not_count() -> None:
     # NOW is Wednesday the 18th of November 2026, 10:30.
     found = line(0, 0.01, 0.02, 1, 20, 21, 40)
     assert reasons(RetentionPolicy(0, 2, 0, 0), found)[:4] == [
-        ("newest", "hour 2026-11-18 10"),
+        ("the newest", "kept for the hour 2026-11-18 10"),
         (),
         (),
-        ("hour 2026-11-17 10",),
+        ("kept for the hour 2026-11-17 10",),
     ]
     assert [bool(one) for one in reasons(RetentionPolicy(0, 2, 0, 0), line(0, 0.001, 0.05))] == [
         True,
@@ -58,19 +62,19 @@ def test_newest_of_each_hour_day_and_week_is_kept_and_empty_periods_do_not_count
         True,
     ]
     assert reasons(RetentionPolicy(0, 0, 3, 0), found) == [
-        ("newest", "day 2026-11-18"),
+        ("the newest", "kept for the day 2026-11-18"),
         (),
         (),
-        ("day 2026-11-17",),
-        ("day 2026-10-29",),
+        ("kept for the day 2026-11-17",),
+        ("kept for the day 2026-10-29",),
         (),
         (),
     ]
     assert reasons(RetentionPolicy(0, 0, 0, 3), found)[-4:] == [
         (),
-        ("week 2026-W44",),
+        ("kept for the week 2026-W44",),
         (),
-        ("week 2026-W41",),
+        ("kept for the week 2026-W41",),
     ]
 
 
@@ -88,11 +92,11 @@ def test_annotated_snapshots_are_kept() -> None:
         replace(effect, records=(NoteRecord("effect", NOW, {}),)),
     ]
     assert reasons(NOTHING, found) == [
-        ("newest",),
+        ("the newest",),
         ("named 'release'",),
-        ("noted",),
-        ("newest that passed",),
-        ("newest that failed",),
+        ("has a note",),
+        ("the newest that passed its check",),
+        ("the newest that failed its check",),
         (),
         ("has a task",),
         ("has an effect",),
@@ -113,8 +117,8 @@ def test_carried_or_claimed_verdict_keeps_nothing() -> None:
 def test_snapshot_before_a_restore_is_kept_for_thirty_days() -> None:
     young, old = (replace(one, restore=RestoreRole.BEFORE) for one in line(29, 31))
     assert reasons(NOTHING, [*line(0), young, old]) == [
-        ("newest",),
-        ("saved before a restore, within 30 days",),
+        ("the newest",),
+        ("saved before a restore in the last 30 days",),
         (),
     ]
 
@@ -158,11 +162,11 @@ def test_automatic_snapshots_displace_none_with_an_intent() -> None:
     mine, older, oldest = line(1, 2, 3)
     found = [*by_itself(line(0, 0.5)), mine, *by_itself(line(1.5)), older, oldest]
     assert reasons(RetentionPolicy(2, 0, 0, 0), found) == [
-        ("newest", "last 2"),
-        ("last 2",),
-        ("last 2 with an intent",),
+        ("the newest", "among the 2 newest"),
+        ("among the 2 newest",),
+        ("among the 2 newest with an intent",),
         (),
-        ("last 2 with an intent",),
+        ("among the 2 newest with an intent",),
         (),
     ]
 
@@ -171,9 +175,12 @@ def test_newest_of_a_day_with_an_intent_is_kept_before_automatic_ones() -> None:
     (evening,), (noon, morning) = by_itself(line(1)), line(1.1, 1.2)
     assert reasons(RetentionPolicy(0, 0, 2, 0), [*line(0), evening, noon, morning])[1:] == [
         (),
-        ("day 2026-11-17",),
+        ("kept for the day 2026-11-17",),
         (),
     ]
     # Snapshots before and after a restore have no intent of a user.
     safety = replace(noon, restore=RestoreRole.TO)
-    assert reasons(RetentionPolicy(0, 0, 2, 0), [*line(0), evening, safety])[1:] == [("day 2026-11-17",), ()]
+    assert reasons(RetentionPolicy(0, 0, 2, 0), [*line(0), evening, safety])[1:] == [
+        ("kept for the day 2026-11-17",),
+        (),
+    ]

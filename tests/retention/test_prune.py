@@ -75,12 +75,15 @@ def test_dry_run_prints_the_same_decisions_with_reasons(repo: Repo) -> None:
     would = prune(repo, 6, "--dry-run", "--keep-last", "1", "--keep-daily", "2", "--keep-weekly=1")
     assert repo.git("for-each-ref") == before
     assert [(one["id"], one["reasons"]) for one in would["timelines"][0]["snapshots"]] == [
-        (taken[5], ["newest", "last 1", "day 2026-01-10", "week 2026-W02"]),
-        (taken[4], ["day 2026-01-09"]),
-        (taken[3], ["nothing keeps it"]),
-        (taken[2], ["nothing keeps it"]),
+        (
+            taken[5],
+            ["the newest", "among the 1 newest", "kept for the day 2026-01-10", "kept for the week 2026-W02"],
+        ),
+        (taken[4], ["kept for the day 2026-01-09"]),
+        (taken[3], ["no rule keeps it"]),
+        (taken[2], ["no rule keeps it"]),
         (taken[1], ["named 'release'"]),
-        (taken[0], ["nothing keeps it"]),
+        (taken[0], ["no rule keeps it"]),
     ]
     done = prune(repo, 6, "--keep-last", "1", "--keep-daily", "2", "--keep-weekly=1")
     assert done == {**would, "dry_run": False}

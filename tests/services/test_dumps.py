@@ -193,7 +193,7 @@ def test_service_state_is_shown_from_capture_to_restore(repo: Repo) -> None:
     assert "users" not in repo.git("cat-file", "-p", repo.run("envlog", "-1", "--format=%H").out.strip())
     repo.write("app.py", b"broken")
     dry = repo.run("envrestore", "-n", "@~1", check=True).out
-    assert "services not restored; to restore the state of pg from " in dry
+    assert "services neither compared nor restored: pg; to restore their state from " in dry
     done = repo.run("envrestore", "--json", "@~1", check=True).out
     assert json.loads(done)["services_held"] == ["pg"]
     assert "✓ from" in repo.run("envlog", "-1").out
@@ -202,3 +202,26 @@ def test_service_state_is_shown_from_capture_to_restore(repo: Repo) -> None:
     failed = repo.run("envlog", "capture", "no server", check=True)
     assert "the state of service 'pg' is not stored: it exited with status 1: error: no server" in failed.err
     assert "  pg: not dumped" in repo.run("envlog", "-1", check=True).out
+
+
+def test_state_after_a_restore_is_compared_with_the_last_known_one(repo: Repo) -> None:
+    def state(text: bytes) -> None:
+        (repo.path.parent / "dump.sql").write_bytes(text)
+
+    whole, less = PG % b"a", (PG % b"a").replace(b"2\ttwo\n3\tthree\n", b"")
+    repo.git("config", "envhist.service.pg.dump", f"cat '{repo.path.parent / 'dump.sql'}'")
+    repo.git("config", "envhist.service.pg.restore", f"cat > '{repo.path.parent / 'dump.sql'}'")
+    state(whole)
+    first = repo.run("envlog", "capture", "--porcelain", "whole", check=True).out.strip()
+    repo.write("app.py", b"two")
+    repo.run("envrestore", first, check=True)
+    state(less)
+    repo.run("envlog", "capture", "less", check=True)
+    assert repo.run("envlog", "-1", "--format=%(story)").out == "pg: -2 rows in 1 table\n"
+    # The restore brings back all rows, so the next snapshot differs in none.
+    repo.run("envrestore", "--services", first, check=True)
+    repo.run("envlog", "capture", "whole again", check=True)
+    assert repo.run("envlog", "-1", "--format=%(story)").out == "nothing changed\n"
+    state(less)
+    repo.run("envlog", "capture", "less again", check=True)
+    assert repo.run("envlog", "-1", "--format=%(story)").out == "pg: -2 rows in 1 table\n"

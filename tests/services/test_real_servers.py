@@ -62,6 +62,19 @@ def test_running_postgresql_is_dumped_and_restored(repo: Repo, open_place: Path)
         done = repo.run("envrestore", "--services", first, check=True)
         assert "pg restored from" in done.out
         assert (rows(), repo.read("app.py")) == (then, b"print('hello')\n")
+        # The same restore again: no file differs, and a changed server is neither overlooked nor called unchanged.
+        psql(sockets, "delete from users where id > 9")
+        told = repo.run("envrestore", first, check=True).out
+        assert "services neither compared nor restored: pg" in told
+        again = repo.run("envrestore", "--services", first, check=True)
+        assert "pg restored from" in again.out
+        assert rows() == then
+        listed = repo.run("envlog", "--no-fold", "-2", "--format=%s|%(story)").out
+        assert "(with services)|no file changed\n" in listed
+        assert "|pg: -491 rows in " in listed
+        repo.run(*again.out.rstrip().rpartition("to undo: git ")[2].split(), check=True)
+        assert rows().count("\n") == 9
+        repo.run("envrestore", "--services", first, check=True)
         repo.run("envrestore", "--undo", "--services", check=True)
         assert (rows(), repo.read("app.py")) == (now, b"broken")
         # A stopped server causes a warning at a capture, and refusal of its restore.

@@ -101,6 +101,24 @@ def test_restore_names_the_safety_snapshot_when_no_file_differs(served: Served) 
     assert served.state.read_bytes() == b"2"
 
 
+def test_plan_without_files_prints_an_undo_that_restores_the_services(served: Served) -> None:
+    first = served.capture("one", b"1")
+    served.state.write_bytes(b"2")
+    planned = served.repo.run("envrestore", "-n", "--services", first, check=True).out
+    assert planned.endswith("to undo: git envrestore --services @~1\n")
+    served.repo.run("envrestore", "--services", first, check=True)
+    served.repo.run("envrestore", "--services", "@~1", check=True)
+    assert served.state.read_bytes() == b"2"
+
+
+def test_restore_of_services_is_not_listed_as_nothing_changed(served: Served) -> None:
+    first = served.capture("one", b"1")
+    served.repo.run("envrestore", "--services", first, check=True)
+    assert served.repo.run("envlog", "-1", "--format=%s|%(story)").out == (
+        f"restore of {first[:7]} (with services)|no file changed\n"
+    )
+
+
 def test_restore_without_option_changes_no_service(served: Served) -> None:
     first = served.capture("one", b"1")
     served.repo.write("app.py", b"two")
@@ -115,6 +133,8 @@ def test_changed_dump_alone_makes_no_automatic_snapshot(served: Served) -> None:
     served.capture("one", STATE)
     told = served.repo.run("envlog", "capture", "--if-changed", "--json", check=True).out
     assert json.loads(told)["snapshot"] is None
+    told = served.repo.run("envlog", "capture", "--if-changed", check=True).out
+    assert "\n services were not compared; " in told
     served.repo.write("app.py", b"two")
     told = served.repo.run("envlog", "capture", "--if-changed", "--json", check=True).out
     assert json.loads(told)["snapshot"] is not None

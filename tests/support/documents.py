@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -101,13 +102,57 @@ ANY_OF = {
 }
 
 
-def _pattern(line: str) -> str:
+def _pattern(line: str, *, named: bool = False) -> str:
+    """Return the pattern that a printed line must match; `named`: with a group `v<n>` for each variable part."""
     text = " ".join(line.split())
     pattern, at = "", 0
-    for found in VARIABLE.finditer(text):
-        pattern += re.escape(text[at : found.start()]) + ANY_OF[found.lastgroup or "any"]
+    for number, found in enumerate(VARIABLE.finditer(text)):
+        part = ANY_OF[found.lastgroup or "any"]
+        pattern += re.escape(text[at : found.start()]) + (f"(?P<v{number}>{part})" if named else part)
         at = found.end()
     return pattern + re.escape(text[at:])
+
+
+ID = re.compile(r"(?<![\w-])(?=[0-9a-f]*[0-9])(?=[0-9a-f]*[a-f])[0-9a-f]{7,40}\b")
+FROM_THE_RUN = frozenset(("id", "name", "time", "date"))
+"""The variable parts that a page takes from one run, so that a reader can follow an id through it."""
+SHORT = 7
+
+
+def with_values_of(shown: str, printed: str) -> str:
+    """Return a shown line with the ids, names and times of the line that a run printed; `differs` has matched them."""
+    line = " ".join(printed.replace("−", "-").split())
+    found = re.fullmatch(_pattern(shown.replace("−", "-"), named=True), line)
+    if found is None:
+        return shown
+    values = iter(found[f"v{number}"] for number in range(len(found.groupdict())))
+
+    def replace(part: re.Match[str]) -> str:
+        value = next(values)
+        return value if part.lastgroup in FROM_THE_RUN else part[0]
+
+    return VARIABLE.sub(replace, shown)
+
+
+def mixed_ids(pairs: Iterable[tuple[Sequence[str], str]]) -> list[str]:
+    """Return the shown ids that stand for several ids of one run, or share one with another shown id.
+
+    `pairs`: the lines that a page shows for each command, and what the command printed.
+    """
+    came: dict[str, set[str]] = {}
+    for shown, printed in pairs:
+        for wanted, line in zip(shown, printed.rstrip("\n").split("\n"), strict=False):
+            for one, other in zip(ids(wanted), ids(with_values_of(wanted, line)), strict=True):
+                came.setdefault(one[:SHORT], set()).add(other[:SHORT])
+    owners = Counter(other for others in came.values() for other in others)
+    return sorted(
+        one for one, others in came.items() if len(others) > 1 or any(owners[other] > 1 for other in others)
+    )
+
+
+def ids(text: str) -> list[str]:
+    """Return the ids in a text, short or whole."""
+    return [found[0] for found in VARIABLE.finditer(text) if found.lastgroup == "id"]
 
 
 def plain_environment(env: Mapping[str, str]) -> dict[str, str]:

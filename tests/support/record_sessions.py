@@ -1,8 +1,8 @@
 """Record the sessions of documents again: `python -m tests.support.record_sessions PAGE...`.
 
 Each command of a page's `console` blocks is run, in one shell in an empty directory, as tests/test_docs.py does. Output
-that the page shows correctly is kept as it is; other output is replaced by the real one. Read the diff before you
-commit it.
+that the page shows correctly keeps its form, with the ids and times of this run; other output is replaced by the real
+one. So all ids of a page come from one run. Read the diff before you commit it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,17 @@ import tempfile
 from pathlib import Path
 
 from tests.conftest import sealed_environment
-from tests.support.documents import FENCE, Step, differs, plain_environment, run_commands, steps
+from tests.support.documents import (
+    FENCE,
+    ID,
+    Step,
+    differs,
+    ids,
+    plain_environment,
+    run_commands,
+    steps,
+    with_values_of,
+)
 from tests.support.programs import make_programs
 
 
@@ -34,6 +44,7 @@ def record(page: Path) -> int:
             if outcome.status:
                 print(f"{page}: status {outcome.status}: {step.command}\n{outcome.out}", file=sys.stderr)
     changed = 0
+    renamed: dict[str, str] = {}
 
     def replace(found: re.Match[str]) -> str:
         nonlocal changed
@@ -44,10 +55,16 @@ def record(page: Path) -> int:
             lines.append("$ " + step.command.replace("\n", "\n> "))
             now = next(fresh)
             changed += now != step.shown
+            if len(now) == len(step.shown):
+                renamed.update(zip(ids("\n".join(step.shown)), ids("\n".join(now)), strict=False))
             lines.extend(now)
         return "```console\n" + "\n".join(lines).rstrip("\n") + "\n```"
 
-    page.write_text(FENCE.sub(replace, text), encoding="utf-8")
+    text = FENCE.sub(replace, text)
+    # An id in the text around the sessions means the snapshot that it named there.
+    parts = re.split(r"(^```console\n.*?^```$)", text, flags=re.MULTILINE | re.DOTALL)
+    parts[::2] = [ID.sub(lambda found: renamed.get(found[0], found[0]), part) for part in parts[::2]]
+    page.write_text("".join(parts), encoding="utf-8")
     return changed
 
 
@@ -68,11 +85,13 @@ def _environment(directory: str) -> dict[str, str]:
 
 
 def _lines(step: Step, printed: str, directory: str) -> tuple[str, ...]:
-    """Return the shown lines if they match, else the printed ones without what differs between machines."""
-    if differs(tuple(line for line in step.shown if line.strip()), printed) is None:
-        return step.shown
+    """Return the shown lines with the values of this run, or the printed ones if these do not match."""
     host = re.compile(r"\b[\w.-]+(/[\w.-]+-[0-9a-f]{6})\b")
     text = host.sub(r"laptop\1", printed.replace(f"{directory}/work", "…").replace(f"{directory}/home", "…"))
+    shown = tuple(line for line in step.shown if line.strip())
+    if differs(shown, printed) is None:
+        lines = iter(line for line in text.split("\n") if line.strip())
+        return tuple(with_values_of(wanted, next(lines)) if wanted.strip() else "" for wanted in step.shown)
     text = re.sub(r"^(Date: +).*", r"\1…", text, flags=re.MULTILINE)
     return tuple(line.rstrip() for line in text.split("\n") if line.strip())
 

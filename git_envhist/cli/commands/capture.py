@@ -234,6 +234,8 @@ def captured_lines(captured: CaptureResult, history: EnvHistory) -> Iterator[str
     snapshot = captured.snapshot
     if snapshot is None:
         yield f"nothing changed since the newest snapshot ({seconds(captured.seconds)})"
+        if any(service.dump for service in history.settings.services):
+            yield " services were not compared; to store their state too: git envlog capture without --if-changed"
         return
     yield f"[{escape(snapshot.timeline)} {snapshot.id[:7]}] {escape(title_of(snapshot))}"
     partial = f", partial: {count(len(captured.missing), 'path')} missing" if captured.missing else ""

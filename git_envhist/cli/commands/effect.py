@@ -33,7 +33,10 @@ LIST = "list"
 def effect(session: Session, text: str | None, irreversible: bool, yes: bool) -> int:
     """Record an action outside this machine (a deployment, a payment). A later restore warns that it is not undone."""
     if text is None:
-        raise UsageError("effect: no text given", hint="git envlog effect 'deployed to staging', or: list")
+        raise UsageError(
+            "effect: no text given",
+            hint="git envlog effect 'deployed to staging'; list effects: git envlog effect list",
+        )
     effects = session.history.effects
     if text == LIST and session.paths is None and not irreversible:
         _list(session, effects.all())

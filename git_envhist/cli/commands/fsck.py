@@ -53,18 +53,28 @@ def _lines(health: FsckReport, context: FormatContext) -> Iterator[str]:
         yield f"{fault.kind} {fault.subject}: {fault.why}"
     for broken in health.broken:
         yield from _broken_lines(broken, context)
-    objects, packs = count(health.objects, "object"), count(health.packs, "pack")
-    looked = f"{packs}, {objects}" + ("" if health.quick else f", {size(health.bytes)} read")
     if health.is_whole:
+        objects, packs = count(health.objects, "object"), count(health.packs, "pack")
+        looked = f"{packs}, {objects}" + ("" if health.quick else f", {size(health.bytes)} read")
         yield f"no damage: {count(health.snapshots, 'snapshot')}; {looked}"
     else:
-        yield f"{len(health.broken):,} of {count(health.snapshots, 'snapshot')} damaged; {looked} undamaged"
+        yield "; ".join(_damage(health))
+
+
+def _damage(health: FsckReport) -> Iterator[str]:
+    """Yield how much is damaged. Each snapshot and each object is counted once."""
+    yield f"{len(health.broken):,} of {count(health.snapshots, 'snapshot')} damaged"
+    if health.unreached:
+        yield f"{health.unreached:,} intact, but cut off from the timeline"
+    yield f"{health.damaged_packs:,} of {count(health.packs, 'pack')} damaged"
+    objects = health.objects + health.lost_objects
+    yield f"{health.lost_objects:,} of {count(objects, 'object')} cannot be read"
 
 
 def _broken_lines(broken: BrokenSnapshot, context: FormatContext) -> Iterator[str]:
     one = broken.snapshot
     if one is None:
-        yield f"broken  {broken.commit[:7]}  cannot read this snapshot, nor those before it"
+        yield f"broken  {broken.commit[:7]}  cannot be read"
         return
     yield f"broken  {one.id[:7]}  {context.time(one)}  {subject(one.intent)}"
     for path in broken.paths[:SHOWN]:
@@ -82,6 +92,9 @@ def _as_json(health: FsckReport) -> Json:
         "packs": health.packs,
         "objects": health.objects,
         "bytes": health.bytes,
+        "unreached": health.unreached,
+        "damaged_packs": health.damaged_packs,
+        "lost_objects": health.lost_objects,
         "faults": [
             {"kind": one.kind, "subject": escape_invalid(one.subject), "why": escape_invalid(one.why)}
             for one in health.faults

@@ -51,9 +51,11 @@ def _lines(done: GcResult, *, at_once: bool) -> list[str]:
     if done.removed:
         lines.append(f"removed {count(done.removed, 'object')} that nothing uses")
     if done.kept:
-        kept = f"kept {count(done.kept, 'object')} that no snapshot uses"
-        why = "dropped snapshots or git may use them" if at_once else "they may have been used recently"
-        lines.append(f"{kept}: {why}" + ("" if at_once else " (delete them now: git envlog gc --prune=now)"))
+        kept = f"not deleted yet: {count(done.kept, 'object')} that no snapshot uses"
+        why = "dropped snapshots or git may need them" if at_once else "a running program may need them"
+        lines.append(
+            f"{kept}; {why}" + ("" if at_once else " (to delete them now: git envlog gc --prune=now)")
+        )
     return lines
 
 

@@ -72,12 +72,12 @@ def _caveats(done: PurgeResult) -> Iterator[str]:
         target = sent.remote or sent.shown
         to = f"'{escape(sent.remote)}' ({escape(sent.shown)})" if sent.remote else f"'{escape(sent.shown)}'"
         if not target:
-            yield f"an unnamed remote still has it in {escape(sent.timeline)}; push there again to erase it"
+            yield f"an unnamed remote still contains the path in {escape(sent.timeline)}; push there again to erase it"
             continue
         again = f"git envlog push {shlex.quote(escape(target))} {shlex.quote(escape(sent.timeline))}"
         yield (
-            f"{to} still has it in {escape(sent.timeline)}: {again} erases it there; "
-            "copies that others fetched remain"
+            f"{to} still contains the path in {escape(sent.timeline)}; {again} erases it there, "
+            "but not in copies that others fetched"
         )
     yield from _left_lines(done.left)
     if done.attached:
@@ -86,8 +86,8 @@ def _caveats(done: PurgeResult) -> Iterator[str]:
         yield f"the intents or notes of {count(done.mentioned, 'snapshot')} may mention it; they are not changed"
     if done.here:
         yield (
-            f"not removed from your working tree: {_named(done.here)}; the next snapshot contains it again unless "
-            ".envhistignore names it, and restoring one of these snapshots deletes it"
+            f"your working tree still contains {_named(done.here)}: the next snapshot would contain it again "
+            "(to prevent that, name it in .envhistignore), and a restore of one of these snapshots would delete it"
         )
 
 

@@ -9,6 +9,7 @@ from fnmatch import fnmatchcase
 
 from git_envhist.cli.command import Session, command
 from git_envhist.cli.errors import print_error_line
+from git_envhist.cli.formats import count
 from git_envhist.cli.json_values import SCHEMA, fact_json, iso_time, path_fields
 from git_envhist.cli.parser import argument
 from git_envhist.cli.views.diff_source import DiffStyle
@@ -36,7 +37,7 @@ NOT_KNOWN = ("removed files", "earlier contents of files", "earlier versions")
 @command("recent", "git envlog recent [<span>] [-- <pathspec>...]")
 @argument("span")
 def recent(session: Session, span: str | None) -> None:
-    """Show what changed within a time span (10m, 2h, 3d; default: 1h), even without a snapshot: from file times,
+    """Show what changed within a time span (10m, 2h, 3d; default: 1h), even without a snapshot: by the times of files,
     installed packages, and the logs of dpkg, apt, npm and git."""
     now = datetime.now(LocalZone())
     since = read_time_span(span or SPAN, now).start.astimezone(now.tzinfo)
@@ -51,7 +52,9 @@ def recent(session: Session, span: str | None) -> None:
     style = DiffStyle(session.palette, session.columns, plain=session.output.plain)
     session.page()
     since_then = printed_time(found.since, found.until)
-    session.line(f"since {since_then}, from file times and logs: {found.examined:,} paths read")
+    session.line(
+        f"changes since {since_then}, found by the times of {count(found.examined, 'path')} and in logs:"
+    )
     for text in _texts(found, style):
         session.output.write(text)
     session.line(f"cannot be found without a snapshot: {', '.join(NOT_KNOWN)}")

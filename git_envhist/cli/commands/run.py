@@ -44,7 +44,7 @@ def run(session: Session, messages: tuple[str, ...], verify: str | None) -> int:
     if session.json:
         session.print_json(_ran_json(session, ran))
     elif ran.status:
-        print_error_line(f" exit {ran.status}")
+        print_error_line(f" the command ended with status {ran.status}")
     return ran.status
 
 

@@ -20,6 +20,7 @@ from git_envhist.cli.views.log import LABEL, card
 from git_envhist.diff.facts import without_secrets
 from git_envhist.diff.summary import count, summarize
 from git_envhist.errors import FileUnreadable, SnapshotNotFound, UsageError
+from git_envhist.history.revisions import path_cuts
 from git_envhist.history.timeline import subject
 from git_envhist.lazy import replace
 from git_envhist.model import EnvPath, Snapshot
@@ -152,17 +153,15 @@ def _show_file_of(session: Session, text: str) -> bool:
     """Print the file of `<rev>:<path>`; return False if the text is not of this form."""
     if text.startswith(":") or session.json:
         return False
-    for at in (at for at, letter in enumerate(text) if letter == ":"):
-        revision, path = text[:at], os.fsencode(text[at + 1 :])
-        if not revision or not path:
-            continue
+    for revision, place in path_cuts(text):
+        path = os.fsencode(place)
         try:
             snapshot = session.history.resolve(revision)
         except (SnapshotNotFound, UsageError):
             continue
         from_here = path.startswith((b"./", b"../"))
-        place = session.history.environment_path(path) if from_here else EnvPath(path)
-        session.output.content(session.history.read_file(snapshot, place))
+        inside = session.history.environment_path(path) if from_here else EnvPath(path)
+        session.output.content(session.history.read_file(snapshot, inside))
         return True
     return False
 

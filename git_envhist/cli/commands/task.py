@@ -66,12 +66,12 @@ def resume(session: Session, files: tuple[str, ...], force: bool) -> None:
     context = format_context(session.history)
     session.line(_line(found.task))
     session.line(
-        f"it starts from {found.start.id[:7]} ({context.time(found.start)}): {context.words(found.start)}"
+        f"the task starts from {found.start.id[:7]} ({context.time(found.start)}): {context.words(found.start)}"
     )
     by, here = _agent(found.task.agent, found.task.agent_version), session.history.agent
     if by and here is not None and by != _agent(here.name, here.version):
         session.line(f"recorded by {escape(by)}; you are {escape(_agent(here.name, here.version))}")
-    session.line(f"go there: git envrestore {found.start.id[:7]}")
+    session.line(f"to restore that state: git envrestore {found.start.id[:7]}")
     if found.attached is not None:
         what = "attachments" if found.conversation is None else "conversation"
         there = found.attached.id[:7]

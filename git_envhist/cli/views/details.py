@@ -71,7 +71,7 @@ def warn_of(verdict: Verdict) -> None:
     from git_envhist.cli.formats import verdict_cause  # loaded late: only a check needs it
 
     if verdict.status is not VerdictStatus.PASS:
-        what = "the check failed" if verdict.status is VerdictStatus.FAIL else "the check could not run"
+        what = "the check failed" if verdict.status is VerdictStatus.FAIL else "the check gave no result"
         warn(f"{what}: {verdict_cause(verdict)}")
 
 

@@ -212,6 +212,6 @@ def refuse_what_is_no_page(file: str) -> None:
     except OSError as error:
         raise cannot_write(error, file) from error
     raise Refused(
-        f"refusing to overwrite a file that is not such a page: '{file}'",
-        hint="give a new file, or delete that one",
+        f"this file is no page of git-envhist, and is not overwritten: '{file}'",
+        hint="give another file name, or delete the file first",
     )

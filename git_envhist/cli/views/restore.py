@@ -137,7 +137,7 @@ def not_restored_line(session: Session, restored: RestoreResult, *, partly: bool
     """Return a line if other paths differ from the snapshot after a restore of paths, else an empty text."""
     target, now = restored.target, restored.snapshot
     if now is None and target.restore is RestoreRole.TO and target.restored_from:
-        # The working tree is the result of a restore of paths.
+        # Nothing changed since an earlier restore of some paths, so compare what that one restored from.
         source = _find(session, target.restored_from)
         return _difference_line(session, source, target) if source is not None else ""
     return _difference_line(session, target, now) if partly and now is not None else ""
@@ -268,7 +268,7 @@ def unrestored_service_lines(session: Session, restored: RestoreResult, held: Se
     """Yield which states of services the snapshot contains and the restore does not change."""
     at = printed_time(restored.target.at, session.history.now)
     names = ", ".join(map(escape, held))
-    yield f"services not restored; to restore the state of {names} from {at}, add --services"
+    yield f"services neither compared nor restored: {names}; to restore their state from {at}, add --services"
     settings = {service.name: service for service in session.history.settings.services}
     for name in held:
         if name not in settings or settings[name].restore is None:
@@ -285,9 +285,11 @@ def undo_command(restored: RestoreResult, back: str, *, head: bool, services: bo
         # An undo chooses a state of the files, which may exist at several code commits, so the saved snapshot is
         # named. In a dry run it does not exist yet and will be `@~1`.
         return f"git envrestore --head{others} {restored.safety.id[:7] if restored.safety else '@~1'}"
-    if restored.safety is None or restored.plan.steps or restored.plan.directories:
-        return back + others
-    return f"git envrestore{others} {restored.safety.id[:7]}"
+    is_without_files = not (restored.plan.steps or restored.plan.directories)
+    if is_without_files and (services or restored.safety is not None):
+        # An undo goes to the last state with other files, which is not the one before this restore.
+        return f"git envrestore{others} {restored.safety.id[:7] if restored.safety else '@~1'}"
+    return back + others
 
 
 def head_lines(restored: RestoreResult, git: Git, *, dry_run: bool) -> Iterator[str]:

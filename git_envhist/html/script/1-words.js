@@ -54,15 +54,17 @@ const shortDay = (at) => `${Number(at.slice(8, 10))} ${MONTHS[Number(at.slice(5,
 const VERDICTS = {
   pass: { mark: "✓", word: "passed" },
   fail: { mark: "✗", word: "failed" },
-  error: { mark: "!", word: "could not run" },
+  error: { mark: "!", word: "gave no result" },
   none: { mark: "·", word: "not checked" },
 };
 const isCarried = (snapshot) => Boolean(snapshot.verify && snapshot.verify.carried_from && !snapshot.verify.claimed_by);
 // As in the list: a result carried over from an equal snapshot is no check of this one; the summary mentions it.
 const verdictOf = (snapshot) => (snapshot.verify && !isCarried(snapshot) ? snapshot.verify.status : "none");
-const summaryOf = (snapshot) => (isCarried(snapshot)
-  ? [snapshot.summary, `${VERDICTS[snapshot.verify.status].mark} from ${snapshot.verify.at.slice(0, 10)} ${clock(snapshot.verify.at)}`].filter(Boolean).join(" · ")
-  : snapshot.summary);
+const summaryOf = (snapshot) => [
+  snapshot.unfinished ? "the last check gave no result" : "",
+  snapshot.summary,
+  isCarried(snapshot) ? `${VERDICTS[snapshot.verify.status].mark} from ${snapshot.verify.at.slice(0, 10)} ${clock(snapshot.verify.at)}` : "",
+].filter(Boolean).join(" · ");
 
 const TRIGGERS = {
   manual: "manually", commit: "after a commit", merge: "after a merge", checkout: "after a checkout",

@@ -11,6 +11,7 @@ function card(snapshot, older, shared) {
     ["Trigger", [TRIGGERS[snapshot.trigger] || snapshot.trigger, snapshot.actor.agent ? make("span", {}, " · ", isolated([snapshot.actor.agent, snapshot.actor.agent_version].filter(Boolean).join(" "))) : ""]],
     ["By", isolated(snapshot.actor.name)],
     ["Check", verdict ? verdictWords(verdict) : make("span", { class: "v-none" }, "not checked")],
+    ["Last check", snapshot.unfinished ? verdictWords(snapshot.unfinished) : null],
     ["Restored from", snapshot.restored_from ? elsewhere(snapshot.restored_from, shared) : null],
     ["Code", snapshot.head ? [make("code", {}, snapshot.head.slice(0, 7)), snapshot.branch ? make("span", {}, " ", isolated(snapshot.branch.replace("refs/heads/", ""))) : ""] : null],
     ["Size", `${bytes(snapshot.extent.bytes)} in ${count(snapshot.extent.files, "file")}${snapshot.complete ? "" : ", incomplete"}`],
