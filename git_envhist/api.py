@@ -334,9 +334,10 @@ class EnvHistory(HistoryContext):
 
         All keywords must hold; of several words for one keyword, one: `since` and `until` (times as `git envlog` reads
         them), `grep` (patterns in intent, names or notes; `ignore_case`), `summary` (a text in the summary), `content`
-        and `content_pattern` (as `git log -S` and `-G`), `verdicts` (pass, fail, error, none), `triggers`, `paths`
-        (git's pathspecs from the top: snapshots that changed them), `span` (a range, `a..b`), `all_timelines` (by
-        time), `reverse` (oldest first).
+        and `content_pattern` (as `git log -S` and `-G`), `verdicts` (pass, fail, error, none), `triggers`, `sessions`
+        and `agent_ids` (of agents and subagents; the beginning of an id is enough), `paths` (git's pathspecs from the
+        top: snapshots that changed them), `span` (a range, `a..b`), `all_timelines` (by time), `reverse` (oldest
+        first).
 
         >>> _ = history.capture("not checked")
         >>> _ = history.capture("checked", verify="true")

@@ -24,6 +24,8 @@ complete -c git-envlog -n '__envhist_in list' -l grep -x -d 'list those whose in
 complete -c git-envlog -n '__envhist_in list' -s i -l regexp-ignore-case -d 'ignore case in --grep, -S and -G'
 complete -c git-envlog -n '__envhist_in list' -l verdict -x -a 'pass fail error none' -d 'check result: pass, fail, error or none; repeatable'
 complete -c git-envlog -n '__envhist_in list' -l trigger -x -a 'manual commit merge checkout rewrite agent run watch restore api' -d 'cause: manual, commit, agent, ...; repeatable'
+complete -c git-envlog -n '__envhist_in list' -l session -x -d 'session of an agent; repeatable'
+complete -c git-envlog -n '__envhist_in list' -l agent-id -x -d 'id of a subagent; repeatable'
 complete -c git-envlog -n '__envhist_in list' -l all -d 'list the snapshots of all timelines'
 complete -c git-envlog -n '__envhist_in list' -l graph -d 'draw lines that show forks and restores'
 complete -c git-envlog -n '__envhist_in list' -l no-fold -d 'do not group automatic snapshots in one line'

@@ -26,6 +26,7 @@ from git_envhist.discovery import OpenedRepository, open_repository
 from git_envhist.disk import remove_if_present, state_directory
 from git_envhist.errors import EnvhistError, NotARepository
 from git_envhist.git.config import current_actor
+from git_envhist.history.timeline import SUBAGENT
 from git_envhist.integrations.agents.events import (
     AgentEvent,
     Job,
@@ -251,7 +252,7 @@ class AgentHistories:
             meta=(
                 ("agent-moment", kind),
                 ("agent-turn", str(job.turn.number)),
-                *((("agent-id", event.subagent),) if event.subagent else ()),
+                *(((SUBAGENT, event.subagent),) if event.subagent else ()),
                 *((("agent-type", event.subagent_type),) if event.subagent_type else ()),
             ),
             captured=captured,

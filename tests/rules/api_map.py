@@ -60,6 +60,8 @@ ASKED = {
     "envlog --regexp-ignore-case": "log(ignore_case)",
     "envlog --verdict": "log(verdicts)",
     "envlog --trigger": "log(triggers)",
+    "envlog --session": "log(sessions)",
+    "envlog --agent-id": "log(agent_ids)",
     "envlog --all": "log(all_timelines)",
     "envlog --reverse": "log(reverse)",
     "envlog --html": "page(file)",

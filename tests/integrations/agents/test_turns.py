@@ -102,6 +102,9 @@ def test_subagent_is_recorded_with_its_snapshot(repo: Repo, tmp_path: Path) -> N
     here.call("claude-code", "before", agent_id="a17", agent_type="Explore")
     (snapshot,) = here.snapshots(1)
     assert {("agent-id", "a17"), ("agent-type", "Explore")} <= set(snapshot.meta)
+    repo.run("envlog", "capture", "by hand", check=True)
+    for words in (("--agent-id", "a17"), ("--session=c-1",), ("--session", "other", "--session", "c-1")):
+        assert repo.run("envlog", *words, "--format=%H", check=True).out.split() == [snapshot.id]
 
 
 def test_end_of_a_session_waits_for_its_snapshot(repo: Repo, tmp_path: Path) -> None:
