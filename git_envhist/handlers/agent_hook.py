@@ -26,6 +26,8 @@ from git_envhist.discovery import OpenedRepository, open_repository
 from git_envhist.disk import remove_if_present, state_directory
 from git_envhist.errors import EnvhistError, NotARepository
 from git_envhist.git.config import current_actor
+from git_envhist.git.repository import Repository
+from git_envhist.handlers.removed_worktree import name_removed
 from git_envhist.history.timeline import SUBAGENT
 from git_envhist.integrations.agents.events import (
     AgentEvent,
@@ -40,6 +42,7 @@ from git_envhist.integrations.agents.events import (
 from git_envhist.integrations.agents.outcomes import _path
 from git_envhist.lazy import replace
 from git_envhist.model import Actor, CaptureResult, IntentSource, Snapshot, Trigger
+from git_envhist.platform import open_file_only
 
 MAX_INPUT = 8 << 20
 IDLE = 5.0
@@ -152,8 +155,11 @@ def _detach(kept: int | None = None) -> None:
 def _work(spool: str, event: AgentEvent | None, report: Report, environ: Mapping[str, str]) -> None:
     agents = AgentHistories(environ)
     outcomes = HookOutcomes(agents)
-    for job, file in agents.due(spool, event, outcomes.failed):
-        outcomes.run(job, report if job.event is event else None)
+    due = agents.due(spool, event, outcomes.failed)
+    last = next((job for job, _ in reversed(due) if job.event is event), None)
+    for job, file in due:
+        # The tool waits for the last of its captures.
+        outcomes.run(job, report if job is last else None)
         if file is not None:
             remove_if_present(file)
     report(DONE)
@@ -192,16 +198,43 @@ class AgentHistories:
         self._trusted = trusted_list(environ)
         self._open: dict[str, EnvHistory] = {}
 
+    def histories(self, event: AgentEvent) -> list[EnvHistory]:
+        """Return the histories of the working trees that an event concerns; raise `NotNamed` if there is none.
+
+        These are the project that the agent names or, if the tool works in another worktree of its repository, that
+        worktree; and the further directories of the workspace.
+        """
+        found: dict[str, EnvHistory] = {}
+        refused = None
+        for places in (event.directories or (os.getcwd(),), *((root,) for root in event.more_roots)):
+            try:
+                history = self._history(places)
+            except NotNamed as error:
+                refused = refused or error
+                continue
+            if not found and (worktree := other_worktree(history.repository, event.cwd)):
+                history = self._history((worktree,))
+            found.setdefault(history.repository.root, history)
+        if not found and refused:
+            raise refused
+        return list(found.values())
+
     def history(self, event: AgentEvent) -> EnvHistory:
-        """Return the history of an agent's project; raise `NotNamed` if no person approved its repository."""
-        places = event.directories or (os.getcwd(),)
+        """Return the history of the first working tree that an event concerns."""
+        return self.histories(event)[0]
+
+    def history_at(self, job: Job) -> EnvHistory:
+        """Return the history of the working tree that is captured."""
+        return self._history((job.place,))
+
+    def _history(self, places: Sequence[str]) -> EnvHistory:
         found = next((one for one in places if one in self._open), None)
-        if found is None:
-            found, opened = self._first_named(places)
-            self._open[found] = EnvHistory(
-                opened, self.environ, workers="fork", directory=found, one_command=True
-            )
-        return self._open[found]
+        if found is not None:
+            return self._open[found]
+        found, opened = self._first_named(places)
+        history = EnvHistory(opened, self.environ, workers="fork", directory=found, one_command=True)
+        self._open[found] = self._open[history.repository.root] = history
+        return history
 
     def _first_named(self, directories: Sequence[str]) -> tuple[str, OpenedRepository]:
         for directory in directories:
@@ -224,18 +257,17 @@ class AgentHistories:
         with spool_lock(spool):
             events: list[tuple[AgentEvent, str | None]] = list(take_spooled(spool, self.environ))
             for each, file in [*events, *([(event, None)] if event else [])]:
-                job = self._advance(each, failed)
-                if file is not None and (job is None or each.kind == "prompt"):
+                jobs = self._advance(each, failed)
+                if file is not None and (not jobs or each.kind == "prompt"):
                     # A prompt has changed the session already; taken again, it would begin another turn.
                     remove_if_present(file)
                     file = None
-                if job is not None:
-                    due.append((job, file))
+                due += [(job, file if job is jobs[-1] else None) for job in jobs]
         return due
 
     def capture(self, job: Job, captured: Callable[[CaptureResult], None]) -> CaptureResult:
         """Capture for an event, if something changed."""
-        history, event = self.history(job.event), job.event
+        history, event = self.history_at(job), job.event
         transcript = read_transcript(event.transcript, history.settings.transcript_limit)
         actor = actor_of(event, current_actor(history.settings, self.environ), transcript)
         kind = "before" if event.kind == "before" else "after"
@@ -260,18 +292,48 @@ class AgentHistories:
 
     def note_late(self, job: Job, snapshot: Snapshot) -> None:
         """Add a remark that the tool did not wait for the end of the capture."""
-        self.history(job.event).note(LATE, snapshot)
+        self.history_at(job).note(LATE, snapshot)
 
-    def _advance(self, event: AgentEvent, failed: Callable[[AgentEvent, Exception], None]) -> Job | None:
+    def _advance(self, event: AgentEvent, failed: Callable[[AgentEvent, Exception], None]) -> list[Job]:
+        jobs: list[Job] = []
         try:
-            history = self.history(event)
-            if not history.settings.enabled:
-                return None
-            state = os.path.join(history.repository.state, "agents")
-            return turn_after(state, event, history.settings.agent_every, partial(seal_prompt, history))
+            by_repository: dict[str, list[EnvHistory]] = {}
+            for history in self.histories(event):
+                if history.settings.enabled:
+                    by_repository.setdefault(history.repository.common_state, []).append(history)
+            for common_state, histories in by_repository.items():
+                places = [history.repository.root for history in histories]
+                state, every = os.path.join(common_state, "agents"), histories[0].settings.agent_every
+                jobs += turn_after(state, event, places, every, partial(seal_prompt, histories[0]))
         except Exception as error:
             failed(event, error)
-            return None
+        # A worktree in which the turn worked may have been removed since.
+        return [job for job in jobs if os.path.isdir(job.place)]
+
+
+def other_worktree(repository: Repository, directory: str | None) -> str | None:
+    """Return the root of another linked worktree of a repository that contains a directory, or None.
+
+    git is not asked: the directory may be in a repository that came with a clone. A linked worktree has a file `.git`
+    with the name of its git directory, and git's record there names this file.
+    """
+    top = os.path.realpath(directory) if directory else "/"
+    while top != "/" and not os.path.lexists(os.path.join(top, ".git")):
+        top = os.path.dirname(top)
+    link = os.path.join(top, ".git")
+    worktrees = os.path.join(os.path.realpath(repository.common_dir), "worktrees")
+    with suppress(OSError, ValueError):
+        git_dir = os.path.realpath(os.path.join(top, _first_line(link).removeprefix("gitdir: ")))
+        named = os.path.join(git_dir, _first_line(os.path.join(git_dir, "gitdir")))
+        is_linked = os.path.dirname(git_dir) == worktrees and os.path.realpath(named) == link
+        if is_linked and git_dir != os.path.realpath(repository.git_dir):
+            return top
+    return None
+
+
+def _first_line(path: str) -> str:
+    with open(path, encoding="utf-8", errors="surrogateescape", opener=open_file_only) as file:
+        return file.read(4096).partition("\n")[0]
 
 
 def actor_of(event: AgentEvent, person: Actor, transcript: bytes) -> Actor:
@@ -337,26 +399,29 @@ class HookOutcomes:
         waited = []
 
         def captured_now(_captured: CaptureResult) -> None:
-            if report is not None:
+            # The name is written before the worktree is removed.
+            if report is not None and not job.event.removes_worktree:
                 waited.append(report(DONE))
 
         try:
             captured = self._agents.capture(job, captured_now)
+            if job.event.removes_worktree:
+                name_removed(self._agents.history_at(job), job.place, captured.snapshot)
             if captured.snapshot is not None and False in waited:
                 self._agents.note_late(job, captured.snapshot)
             result = "captured" if captured.snapshot is not None else "nothing changed"
             why_not = next((f": {one}" for one in captured.warnings if NOT_APPROVED in one), "")
-            self._write(job.event, result + why_not)
+            self._write(self._agents.history_at(job), job.event, result + why_not)
         except Exception as error:
             self.failed(job.event, error)
 
     def failed(self, event: AgentEvent, error: Exception) -> None:
         """Write why a capture failed; without a repository there is no place for it."""
         with suppress(Exception):
-            self._write(event, f"failed: {error}")
+            self._write(self._agents.history(event), event, f"failed: {error}")
 
-    def _write(self, event: AgentEvent, outcome: str) -> None:
-        place = state_directory(os.path.join(self._agents.history(event).repository.state, "agents"))
+    def _write(self, history: EnvHistory, event: AgentEvent, outcome: str) -> None:
+        place = state_directory(os.path.join(history.repository.state, "agents"))
         at = time.strftime("%Y-%m-%d %H:%M:%S")
         with open(
             _path(place, event.registered, event.kind), "w", encoding="utf-8", errors="replace"

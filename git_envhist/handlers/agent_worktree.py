@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -17,15 +16,15 @@ from collections.abc import Mapping, Sequence
 from git_envhist.api import EnvHistory
 from git_envhist.consent import UNATTENDED, refuse_place, trusted_list
 from git_envhist.discovery import open_repository
-from git_envhist.errors import EnvhistError, NotARepository, Refused, SnapshotNotFound
+from git_envhist.errors import EnvhistError, NotARepository, Refused
 from git_envhist.git.process import SAFE_GIT
 from git_envhist.git.repository import Repository
 from git_envhist.handlers.agent_hook import read_input
+from git_envhist.handlers.removed_worktree import name_removed, slug
 from git_envhist.model import Snapshot, Trigger
 from git_envhist.text import escape
 
 CREATE, REMOVE = "create", "remove"
-MAX_NAME = 60
 MAX_TRIES = 100
 MAX_CAPTURES = 5
 BRANCH = "worktree-"
@@ -53,7 +52,7 @@ def handle_agent_worktree(words: Sequence[str], environ: Mapping[str, str]) -> i
 def _create(value: Mapping[str, object], environ: dict[str, str]) -> str:
     project = _directory(environ.get("CLAUDE_PROJECT_DIR")) or _directory(value.get("cwd")) or os.getcwd()
     repository = open_repository(project, environ).repository
-    name = _slug(value.get("name"))
+    name = slug(value.get("name"))
     try:
         directory, branch = _free_place(repository, f"{repository.root}-{name}", name)
         refuse_place(directory, repository, environ)
@@ -77,8 +76,7 @@ def _remove(value: Mapping[str, object], environ: dict[str, str]) -> None:
     _require_named(repository, environ)
     history = EnvHistory.open(directory, environ=environ, workers="fork", one_command=True)
     snapshot = _capture_all(history, directory)
-    name = _free_name(history, f"removed-{_slug(os.path.basename(directory))}")
-    history.name(name, snapshot)
+    name = name_removed(history, directory, snapshot)
     words = [*SAFE_GIT, f"--git-dir={repository.common_dir}", "worktree", "remove", "--force", directory]
     done = subprocess.run(words, check=False, capture_output=True, text=True, cwd="/")
     if done.returncode:
@@ -101,17 +99,6 @@ def _capture_all(history: EnvHistory, directory: str) -> Snapshot:
             return last
         last = newer
     raise Refused("not removed: the worktree keeps changing", hint="end the programs that write there")
-
-
-def _free_name(history: EnvHistory, base: str) -> str:
-    """Return a name that no snapshot has."""
-    for number in range(1, MAX_TRIES):
-        name = base if number == 1 else f"{base}-{number}"
-        try:
-            history.resolve(name)
-        except SnapshotNotFound:
-            return name
-    raise Refused(f"too many snapshots are called '{base}'", hint="git envlog name -d <name>")
 
 
 def _free_place(repository: Repository, base: str, name: str) -> tuple[str, str]:
@@ -144,8 +131,3 @@ def _require_named(repository: Repository, environ: Mapping[str, str]) -> None:
 def _directory(value: object) -> str | None:
     usable = isinstance(value, str) and value.startswith("/") and "\0" not in value
     return value if usable and isinstance(value, str) and os.path.isdir(value) else None
-
-
-def _slug(value: object) -> str:
-    text = value if isinstance(value, str) else ""
-    return re.sub(r"[^A-Za-z0-9]+", "-", text).strip("-")[:MAX_NAME].strip("-") or "worktree"

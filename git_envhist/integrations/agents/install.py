@@ -135,7 +135,9 @@ CLAUDE_CODE = AgentSettingsForm(
     ".claude/settings.json",
     (
         Hook("UserPromptSubmit", "prompt"),
-        Hook("PreToolUse", "before", "Bash|PowerShell|Edit|MultiEdit|Write|NotebookEdit|mcp__.*"),
+        Hook(
+            "PreToolUse", "before", "Bash|PowerShell|Edit|MultiEdit|Write|NotebookEdit|ExitWorktree|mcp__.*"
+        ),
         Hook("Stop", "after"),
         Hook("StopFailure", "after"),
         Hook("SubagentStop", "after"),
