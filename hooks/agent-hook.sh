@@ -28,7 +28,15 @@
             '' | *[!0-9A-Za-z_]*) ;;
             *) case ' @READ_ONLY_TOOLS@ ' in *" $tool "*) cat; exit 0 ;; esac ;;
         esac
-        { printf '%s' "$event"; cat; } | "$program" agent-hook "$0" "$agent" before
+        # A module that asks a process with the program loaded, or starts the program.
+        python=@PYTHON@ handlers=@HANDLERS@
+        if [ -x "$python" ] && [ -f "$handlers/agent_client.py" ]; then
+            load='import sys; sys.path.append(sys.argv[1]); import agent_client; agent_client.main()'
+            set -- "$python" -I -S -c "$load" "$handlers" "$program" "$0" "$agent"
+        else
+            set -- "$program" agent-hook "$0" "$agent" before
+        fi
+        { printf '%s' "$event"; cat; } | "$@"
         cat
         exit 0
     fi

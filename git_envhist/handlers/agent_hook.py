@@ -11,7 +11,6 @@ intent, and the prompt and the transcript as attachments. The result of each cap
 from __future__ import annotations
 
 import os
-import select
 import signal
 import stat
 import time
@@ -27,6 +26,7 @@ from git_envhist.disk import remove_if_present, state_directory
 from git_envhist.errors import EnvhistError, NotARepository
 from git_envhist.git.config import current_actor
 from git_envhist.git.repository import Repository
+from git_envhist.handlers.agent_client import DONE, WAIT, await_done, read_input
 from git_envhist.handlers.removed_worktree import name_removed
 from git_envhist.history.timeline import SUBAGENT
 from git_envhist.integrations.agents.events import (
@@ -42,46 +42,78 @@ from git_envhist.integrations.agents.events import (
 from git_envhist.integrations.agents.outcomes import _path
 from git_envhist.lazy import replace
 from git_envhist.model import Actor, CaptureResult, IntentSource, Snapshot, Trigger
-from git_envhist.platform import open_file_only
+from git_envhist.platform import open_file_only, own_command
 
-MAX_INPUT = 8 << 20
-IDLE = 5.0
-"""Seconds without input after which an agent that keeps the pipe open has written everything."""
-DONE = b"."
 END_WAIT = 2.5
 """Seconds for which the end of a session waits for its last captures; agents grant such a hook 3."""
 FIRST_INHERITED, MAX_DESCRIPTORS = 3, 1 << 16
 
 
 def handle_agent_hook(words: Sequence[str], environ: Mapping[str, str]) -> int:
-    """Handle `<shim> <agent> before|spooled|ended`; return 0."""
+    """Handle `<shim> <agent> before|spooled|ended`, or `<shim> <agent> wait <seconds> <project>`; return 0."""
     with suppress(Exception):
-        shim, agent, kind = words
+        shim, agent, kind, *more = words
         spool = os.path.join(os.path.dirname(shim), "spool")
         if kind == "before":
             event = read_event(agent, kind, read_input(0), environ, project_of(agent, environ))
             # A tool that only reads is not delayed.
             if event is not None and event.modifies:
-                _delay(lambda report: _work(spool, event, report, environ), lambda: _timeout(event, environ))
+                _delay(
+                    lambda report: _work(spool, event, report, environ),
+                    lambda agents: _wait_for_more(words, spool, agents),
+                )
         elif kind == "spooled":
             _detach()
             _work(spool, None, _ignore, environ)
         elif kind == "ended":
             # The agent may be the first process of a container, which ends with it.
-            _delay(lambda report: _work(spool, None, report, environ), lambda: END_WAIT)
+            _delay(lambda report: _end(spool, report, environ))
+        elif kind == "wait":
+            from git_envhist.handlers.agent_server import wait_for_events  # loaded late: one hook of many
+
+            wait_for_events(
+                spool,
+                float(more[0]),
+                environ,
+                lambda: _load(more[1], environ),
+                partial(_answer, spool, agent, environ),
+            )
     return 0
 
 
-def read_input(descriptor: int) -> bytes:
-    """Return the agent's input, cut to `MAX_INPUT` bytes."""
-    kept = bytearray()
-    with suppress(OSError, ValueError):
-        while select.select([descriptor], [], [], IDLE)[0]:
-            data = os.read(descriptor, 1 << 16)
-            if not data:
-                break
-            kept += data[: MAX_INPUT - len(kept)]
-    return bytes(kept)
+def _load(project: str, environ: Mapping[str, str]) -> None:
+    """Capture without a result, so that everything a capture loads or compiles late is there."""
+    opened = open_repository(project, environ)
+    history = EnvHistory(opened, environ, workers="here", directory=project, one_command=True)
+    with suppress(EnvhistError, OSError), history.present():
+        open_prompt(history, seal_prompt(history, PROMPT))
+
+
+def _end(spool: str, report: Report, environ: Mapping[str, str]) -> AgentHistories:
+    from git_envhist.handlers.agent_server import stop_waiting  # loaded late: once per session
+
+    report(WAIT + b"%g\n" % END_WAIT)
+    stop_waiting(spool, environ)
+    return _work(spool, None, report, environ)
+
+
+def _answer(spool: str, agent: str, environ: Mapping[str, str], data: bytes, descriptor: int) -> None:
+    """Capture before a tool in a child of a waiting process."""
+    event = read_event(agent, "before", data, environ, project_of(agent, environ))
+    if event is not None and event.modifies:
+        _work(spool, event, lambda message: _write(descriptor, message), environ)
+
+
+def _wait_for_more(words: Sequence[str], spool: str, agents: AgentHistories) -> None:
+    """Become a process that waits for the next tools of the agent, with the program loaded."""
+    from git_envhist.handlers.agent_server import may_wait  # loaded late: the tool does not wait for it
+
+    shim, agent, _ = words
+    history = agents.latest
+    if history is not None and history.settings.agent_idle > 0 and may_wait(spool):
+        more = ("wait", f"{history.settings.agent_idle:g}", history.repository.root)
+        command = [*own_command("envhist"), "agent-hook", shim, agent, *more]
+        os.execv(command[0], command)
 
 
 Report = Callable[[bytes], bool]
@@ -92,41 +124,25 @@ def _ignore(_data: bytes) -> bool:
     return True
 
 
-def _timeout(event: AgentEvent, environ: Mapping[str, str]) -> float:
-    """Return the seconds that a tool may be delayed; the waiting process reads them, because the other one is busy."""
-    from git_envhist.config import AGENT_TIMEOUT, parse_duration  # loaded late: most tools are not delayed
-    from git_envhist.git.process import SAFE_GIT, clean_environment, spawn  # loaded late: as above
+def _delay(
+    work: Callable[[Report], AgentHistories], then: Callable[[AgentHistories], None] | None = None
+) -> None:
+    """Run the work in a forked process, and wait for its end as long as a tool may be delayed.
 
-    variables = {os.fsencode(name): os.fsencode(value) for name, value in environ.items()}
-    directory = next(iter(event.directories), ".")
-    words = [*SAFE_GIT, "-C", directory, "config", "--get", "envhist.agenttimeout"]
-    with suppress(Exception):
-        output = spawn(words, clean_environment(variables)).out.decode("utf-8", "replace")
-        seconds = parse_duration(output.strip())
-        return AGENT_TIMEOUT if seconds is None else seconds
-    return AGENT_TIMEOUT
-
-
-def _delay(work: Callable[[Report], None], timeout: Callable[[], float]) -> None:
-    """Run the work in a forked process, and wait for its end as long as a tool may be delayed."""
+    `then` runs in that process afterwards, with the result of the work; nobody waits for it.
+    """
     reading, writing = os.pipe()
     if os.fork() == 0:
         try:
             _detach(writing)
-            work(lambda data: _write(writing, data))
+            result = work(lambda data: _write(writing, data))
+            os.close(writing)
+            if then is not None:
+                then(result)
         finally:
             os._exit(0)
     os.close(writing)
-    started, received = time.monotonic(), b""
-    seconds = timeout()
-    while not received.endswith(DONE):
-        left = started + seconds - time.monotonic()
-        if not select.select([reading], [], [], max(0.0, left))[0]:
-            break
-        data = os.read(reading, 64)
-        if not data:
-            break
-        received += data
+    await_done(reading, lambda: os.read(reading, 64))
 
 
 def _write(descriptor: int, data: bytes) -> bool:
@@ -152,10 +168,13 @@ def _detach(kept: int | None = None) -> None:
     os.closerange(last + (kept is not None), MAX_DESCRIPTORS)
 
 
-def _work(spool: str, event: AgentEvent | None, report: Report, environ: Mapping[str, str]) -> None:
+def _work(spool: str, event: AgentEvent | None, report: Report, environ: Mapping[str, str]) -> AgentHistories:
+    """Handle an event and all spooled before it; return the histories that were opened."""
     agents = AgentHistories(environ)
     outcomes = HookOutcomes(agents)
     due = agents.due(spool, event, outcomes.failed)
+    if event is not None and agents.latest is not None:
+        report(WAIT + b"%g\n" % agents.latest.settings.agent_timeout)
     last = next((job for job, _ in reversed(due) if job.event is event), None)
     for job, file in due:
         # The tool waits for the last of its captures.
@@ -163,6 +182,7 @@ def _work(spool: str, event: AgentEvent | None, report: Report, environ: Mapping
         if file is not None:
             remove_if_present(file)
     report(DONE)
+    return agents
 
 
 PROMPT = "prompt.txt"
@@ -197,6 +217,8 @@ class AgentHistories:
         self.environ[UNATTENDED] = "1"
         self._trusted = trusted_list(environ)
         self._open: dict[str, EnvHistory] = {}
+        self.latest: EnvHistory | None = None
+        """The history that the last event concerns."""
 
     def histories(self, event: AgentEvent) -> list[EnvHistory]:
         """Return the histories of the working trees that an event concerns; raise `NotNamed` if there is none.
@@ -299,6 +321,7 @@ class AgentHistories:
         try:
             by_repository: dict[str, list[EnvHistory]] = {}
             for history in self.histories(event):
+                self.latest = history
                 if history.settings.enabled:
                     by_repository.setdefault(history.repository.common_state, []).append(history)
             for common_state, histories in by_repository.items():

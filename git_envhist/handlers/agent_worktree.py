@@ -19,7 +19,7 @@ from git_envhist.discovery import open_repository
 from git_envhist.errors import EnvhistError, NotARepository, Refused
 from git_envhist.git.process import SAFE_GIT
 from git_envhist.git.repository import Repository
-from git_envhist.handlers.agent_hook import read_input
+from git_envhist.handlers.agent_client import read_input
 from git_envhist.handlers.removed_worktree import name_removed, slug
 from git_envhist.model import Snapshot, Trigger
 from git_envhist.text import escape

@@ -189,6 +189,7 @@ def _working_tree(agent: Agent, place: Path, work: Path) -> Repo:
     repo.env = {"PATH": path, "HOME": str(home), "TERM": "xterm-256color", "LC_ALL": "C.UTF-8"}
     repo.write("f", "0\n")
     repo.git("config", "envhist.agentTimeout", "2m")
+    repo.git("config", "envhist.agentIdle", "2m")
     for name in (agent.name, *agent.beside):
         repo.run("envlog", "install", "--agent", name, check=True)
     return repo

@@ -2217,6 +2217,11 @@ CHECKS = (
         (AGENTS + "test_tool_waits_up_to_agent_timeout_and_a_late_snapshot_says_so",),
     ),
     Line(
+        "config envhist.agentidle",
+        "how long a process waits for the next tool",
+        ("integrations/agents/test_waiting.py::test_second_tool_is_answered_by_the_process_that_waits",),
+    ),
+    Line(
         "config envhist.verifyon",
         "for which triggers; one at a time",
         (

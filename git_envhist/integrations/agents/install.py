@@ -11,6 +11,7 @@ import json
 import os
 import shlex
 import shutil
+import sys
 import tomllib
 from collections.abc import Collection, Iterator
 from typing import Any
@@ -362,6 +363,9 @@ def _lines(form: AgentSettingsForm, commands: dict[str, str]) -> list[str]:
 
 
 SCRIPT_TEMPLATE = "agent-hook.sh"
+PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+HANDLERS = os.path.join(PACKAGE, "handlers")
+"""The directory from which the script loads one module before a tool."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -388,6 +392,8 @@ class AgentIntegration:
             template(SCRIPT_TEMPLATE)
             .replace("@READ_ONLY_TOOLS@", reading)
             .replace("@PROGRAM@", shlex.quote(target.program))
+            .replace("@PYTHON@", shlex.quote(sys.executable))
+            .replace("@HANDLERS@", shlex.quote(HANDLERS))
         )
         variable = PROJECT_VARIABLES.get(self.name)
         script = script.replace("@PROJECT@", f"${{{variable}-}}" if variable else "")
