@@ -2,13 +2,20 @@
 # Called by a coding agent for an event: before a tool changes something, after a turn. It prints nothing and never
 # fails, whatever its input: an agent could take any output for a refusal.
 #
-#   agent-<name> before|prompt|after|end
+#   agent-<name> before|prompt|after|end|create|remove
 #
 # `before` waits for the snapshot, unless its tool only reads. The other events are written to the spool, and a
 # background process handles them; `end` waits up to 2.5 s for it. The first line of a spooled event is the project
 # directory that the agent names.
+# `create` and `remove` make and remove a worktree of the agent, which reads their output and status.
+program=@PROGRAM@
+case $1 in
+    create | remove)
+        [ -x "$program" ] || program=git-envhist
+        exec "$program" agent-worktree "$1"
+        ;;
+esac
 {
-    program=@PROGRAM@
     [ -x "$program" ] || program=$(command -v git-envhist) || { cat; exit 0; }
     agent=${0##*/agent-}
     if [ "$1" = before ]; then

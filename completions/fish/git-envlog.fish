@@ -423,6 +423,7 @@ complete -c git-envlog -n '__envhist_in purge' -l version -d 'print the version 
 complete -c git-envlog -n '__envhist_in purge' -l no-color -d 'no colour'
 complete -c git-envlog -n '__envhist_in install' -l agent -x -a 'claude-code codex gemini cursor copilot' -d 'claude-code, codex, gemini, cursor or copilot'
 complete -c git-envlog -n '__envhist_in install' -l global -d 'add hooks for all your repositories'
+complete -c git-envlog -n '__envhist_in install' -l worktrees -d 'with --agent claude-code: make its worktrees as forks'
 complete -c git-envlog -n '__envhist_in install' -l shell -d 'link the man pages and shell completions instead'
 complete -c git-envlog -n '__envhist_in install' -s f -l force -d 'change hooks that are shared or committed too'
 complete -c git-envlog -n '__envhist_in install' -s n -l dry-run -d 'print what would be written; write nothing'

@@ -20,7 +20,7 @@ from git_envhist.errors import EnvhistError, NotARepository, Refused
 from git_envhist.git.process import SAFE_GIT
 from git_envhist.git.repository import Repository
 from git_envhist.handlers.agent_client import read_input
-from git_envhist.handlers.removed_worktree import name_removed, slug
+from git_envhist.handlers.removed_worktree import REMOVED, name_removed, slug
 from git_envhist.model import Snapshot, Trigger
 from git_envhist.text import escape
 
@@ -62,6 +62,8 @@ def _create(value: Mapping[str, object], environ: dict[str, str]) -> str:
         made = history.fork(
             captured.snapshot or "@", directory, branch=branch, relocate=True, trigger=Trigger.AGENT
         )
+        for warning in made.forked.warnings if made.forked else ():
+            print(escape(f"git-envhist: {warning}"), file=sys.stderr)
         return made.repository.root
     except (EnvhistError, OSError) as error:
         print(escape(f"git-envhist: {error}; the worktree has tracked files only"), file=sys.stderr)
@@ -75,8 +77,7 @@ def _remove(value: Mapping[str, object], environ: dict[str, str]) -> None:
     repository = open_repository(directory, environ).repository
     _require_named(repository, environ)
     history = EnvHistory.open(directory, environ=environ, workers="fork", one_command=True)
-    snapshot = _capture_all(history, directory)
-    name = name_removed(history, directory, snapshot)
+    name = _name_given_just_now(history) or name_removed(history, directory, _capture_all(history, directory))
     words = [*SAFE_GIT, f"--git-dir={repository.common_dir}", "worktree", "remove", "--force", directory]
     done = subprocess.run(words, check=False, capture_output=True, text=True, cwd="/")
     if done.returncode:
@@ -84,6 +85,16 @@ def _remove(value: Mapping[str, object], environ: dict[str, str]) -> None:
             f"captured as '{name}', but not removed: {done.stderr.strip()}",
             hint=f"git worktree remove --force {directory}",
         )
+
+
+def _name_given_just_now(history: EnvHistory) -> str | None:
+    """Return the name that the hook before `ExitWorktree` gave, if nothing has changed since."""
+    newest = next(iter(history.log(1)), None)
+    name = next((one for one in newest.names if one.startswith(REMOVED)), None) if newest else None
+    if newest is None or name is None or not newest.complete:
+        return None
+    done = history.capture(f"before {name}", if_changed=True)
+    return name if done.snapshot is None and not done.missing else None
 
 
 def _capture_all(history: EnvHistory, directory: str) -> Snapshot:

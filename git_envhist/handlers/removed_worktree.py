@@ -10,12 +10,13 @@ from git_envhist.errors import Refused, SnapshotNotFound
 from git_envhist.model import Snapshot
 
 MAX_NAME = 60
+REMOVED = "removed-"
 MAX_TRIES = 100
 
 
 def name_removed(history: EnvHistory, directory: str, snapshot: Snapshot | None) -> str:
     """Give the snapshot, or the newest one, the name `removed-<directory>`; return the name."""
-    name = _free_name(history, f"removed-{slug(os.path.basename(directory))}")
+    name = _free_name(history, f"{REMOVED}{slug(os.path.basename(directory))}")
     history.name(name, snapshot or "@")
     return name
 

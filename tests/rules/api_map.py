@@ -128,6 +128,7 @@ ASKED = {
     "envlog install --agent": "install(agents)",
     "envlog install --global": "install(everywhere)",
     "envlog install --force": "install(force)",
+    "envlog install --worktrees": "install(worktrees)",
     "envlog install --dry-run": "install(dry_run)",
     "envlog uninstall --agent": "uninstall(agents)",
     "envlog uninstall --global": "uninstall(everywhere)",

@@ -39,6 +39,7 @@ capture
 context
 tracking
 restore
+ports
 fork
 checks
 remote
