@@ -83,10 +83,12 @@ def handle_agent_hook(words: Sequence[str], environ: Mapping[str, str]) -> int:
 
 def _load(project: str, environ: Mapping[str, str]) -> None:
     """Capture without a result, so that everything a capture loads or compiles late is there."""
-    opened = open_repository(project, environ)
-    history = EnvHistory(opened, environ, workers="here", directory=project, one_command=True)
-    with suppress(EnvhistError, OSError), history.present():
-        open_prompt(history, seal_prompt(history, PROMPT))
+    own = AgentHistories(environ).environ
+    with suppress(EnvhistError, OSError):
+        opened = open_repository(project, own)
+        history = EnvHistory(opened, own, workers="here", directory=project, one_command=True)
+        with history.present():
+            open_prompt(history, seal_prompt(history, PROMPT))
 
 
 def _end(spool: str, report: Report, environ: Mapping[str, str]) -> AgentHistories:

@@ -21,9 +21,10 @@ import struct
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from socket import AF_UNIX, SO_PEERCRED, SOCK_STREAM, SOL_SOCKET, socket
+from socket import AF_UNIX, SOCK_STREAM, SOL_SOCKET, socket
 
 from git_envhist.disk import remove_if_present
+from git_envhist.errors import EnvhistError
 from git_envhist.handlers.agent_client import (
     MAX_INPUT,
     SOCKET,
@@ -41,6 +42,8 @@ MAX_WAITING = 4
 """How many such processes may wait at once for the agents of one user."""
 READ_TIMEOUT = 1.0
 MAX_PART = MAX_INPUT + (1 << 20)
+SO_PEERCRED = 17
+"""Linux's number; another system has no such option, and no process waits there."""
 CREDENTIALS = struct.Struct("3i")
 NAMESPACES = ("mnt", "user", "pid", "net")
 
@@ -87,7 +90,8 @@ def wait_for_events(
 
 def stop_waiting(spool: str, environ: Mapping[str, str]) -> None:
     """End the process that waits for hooks with this environment."""
-    remove_if_present(socket_path(spool, environment_of(environ)))
+    with suppress(EnvhistError, OSError):
+        remove_if_present(socket_path(spool, environment_of(environ)))
 
 
 def _listen(spool: str, path: str) -> socket | None:
