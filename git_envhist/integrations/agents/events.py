@@ -54,7 +54,7 @@ VERSION = re.compile(rb'"(?:version|cli_version|copilotVersion)"\s*:\s*"([0-9][0
 
 @dataclass(frozen=True, slots=True)
 class AgentEvent:
-    """One event of an agent."""
+    """An event that an agent's hook reported."""
 
     kind: str
     """`prompt`, `before`, `after`, `end`."""
@@ -96,7 +96,7 @@ class AgentEvent:
 
     @property
     def begins_turn(self) -> bool:
-        """Return whether a person spoke: neither the agent's own program nor the parent of a subagent did."""
+        """Return whether a person wrote the prompt, not the agent's own program or the parent of a subagent."""
         return self.kind == "prompt" and self.subagent is None and not MACHINE_PROMPT.match(self.prompt)
 
     @property
@@ -240,7 +240,7 @@ def _as_text(value: object) -> str:
 
 
 def _hash(text: str) -> str:
-    import hashlib  # loaded late: it takes a fifth of the time for which a tool that only reads waits
+    import hashlib  # loaded late: a tool that only reads does not need it, and it takes a fifth of the hook's time
 
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
@@ -259,7 +259,7 @@ MAX_PLACES = 64
 
 Row = TypeVar("Row")
 Seen = tuple[str, float, tuple[str, ...]]
-"""(key of the event, time it was last seen, settings that it came from)"""
+"""The key of an event, the time of its last hook call, and the settings with these hooks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -384,7 +384,7 @@ def _mark_seen(turn: SessionState, event: AgentEvent, now: float) -> tuple[Sessi
         return replace(turn, seen=tuple(known.values())[-MAX_SEEN:]), False
     key = event.key
     named = event.call is not None if event.kind == "before" else event.turn is not None
-    # An id names one event for the whole session; equal words are one event only for a short time.
+    # An id names one event for the whole session; equal prompts without an id are one event only for a short time.
     by = known[key][2] if key in known and (named or now - known[key][1] < REPEAT_SECONDS) else ()
     repeated = bool(by) and (named or event.registered not in by)
     known.pop(key, None)
