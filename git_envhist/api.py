@@ -334,9 +334,10 @@ class EnvHistory(HistoryContext):
 
         All keywords must hold; of several words for one keyword, one: `since` and `until` (times as `git envlog` reads
         them), `grep` (patterns in intent, names or notes; `ignore_case`), `summary` (a text in the summary), `content`
-        and `content_pattern` (as `git log -S` and `-G`), `verdicts` (pass, fail, error, none), `triggers`, `paths`
-        (git's pathspecs from the top: snapshots that changed them), `span` (a range, `a..b`), `all_timelines` (by
-        time), `reverse` (oldest first).
+        and `content_pattern` (as `git log -S` and `-G`), `verdicts` (pass, fail, error, none), `triggers`, `sessions`
+        and `agent_ids` (of agents and subagents; the beginning of an id is enough), `paths` (git's pathspecs from the
+        top: snapshots that changed them), `span` (a range, `a..b`), `all_timelines` (by time), `reverse` (oldest
+        first).
 
         >>> _ = history.capture("not checked")
         >>> _ = history.capture("checked", verify="true")
@@ -1167,17 +1168,23 @@ class EnvHistory(HistoryContext):
         agents: Sequence[str] = (),
         *,
         everywhere: bool = False,
+        worktrees: bool = False,
         force: bool = False,
         dry_run: bool = False,
     ) -> tuple[IntegrationChange, ...]:
-        """Install hooks of git, or of coding agents, that capture; return every file that was or would be changed."""
+        """Install hooks of git, or of coding agents, that capture; return every file that was or would be changed.
+
+        `worktrees`: Claude Code makes its worktrees as forks, and a snapshot is taken before it removes one.
+        """
         from git_envhist.integrations.install import (  # loaded late: hardly ever used
             install,
             named_integrations,
         )
 
         return install(
-            self._install_target(everywhere, force), named_integrations(as_sequence(agents)), dry_run=dry_run
+            self._install_target(everywhere, force, worktrees=worktrees),
+            named_integrations(as_sequence(agents)),
+            dry_run=dry_run,
         )
 
     def uninstall(
@@ -1200,7 +1207,12 @@ class EnvHistory(HistoryContext):
         return read_status(self._install_target(reads_only=True), self.settings)
 
     def _install_target(
-        self, everywhere: bool = False, force: bool = False, *, reads_only: bool = False
+        self,
+        everywhere: bool = False,
+        force: bool = False,
+        *,
+        worktrees: bool = False,
+        reads_only: bool = False,
     ) -> InstallTarget:
         from git_envhist.integrations.base import (  # loaded late: hardly ever used
             InstallTarget,
@@ -1213,7 +1225,7 @@ class EnvHistory(HistoryContext):
                 hint="capture by hand, or by an agent: install(agents=[…], everywhere=True)",
             )
         program = installed_program(self.environ)
-        return InstallTarget(self.repository, self.environ, program, everywhere, force)
+        return InstallTarget(self.repository, self.environ, program, everywhere, worktrees, force)
 
 
 def _with_agent(environ: Mapping[str, str] | None, agent: AgentName | None) -> Mapping[str, str]:

@@ -19,6 +19,7 @@ VERIFY_ON = ("manual",)
 KEY_IN = ("both", "home")
 TRANSCRIPT_LIMIT = 16 << 20
 AGENT_TIMEOUT = 3.0
+AGENT_IDLE = 120.0
 DURATIONS = {"": 1, "s": 1, "m": 60, "h": 3600}
 UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": GIB, "t": 1 << 40}
 SERVICE_VERBS = ("dump", "restore", "stop", "start")
@@ -79,6 +80,8 @@ class Settings:
     """Capture before every n-th tool that may change something; 0: only before the first of a turn."""
     agent_timeout: float = AGENT_TIMEOUT
     """Seconds that such a tool waits for the capture before it."""
+    agent_idle: float = AGENT_IDLE
+    """Seconds for which a process waits for the next tool of an agent; 0: none waits."""
     transcript_limit: int = TRANSCRIPT_LIMIT
     """The size of the newest part of an agent's transcript that a snapshot stores, in bytes; 0: none."""
     keep_last: int = KEEP_LAST
@@ -137,6 +140,7 @@ class _Reader:
             verify_timeout=self.duration("envhist.verifytimeout", HOUR) or None,
             agent_every=self.size("envhist.agentevery", 1),
             agent_timeout=self.duration("envhist.agenttimeout", AGENT_TIMEOUT),
+            agent_idle=self.duration("envhist.agentidle", AGENT_IDLE),
             keep_last=self.size("envhist.keeplast", KEEP_LAST),
             keep_hourly=self.size("envhist.keephourly", KEEP_HOURLY),
             keep_daily=self.size("envhist.keepdaily", KEEP_DAILY),

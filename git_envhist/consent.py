@@ -27,7 +27,7 @@ from contextlib import suppress
 from git_envhist.discovery import own_data
 from git_envhist.disk import Durability, cannot_write, locked, replace_file, state_directory
 from git_envhist.errors import EnvhistError, Refused
-from git_envhist.git.config import AGENT
+from git_envhist.git.config import AGENT, AGENT_SHELLS
 from git_envhist.git.repository import Repository
 from git_envhist.snapshots.quoting import quote, unquote
 
@@ -156,15 +156,7 @@ def _command_line(common_dir: str, command: str) -> bytes:
 # Is a person present, and may a command run?
 
 UNATTENDED = "GIT_ENVHIST_UNATTENDED"
-AGENT_VARIABLES = (
-    AGENT,
-    "CLAUDECODE",
-    "CODEX_SANDBOX",
-    "CODEX_THREAD_ID",
-    "GEMINI_CLI",
-    "CURSOR_AGENT",
-    "AI_AGENT",
-)
+AGENT_VARIABLES = (AGENT, "AI_AGENT", *(mark for shell in AGENT_SHELLS for mark in shell.marks))
 """Variables of the shells that agents use; no person typed a command that runs there."""
 NOT_APPROVED = "no person ran this command here before, and a hook or an agent runs no other"
 

@@ -42,6 +42,7 @@ from git_envhist.lazy import replace
 from git_envhist.model import CaptureProgress, EnvPath, ForkPlan, ForkResult, RestoreResult, Snapshot, Trigger
 from git_envhist.objects.reader import ObjectReader, Verify
 from git_envhist.platform import DIRECTORY, open_file_only
+from git_envhist.ports import ports_in_use
 from git_envhist.restore.clone_files import CloningReader
 from git_envhist.restore.disk_calls import DiskCalls
 from git_envhist.restore.planning import tracked
@@ -575,7 +576,7 @@ class _Fork:
             skipped=written.plan.skipped,
             kept=written.kept,
             losses=written.losses,
-            warnings=written.warnings,
+            warnings=(*written.warnings, *ports_in_use(repository.root)),
         )
         forked = self._relocate(own, forked)
         return replace(forked, seconds=time.monotonic() - started)

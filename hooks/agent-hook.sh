@@ -2,13 +2,20 @@
 # Called by a coding agent for an event: before a tool changes something, after a turn. It prints nothing and never
 # fails, whatever its input: an agent could take any output for a refusal.
 #
-#   agent-<name> before|prompt|after|end
+#   agent-<name> before|prompt|after|end|create|remove
 #
 # `before` waits for the snapshot, unless its tool only reads. The other events are written to the spool, and a
 # background process handles them; `end` waits up to 2.5 s for it. The first line of a spooled event is the project
 # directory that the agent names.
+# `create` and `remove` make and remove a worktree of the agent, which reads their output and status.
+program=@PROGRAM@
+case $1 in
+    create | remove)
+        [ -x "$program" ] || program=git-envhist
+        exec "$program" agent-worktree "$1"
+        ;;
+esac
 {
-    program=@PROGRAM@
     [ -x "$program" ] || program=$(command -v git-envhist) || { cat; exit 0; }
     agent=${0##*/agent-}
     if [ "$1" = before ]; then
@@ -28,7 +35,15 @@
             '' | *[!0-9A-Za-z_]*) ;;
             *) case ' @READ_ONLY_TOOLS@ ' in *" $tool "*) cat; exit 0 ;; esac ;;
         esac
-        { printf '%s' "$event"; cat; } | "$program" agent-hook "$0" "$agent" before
+        # A module that asks a process with the program loaded, or starts the program.
+        python=@PYTHON@ handlers=@HANDLERS@
+        if [ -x "$python" ] && [ -f "$handlers/agent_client.py" ]; then
+            load='import sys; sys.path.append(sys.argv[1]); import agent_client; agent_client.main()'
+            set -- "$python" -I -S -c "$load" "$handlers" "$program" "$0" "$agent"
+        else
+            set -- "$program" agent-hook "$0" "$agent" before
+        fi
+        { printf '%s' "$event"; cat; } | "$@"
         cat
         exit 0
     fi

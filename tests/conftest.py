@@ -51,10 +51,24 @@ GIT_CONFIG = """\
 	auto = 0
 [maintenance]
 	auto = false
+[envhist]
+	agentIdle = 0
 """
 
 # Variables that a terminal, an agent or a user's shell may have set and that git-envhist's programs read.
-FOREIGN_PREFIXES = ("GIT_", "XDG_", "LC_", "CLAUDE", "CODEX_", "GEMINI_", "CURSOR_", "ENVHIST_", "LESS")
+FOREIGN_PREFIXES = (
+    "GIT_",
+    "XDG_",
+    "LC_",
+    "CLAUDE",
+    "CODEX_",
+    "GEMINI_",
+    "CURSOR_",
+    "COPILOT_",
+    "OPENCODE",
+    "ENVHIST_",
+    "LESS",
+)
 # The variable with which the test run itself disables features of the system.
 KEPT_NAME = "GIT_ENVHIST_WITHOUT"
 FOREIGN_NAMES = (

@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from git_envhist.config import Settings
 from git_envhist.errors import Damaged, EnvhistError, GitFailed
 from git_envhist.git.process import SAFE_GIT, Git, GitResult, spawn
-from git_envhist.lazy import replace
+from git_envhist.lazy import dataclass, pattern, replace
 from git_envhist.model import Actor, AgentName
 
 # The local time zone with its history: the offset of a past time is the one that was valid then.
@@ -101,23 +101,74 @@ AGENT, AGENT_VERSION = "GIT_ENVHIST_AGENT", "GIT_ENVHIST_AGENT_VERSION"
 AGENT_SESSION, AGENT_DEFINITION = "GIT_ENVHIST_AGENT_SESSION", "GIT_ENVHIST_AGENT_DEFINITION"
 
 
+@dataclass(frozen=True, slots=True)
+class AgentShell:
+    """The variables that an agent sets for the commands it runs."""
+
+    name: str
+    marks: tuple[str, ...]
+    """Variables of which one is set."""
+    session: tuple[str, ...] = ()
+    """Variables with the id of the session; the first that is set counts."""
+    version: str = ""
+    """The variable with the agent's version."""
+
+
+AGENT_SHELLS = (
+    AgentShell("claude-code", ("CLAUDECODE",), ("CLAUDE_CODE_SESSION_ID",), "AI_AGENT"),
+    AgentShell(
+        "codex",
+        ("CODEX_THREAD_ID", "CODEX_SANDBOX", "CODEX_CI"),
+        ("CODEX_SESSION_ID", "CODEX_THREAD_ID"),
+        "CODEX_VERSION",
+    ),
+    AgentShell("gemini", ("GEMINI_CLI",), ("GEMINI_SESSION_ID",)),
+    AgentShell("copilot", ("COPILOT_CLI",), ("COPILOT_AGENT_SESSION_ID",), "COPILOT_CLI_BINARY_VERSION"),
+    AgentShell("cursor", ("CURSOR_AGENT",)),
+    AgentShell("opencode", ("OPENCODE",)),
+)
+"""The variables of each agent. If one agent runs another, the variables of both are set, and the first here counts."""
+VERSION = pattern(r"[0-9][0-9A-Za-z.+-]{0,40}")
+AI_AGENT = pattern(r"claude-code_([0-9]+(?:-[0-9]+){1,3})_[a-z]+")
+"""The value of AI_AGENT in the shell and in the hooks of Claude Code, e.g. `claude-code_2-1-197_agent`."""
+SESSION = pattern(r"[0-9A-Za-z_.:-]{1,100}")
+
+
 def current_actor(settings: Settings, environ: Mapping[str, str]) -> Actor:
     """Return the person using this machine, as git would name them, and the agent if there is one."""
     name = environ.get("GIT_COMMITTER_NAME") or settings.user_name
     email = environ.get("GIT_COMMITTER_EMAIL") or settings.user_email or environ.get("EMAIL")
     person = Actor(name or _login(environ), email or f"{_login(environ)}@{os.uname().nodename}")
-    if not environ.get(AGENT):
+    agent = agent_of(environ)
+    if agent is None:
         return person
-    version, session = environ.get(AGENT_VERSION) or None, environ.get(AGENT_SESSION) or None
-    return replace(person, agent=environ[AGENT], agent_version=version, session=session)
+    return replace(person, agent=agent.name, agent_version=agent.version, session=agent.session)
 
 
 def agent_of(environ: Mapping[str, str]) -> AgentName | None:
-    """Return the agent that this process runs for; None for a person."""
+    """Return the agent that this process runs for, named by our variables or by its own; None for a person."""
     if not environ.get(AGENT):
-        return None
+        return _agent_of_shell(environ)
     values = [environ.get(name) or None for name in (AGENT_VERSION, AGENT_SESSION, AGENT_DEFINITION)]
     return AgentName(environ[AGENT], *values)
+
+
+def _agent_of_shell(environ: Mapping[str, str]) -> AgentName | None:
+    shell = next((one for one in AGENT_SHELLS if any(environ.get(mark) for mark in one.marks)), None)
+    if shell is None:
+        return None
+    session = next((environ[name] for name in shell.session if environ.get(name)), "")
+    known = SESSION.fullmatch(session) is not None
+    return AgentName(shell.name, version_of_agent(shell.name, environ), session if known else None)
+
+
+def version_of_agent(name: str, environ: Mapping[str, str]) -> str | None:
+    """Return the version that an agent names in its variables, or None."""
+    shell = next((one for one in AGENT_SHELLS if one.name == name), None)
+    text = environ.get(shell.version, "") if shell else ""
+    found = AI_AGENT.fullmatch(text)
+    text = found[1].replace("-", ".") if found else text
+    return text if VERSION.fullmatch(text) else None
 
 
 def agent_variables(agent: AgentName) -> dict[str, str]:

@@ -11,7 +11,6 @@ intent, and the prompt and the transcript as attachments. The result of each cap
 from __future__ import annotations
 
 import os
-import select
 import signal
 import stat
 import time
@@ -26,6 +25,10 @@ from git_envhist.discovery import OpenedRepository, open_repository
 from git_envhist.disk import remove_if_present, state_directory
 from git_envhist.errors import EnvhistError, NotARepository
 from git_envhist.git.config import current_actor
+from git_envhist.git.repository import Repository
+from git_envhist.handlers.agent_client import DONE, WAIT, await_done, read_input
+from git_envhist.handlers.removed_worktree import name_removed
+from git_envhist.history.timeline import SUBAGENT
 from git_envhist.integrations.agents.events import (
     AgentEvent,
     Job,
@@ -39,45 +42,80 @@ from git_envhist.integrations.agents.events import (
 from git_envhist.integrations.agents.outcomes import _path
 from git_envhist.lazy import replace
 from git_envhist.model import Actor, CaptureResult, IntentSource, Snapshot, Trigger
+from git_envhist.platform import open_file_only, own_command
 
-MAX_INPUT = 8 << 20
-IDLE = 5.0
-"""Seconds without input after which an agent that keeps the pipe open has written everything."""
-DONE = b"."
 END_WAIT = 2.5
 """Seconds for which the end of a session waits for its last captures; agents grant such a hook 3."""
 FIRST_INHERITED, MAX_DESCRIPTORS = 3, 1 << 16
 
 
 def handle_agent_hook(words: Sequence[str], environ: Mapping[str, str]) -> int:
-    """Handle `<shim> <agent> before|spooled|ended`; return 0."""
+    """Handle `<shim> <agent> before|spooled|ended`, or `<shim> <agent> wait <seconds> <project>`; return 0."""
     with suppress(Exception):
-        shim, agent, kind = words
+        shim, agent, kind, *more = words
         spool = os.path.join(os.path.dirname(shim), "spool")
         if kind == "before":
             event = read_event(agent, kind, read_input(0), environ, project_of(agent, environ))
             # A tool that only reads is not delayed.
             if event is not None and event.modifies:
-                _delay(lambda report: _work(spool, event, report, environ), lambda: _timeout(event, environ))
+                _delay(
+                    lambda report: _work(spool, event, report, environ),
+                    lambda agents: _wait_for_more(words, spool, agents),
+                )
         elif kind == "spooled":
             _detach()
             _work(spool, None, _ignore, environ)
         elif kind == "ended":
             # The agent may be the first process of a container, which ends with it.
-            _delay(lambda report: _work(spool, None, report, environ), lambda: END_WAIT)
+            _delay(lambda report: _end(spool, report, environ))
+        elif kind == "wait":
+            from git_envhist.handlers.agent_server import wait_for_events  # loaded late: one hook of many
+
+            wait_for_events(
+                spool,
+                float(more[0]),
+                environ,
+                lambda: _load(more[1], environ),
+                partial(_answer, spool, agent, environ),
+            )
     return 0
 
 
-def read_input(descriptor: int) -> bytes:
-    """Return the agent's input, cut to `MAX_INPUT` bytes."""
-    kept = bytearray()
-    with suppress(OSError, ValueError):
-        while select.select([descriptor], [], [], IDLE)[0]:
-            data = os.read(descriptor, 1 << 16)
-            if not data:
-                break
-            kept += data[: MAX_INPUT - len(kept)]
-    return bytes(kept)
+def _load(project: str, environ: Mapping[str, str]) -> None:
+    """Capture without a result, so that everything a capture loads or compiles late is there."""
+    own = AgentHistories(environ).environ
+    with suppress(EnvhistError, OSError):
+        opened = open_repository(project, own)
+        history = EnvHistory(opened, own, workers="here", directory=project, one_command=True)
+        with history.present():
+            open_prompt(history, seal_prompt(history, PROMPT))
+
+
+def _end(spool: str, report: Report, environ: Mapping[str, str]) -> AgentHistories:
+    from git_envhist.handlers.agent_server import stop_waiting  # loaded late: once per session
+
+    report(WAIT + b"%g\n" % END_WAIT)
+    stop_waiting(spool, environ)
+    return _work(spool, None, report, environ)
+
+
+def _answer(spool: str, agent: str, environ: Mapping[str, str], data: bytes, descriptor: int) -> None:
+    """Capture before a tool in a child of a waiting process."""
+    event = read_event(agent, "before", data, environ, project_of(agent, environ))
+    if event is not None and event.modifies:
+        _work(spool, event, lambda message: _write(descriptor, message), environ)
+
+
+def _wait_for_more(words: Sequence[str], spool: str, agents: AgentHistories) -> None:
+    """Become a process that waits for the next tools of the agent, with the program loaded."""
+    from git_envhist.handlers.agent_server import may_wait  # loaded late: the tool does not wait for it
+
+    shim, agent, _ = words
+    history = agents.latest
+    if history is not None and history.settings.agent_idle > 0 and may_wait(spool):
+        more = ("wait", f"{history.settings.agent_idle:g}", history.repository.root)
+        command = [*own_command("envhist"), "agent-hook", shim, agent, *more]
+        os.execv(command[0], command)
 
 
 Report = Callable[[bytes], bool]
@@ -88,41 +126,25 @@ def _ignore(_data: bytes) -> bool:
     return True
 
 
-def _timeout(event: AgentEvent, environ: Mapping[str, str]) -> float:
-    """Return the seconds that a tool may be delayed; the waiting process reads them, because the other one is busy."""
-    from git_envhist.config import AGENT_TIMEOUT, parse_duration  # loaded late: most tools are not delayed
-    from git_envhist.git.process import SAFE_GIT, clean_environment, spawn  # loaded late: as above
+def _delay(
+    work: Callable[[Report], AgentHistories], then: Callable[[AgentHistories], None] | None = None
+) -> None:
+    """Run the work in a forked process, and wait for its end as long as a tool may be delayed.
 
-    variables = {os.fsencode(name): os.fsencode(value) for name, value in environ.items()}
-    directory = next(iter(event.directories), ".")
-    words = [*SAFE_GIT, "-C", directory, "config", "--get", "envhist.agenttimeout"]
-    with suppress(Exception):
-        output = spawn(words, clean_environment(variables)).out.decode("utf-8", "replace")
-        seconds = parse_duration(output.strip())
-        return AGENT_TIMEOUT if seconds is None else seconds
-    return AGENT_TIMEOUT
-
-
-def _delay(work: Callable[[Report], None], timeout: Callable[[], float]) -> None:
-    """Run the work in a forked process, and wait for its end as long as a tool may be delayed."""
+    `then` runs in that process afterwards, with the result of the work; nobody waits for it.
+    """
     reading, writing = os.pipe()
     if os.fork() == 0:
         try:
             _detach(writing)
-            work(lambda data: _write(writing, data))
+            result = work(lambda data: _write(writing, data))
+            os.close(writing)
+            if then is not None:
+                then(result)
         finally:
             os._exit(0)
     os.close(writing)
-    started, received = time.monotonic(), b""
-    seconds = timeout()
-    while not received.endswith(DONE):
-        left = started + seconds - time.monotonic()
-        if not select.select([reading], [], [], max(0.0, left))[0]:
-            break
-        data = os.read(reading, 64)
-        if not data:
-            break
-        received += data
+    await_done(reading, lambda: os.read(reading, 64))
 
 
 def _write(descriptor: int, data: bytes) -> bool:
@@ -148,14 +170,21 @@ def _detach(kept: int | None = None) -> None:
     os.closerange(last + (kept is not None), MAX_DESCRIPTORS)
 
 
-def _work(spool: str, event: AgentEvent | None, report: Report, environ: Mapping[str, str]) -> None:
+def _work(spool: str, event: AgentEvent | None, report: Report, environ: Mapping[str, str]) -> AgentHistories:
+    """Handle an event and all spooled before it; return the histories that were opened."""
     agents = AgentHistories(environ)
     outcomes = HookOutcomes(agents)
-    for job, file in agents.due(spool, event, outcomes.failed):
-        outcomes.run(job, report if job.event is event else None)
+    due = agents.due(spool, event, outcomes.failed)
+    if event is not None and agents.latest is not None:
+        report(WAIT + b"%g\n" % agents.latest.settings.agent_timeout)
+    last = next((job for job, _ in reversed(due) if job.event is event), None)
+    for job, file in due:
+        # The tool waits for the last of its captures.
+        outcomes.run(job, report if job is last else None)
         if file is not None:
             remove_if_present(file)
     report(DONE)
+    return agents
 
 
 PROMPT = "prompt.txt"
@@ -190,17 +219,46 @@ class AgentHistories:
         self.environ[UNATTENDED] = "1"
         self._trusted = trusted_list(environ)
         self._open: dict[str, EnvHistory] = {}
+        self.latest: EnvHistory | None = None
+        """The history that the last event concerns."""
+
+    def histories(self, event: AgentEvent) -> list[EnvHistory]:
+        """Return the histories of the working trees that an event concerns; raise `NotNamed` if there is none.
+
+        These are the project that the agent names or, if the tool works in another worktree of its repository, that
+        worktree; and the further directories of the workspace.
+        """
+        found: dict[str, EnvHistory] = {}
+        refused = None
+        for places in (event.directories or (os.getcwd(),), *((root,) for root in event.more_roots)):
+            try:
+                history = self._history(places)
+            except NotNamed as error:
+                refused = refused or error
+                continue
+            if not found and (worktree := other_worktree(history.repository, event.cwd)):
+                history = self._history((worktree,))
+            found.setdefault(history.repository.root, history)
+        if not found and refused:
+            raise refused
+        return list(found.values())
 
     def history(self, event: AgentEvent) -> EnvHistory:
-        """Return the history of an agent's project; raise `NotNamed` if no person approved its repository."""
-        places = event.directories or (os.getcwd(),)
+        """Return the history of the first working tree that an event concerns."""
+        return self.histories(event)[0]
+
+    def history_at(self, job: Job) -> EnvHistory:
+        """Return the history of the working tree that is captured."""
+        return self._history((job.place,))
+
+    def _history(self, places: Sequence[str]) -> EnvHistory:
         found = next((one for one in places if one in self._open), None)
-        if found is None:
-            found, opened = self._first_named(places)
-            self._open[found] = EnvHistory(
-                opened, self.environ, workers="fork", directory=found, one_command=True
-            )
-        return self._open[found]
+        if found is not None:
+            return self._open[found]
+        found, opened = self._first_named(places)
+        history = EnvHistory(opened, self.environ, workers="fork", directory=found, one_command=True)
+        self._open[found] = self._open[history.repository.root] = history
+        return history
 
     def _first_named(self, directories: Sequence[str]) -> tuple[str, OpenedRepository]:
         for directory in directories:
@@ -223,18 +281,17 @@ class AgentHistories:
         with spool_lock(spool):
             events: list[tuple[AgentEvent, str | None]] = list(take_spooled(spool, self.environ))
             for each, file in [*events, *([(event, None)] if event else [])]:
-                job = self._advance(each, failed)
-                if file is not None and (job is None or each.kind == "prompt"):
+                jobs = self._advance(each, failed)
+                if file is not None and (not jobs or each.kind == "prompt"):
                     # A prompt has changed the session already; taken again, it would begin another turn.
                     remove_if_present(file)
                     file = None
-                if job is not None:
-                    due.append((job, file))
+                due += [(job, file if job is jobs[-1] else None) for job in jobs]
         return due
 
     def capture(self, job: Job, captured: Callable[[CaptureResult], None]) -> CaptureResult:
         """Capture for an event, if something changed."""
-        history, event = self.history(job.event), job.event
+        history, event = self.history_at(job), job.event
         transcript = read_transcript(event.transcript, history.settings.transcript_limit)
         actor = actor_of(event, current_actor(history.settings, self.environ), transcript)
         kind = "before" if event.kind == "before" else "after"
@@ -251,7 +308,7 @@ class AgentHistories:
             meta=(
                 ("agent-moment", kind),
                 ("agent-turn", str(job.turn.number)),
-                *((("agent-id", event.subagent),) if event.subagent else ()),
+                *(((SUBAGENT, event.subagent),) if event.subagent else ()),
                 *((("agent-type", event.subagent_type),) if event.subagent_type else ()),
             ),
             captured=captured,
@@ -259,18 +316,49 @@ class AgentHistories:
 
     def note_late(self, job: Job, snapshot: Snapshot) -> None:
         """Add a remark that the tool did not wait for the end of the capture."""
-        self.history(job.event).note(LATE, snapshot)
+        self.history_at(job).note(LATE, snapshot)
 
-    def _advance(self, event: AgentEvent, failed: Callable[[AgentEvent, Exception], None]) -> Job | None:
+    def _advance(self, event: AgentEvent, failed: Callable[[AgentEvent, Exception], None]) -> list[Job]:
+        jobs: list[Job] = []
         try:
-            history = self.history(event)
-            if not history.settings.enabled:
-                return None
-            state = os.path.join(history.repository.state, "agents")
-            return turn_after(state, event, history.settings.agent_every, partial(seal_prompt, history))
+            by_repository: dict[str, list[EnvHistory]] = {}
+            for history in self.histories(event):
+                self.latest = history
+                if history.settings.enabled:
+                    by_repository.setdefault(history.repository.common_state, []).append(history)
+            for common_state, histories in by_repository.items():
+                places = [history.repository.root for history in histories]
+                state, every = os.path.join(common_state, "agents"), histories[0].settings.agent_every
+                jobs += turn_after(state, event, places, every, partial(seal_prompt, histories[0]))
         except Exception as error:
             failed(event, error)
-            return None
+        # A worktree in which the turn worked may have been removed since.
+        return [job for job in jobs if os.path.isdir(job.place)]
+
+
+def other_worktree(repository: Repository, directory: str | None) -> str | None:
+    """Return the root of another linked worktree of a repository that contains a directory, or None.
+
+    git is not asked: the directory may be in a repository that came with a clone. A linked worktree has a file `.git`
+    with the name of its git directory, and git's record there names this file.
+    """
+    top = os.path.realpath(directory) if directory else "/"
+    while top != "/" and not os.path.lexists(os.path.join(top, ".git")):
+        top = os.path.dirname(top)
+    link = os.path.join(top, ".git")
+    worktrees = os.path.join(os.path.realpath(repository.common_dir), "worktrees")
+    with suppress(OSError, ValueError):
+        git_dir = os.path.realpath(os.path.join(top, _first_line(link).removeprefix("gitdir: ")))
+        named = os.path.join(git_dir, _first_line(os.path.join(git_dir, "gitdir")))
+        is_linked = os.path.dirname(git_dir) == worktrees and os.path.realpath(named) == link
+        if is_linked and git_dir != os.path.realpath(repository.git_dir):
+            return top
+    return None
+
+
+def _first_line(path: str) -> str:
+    with open(path, encoding="utf-8", errors="surrogateescape", opener=open_file_only) as file:
+        return file.read(4096).partition("\n")[0]
 
 
 def actor_of(event: AgentEvent, person: Actor, transcript: bytes) -> Actor:
@@ -336,26 +424,29 @@ class HookOutcomes:
         waited = []
 
         def captured_now(_captured: CaptureResult) -> None:
-            if report is not None:
+            # The name is written before the worktree is removed.
+            if report is not None and not job.event.removes_worktree:
                 waited.append(report(DONE))
 
         try:
             captured = self._agents.capture(job, captured_now)
+            if job.event.removes_worktree:
+                name_removed(self._agents.history_at(job), job.place, captured.snapshot)
             if captured.snapshot is not None and False in waited:
                 self._agents.note_late(job, captured.snapshot)
             result = "captured" if captured.snapshot is not None else "nothing changed"
             why_not = next((f": {one}" for one in captured.warnings if NOT_APPROVED in one), "")
-            self._write(job.event, result + why_not)
+            self._write(self._agents.history_at(job), job.event, result + why_not)
         except Exception as error:
             self.failed(job.event, error)
 
     def failed(self, event: AgentEvent, error: Exception) -> None:
         """Write why a capture failed; without a repository there is no place for it."""
         with suppress(Exception):
-            self._write(event, f"failed: {error}")
+            self._write(self._agents.history(event), event, f"failed: {error}")
 
-    def _write(self, event: AgentEvent, outcome: str) -> None:
-        place = state_directory(os.path.join(self._agents.history(event).repository.state, "agents"))
+    def _write(self, history: EnvHistory, event: AgentEvent, outcome: str) -> None:
+        place = state_directory(os.path.join(history.repository.state, "agents"))
         at = time.strftime("%Y-%m-%d %H:%M:%S")
         with open(
             _path(place, event.registered, event.kind), "w", encoding="utf-8", errors="replace"

@@ -9,22 +9,21 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import sys
 from collections.abc import Mapping, Sequence
 
 from git_envhist.api import EnvHistory
 from git_envhist.consent import UNATTENDED, refuse_place, trusted_list
 from git_envhist.discovery import open_repository
-from git_envhist.errors import EnvhistError, NotARepository, Refused, SnapshotNotFound
+from git_envhist.errors import EnvhistError, NotARepository, Refused
 from git_envhist.git.process import SAFE_GIT, GitResult, spawn
 from git_envhist.git.repository import Repository
-from git_envhist.handlers.agent_hook import read_input
+from git_envhist.handlers.agent_client import read_input
+from git_envhist.handlers.removed_worktree import REMOVED, name_removed, slug
 from git_envhist.model import Snapshot, Trigger
 from git_envhist.text import escape
 
 CREATE, REMOVE = "create", "remove"
-MAX_NAME = 60
 MAX_TRIES = 100
 MAX_CAPTURES = 5
 BRANCH = "worktree-"
@@ -52,7 +51,7 @@ def handle_agent_worktree(words: Sequence[str], environ: Mapping[str, str]) -> i
 def _create(value: Mapping[str, object], environ: dict[str, str]) -> str:
     project = _directory(environ.get("CLAUDE_PROJECT_DIR")) or _directory(value.get("cwd")) or os.getcwd()
     repository = open_repository(project, environ).repository
-    name = _slug(value.get("name"))
+    name = slug(value.get("name"))
     try:
         directory, branch = _free_place(repository, f"{repository.root}-{name}", name)
         refuse_place(directory, repository, environ)
@@ -62,6 +61,8 @@ def _create(value: Mapping[str, object], environ: dict[str, str]) -> str:
         made = history.fork(
             captured.snapshot or "@", directory, branch=branch, relocate=True, trigger=Trigger.AGENT
         )
+        for warning in made.forked.warnings if made.forked else ():
+            print(escape(f"git-envhist: {warning}"), file=sys.stderr)
         return made.repository.root
     except (EnvhistError, OSError) as error:
         print(escape(f"git-envhist: {error}; the worktree has tracked files only"), file=sys.stderr)
@@ -75,9 +76,7 @@ def _remove(value: Mapping[str, object], environ: dict[str, str]) -> None:
     repository = open_repository(directory, environ).repository
     _require_named(repository, environ)
     history = EnvHistory.open(directory, environ=environ, workers="fork", one_command=True)
-    snapshot = _capture_all(history, directory)
-    name = _free_name(history, f"removed-{_slug(os.path.basename(directory))}")
-    history.name(name, snapshot)
+    name = _name_given_just_now(history) or name_removed(history, directory, _capture_all(history, directory))
     # The current directory may be in the worktree.
     places = ["-C", "/", f"--git-dir={repository.common_dir}"]
     done = _git_with_hooks(*places, "worktree", "remove", "--force", directory)
@@ -86,6 +85,16 @@ def _remove(value: Mapping[str, object], environ: dict[str, str]) -> None:
             f"captured as '{name}', but not removed: {done.err.decode('utf-8', 'replace').strip()}",
             hint=f"git worktree remove --force {directory}",
         )
+
+
+def _name_given_just_now(history: EnvHistory) -> str | None:
+    """Return the name that the hook before `ExitWorktree` gave, if nothing has changed since."""
+    newest = next(iter(history.log(1)), None)
+    name = next((one for one in newest.names if one.startswith(REMOVED)), None) if newest else None
+    if newest is None or name is None or not newest.complete:
+        return None
+    done = history.capture(f"before {name}", if_changed=True)
+    return name if done.snapshot is None and not done.missing else None
 
 
 def _capture_all(history: EnvHistory, directory: str) -> Snapshot:
@@ -101,17 +110,6 @@ def _capture_all(history: EnvHistory, directory: str) -> Snapshot:
             return last
         last = newer
     raise Refused("not removed: the worktree keeps changing", hint="end the programs that write there")
-
-
-def _free_name(history: EnvHistory, base: str) -> str:
-    """Return a name that no snapshot has."""
-    for number in range(1, MAX_TRIES):
-        name = base if number == 1 else f"{base}-{number}"
-        try:
-            history.resolve(name)
-        except SnapshotNotFound:
-            return name
-    raise Refused(f"too many snapshots are called '{base}'", hint="git envlog name -d <name>")
 
 
 def _free_place(repository: Repository, base: str, name: str) -> tuple[str, str]:
@@ -149,8 +147,3 @@ def _require_named(repository: Repository, environ: Mapping[str, str]) -> None:
 def _directory(value: object) -> str | None:
     usable = isinstance(value, str) and value.startswith("/") and "\0" not in value
     return value if usable and isinstance(value, str) and os.path.isdir(value) else None
-
-
-def _slug(value: object) -> str:
-    text = value if isinstance(value, str) else ""
-    return re.sub(r"[^A-Za-z0-9]+", "-", text).strip("-")[:MAX_NAME].strip("-") or "worktree"

@@ -39,6 +39,10 @@ class LogKeywords(TypedDict, total=False):
     verdicts: Sequence[str]
     """`pass`, `fail`, `error`, `none`."""
     triggers: Sequence[str]
+    sessions: Sequence[str]
+    """Ids of an agent's sessions, or the beginnings of such ids."""
+    agent_ids: Sequence[str]
+    """Ids of subagents, or the beginnings of such ids."""
     paths: Sequence[str | bytes]
     """git's pathspecs from the top: snapshots that changed such a path."""
     summary: str
@@ -74,6 +78,8 @@ def search(
         summary=keywords.get("summary"),
         content=keywords.get("content"),
         content_pattern=keywords.get("content_pattern"),
+        sessions=as_sequence(keywords.get("sessions", ())),
+        agent_ids=as_sequence(keywords.get("agent_ids", ())),
     )
     chosen = choose(found, choice, now)
     paths = tuple(map(os.fsencode, as_sequence(keywords.get("paths", ()))))

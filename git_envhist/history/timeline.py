@@ -48,6 +48,8 @@ def filter_by_summary(
 # Select by time, words, trigger and check.
 
 NO_VERDICT = "none"
+SUBAGENT = "agent-id"
+"""The key of the value that names the subagent which caused a snapshot."""
 
 Test = Callable[[Snapshot], bool]
 
@@ -68,6 +70,10 @@ class Choice:
     """A text; the number of its occurrences in files changed."""
     content_pattern: str | None = None
     """A regular expression that a changed line matches."""
+    sessions: tuple[str, ...] = ()
+    """Ids of an agent's sessions, or the beginnings of such ids."""
+    agent_ids: tuple[str, ...] = ()
+    """Ids of subagents, or the beginnings of such ids."""
 
     @property
     def restricts(self) -> bool:
@@ -87,6 +93,8 @@ def choose(snapshots: Iterable[Snapshot], choice: Choice, now: datetime) -> list
 def _refuse_invalid(choice: Choice) -> None:
     if choice.content is not None and choice.content_pattern is not None:
         raise UsageError("-S and -G exclude each other")
+    if "" in (*choice.sessions, *choice.agent_ids):
+        raise UsageError("no id given", hint="git envlog --session <id>, git envlog --agent-id <id>")
     if "" in (choice.content, choice.content_pattern):
         raise UsageError("no text to search for", hint="git envlog -S <text>, git envlog -G <regex>")
 
@@ -100,6 +108,10 @@ def _tests(choice: Choice, now: datetime) -> list[Test]:
         tests.append(lambda snapshot: _verdict_word(snapshot) in choice.verdicts)
     if choice.triggers:
         tests.append(lambda snapshot: snapshot.trigger.value in choice.triggers)
+    if choice.sessions:
+        tests.append(lambda snapshot: (snapshot.actor.session or "").startswith(choice.sessions))
+    if choice.agent_ids:
+        tests.append(lambda snapshot: dict(snapshot.meta).get(SUBAGENT, "").startswith(choice.agent_ids))
     return tests
 
 

@@ -31,6 +31,8 @@ class InstallTarget:
     """The absolute path of `git-envhist`, as the calling installation has it."""
     everywhere: bool = False
     """Install for every repository of this user."""
+    worktrees: bool = False
+    """Add the hooks with which an agent makes and removes its worktrees, if it has such hooks."""
     force: bool = False
     """Install even where a guard would refuse; each guard describes its reason."""
 

@@ -167,6 +167,8 @@ PROBE = "service"
 GIT = b".git"
 MAX_WORD = 1024
 OWN_PROGRAMS = "git-env"
+AGENTS = frozenset(("claude", "codex", "gemini", "copilot", "cursor-agent", "opencode"))
+"""Programs of coding agents; a server that an agent has started is another program."""
 LEADING_WORDS = 2
 """The program and its script are examined: an interpreter may be anywhere."""
 
@@ -276,11 +278,17 @@ def _service_facts(
             values.add(os.fsdecode(path[len(top) :].lstrip(b"/")))
     words = [word.decode("utf-8", "replace") for word in command_line(process.pid, proc)]
     called = mask_command_line(words, os.fsdecode(process.program), ports, _finder(process.directory, top))
-    if called.name == "git" or called.name.startswith(OWN_PROGRAMS):
-        return  # working on the environment, not a service of it
+    if _works_on_the_environment(called.name, process.program):
+        return
     key = os.fsdecode(inside) + "/" + called.name if inside else called.name
     for value in values:
         yield Fact(PROBE, key, value, EnvPath(inside), by=called.command)
+
+
+def _works_on_the_environment(name: str, program: bytes) -> bool:
+    """Return whether a process is git, a program of ours or a coding agent: none of them is a service."""
+    file = os.fsdecode(os.path.basename(program)).removesuffix(".exe")
+    return name == "git" or name.startswith(OWN_PROGRAMS) or not AGENTS.isdisjoint((name, file))
 
 
 def _finder(directory: bytes, top: bytes) -> Find:

@@ -137,6 +137,20 @@ def test_service_outside_the_environment_is_not_listed(here: Repo, tmp_path: Pat
         assert services(here, "@") == ""
 
 
+@pytest.mark.parametrize("agent", ["claude", "copilot"])
+def test_coding_agent_is_no_service_and_its_server_is(here: Repo, agent: str) -> None:
+    capture(here, "nothing runs", "before")
+    # The kernel tells the name of the program as its caller gave it.
+    (here.path / "web" / agent).write_text(SERVER)
+    capture(here, "the agent is there", "there")
+    with running(here, agent, "0"):
+        capture(here, "the agent listens", "agent")
+        assert services(here, "there", "agent") == ""
+        with running(here) as port:
+            capture(here, "its server listens", "server")
+            assert f":{port}" in services(here, "there", "server")
+
+
 def test_possible_secret_is_in_no_fact(here: Repo) -> None:
     words = ("server.py", "0", "--password", SECRET, f"--token={SECRET}", SECRET, f"-p{SECRET}")
     with running(here, *words):

@@ -142,6 +142,14 @@ def main() -> int:
                 continue
             version = install(agent, place, machine)
             wrong = attempt(agent, place, Path(temporary, agent.name))
+            if agent.name == "claude-code":
+                wrong += [
+                    f"worktree, {' '.join(words) or 'its own'}: {line}"
+                    for words in ((), ("--worktrees",))
+                    for line in attempt_worktree(
+                        agent, place, Path(temporary, f"worktree{len(words)}"), words
+                    )
+                ]
             failed += bool(wrong)
             print(f"{agent.name} {version}: {'ok' if not wrong else ''}", flush=True)
             for line in wrong:
@@ -178,6 +186,39 @@ def attempt(agent: Agent, place: Path, work: Path) -> list[str]:
         ]
 
 
+def attempt_worktree(agent: Agent, place: Path, work: Path, words: tuple[str, ...]) -> list[str]:
+    """Let Claude Code work in a worktree and remove it; return a line for each difference from the expected history."""
+    repo = _working_tree(agent, place, work)
+    repo.write(".gitignore", ".env\n")
+    repo.write(".env", "KEY=1\n")
+    if words:
+        repo.run("envlog", "install", "--agent", agent.name, *words, check=True)
+    calls = [
+        Call("EnterWorktree", {"name": "try"}),
+        Call("Bash", {"command": "echo work >result; cp .env seen || :", "description": "write"}),
+        Call("ExitWorktree", {"action": "remove", "discard_changes": True}),
+    ]
+    with model(calls) as server:
+        repo.env |= {name: value.format(server.address) for name, value in agent.environ.items()}
+        allowed = ("--allowedTools", "Bash", "EnterWorktree", "ExitWorktree")
+        subprocess.run(
+            [agent.program, "-p", PROMPT, *allowed], cwd=repo.path, env=repo.env, stdin=subprocess.DEVNULL,
+            capture_output=True, timeout=LONG, check=False,
+        )  # fmt: skip
+    history = EnvHistory.open(str(repo.path), one_command=True)
+    named = [one for one in history.log(all_timelines=True) if one.names]
+    if len(named) != 1 or len(repo.git("worktree", "list").splitlines()) != 1:
+        return [f"names {[one.names for one in named]}, {repo.git('worktree', 'list')}"]
+    (last,) = named
+    files = repo.git("ls-tree", "--name-only", last.tree).splitlines()
+    checks = {
+        f"intent: {last.intent}": last.intent == PROMPT,
+        f"files: {files}": "result" in files and ("seen" in files) == bool(words),
+        f"agent: {last.actor}": last.actor.agent == agent.name and bool(last.actor.agent_version),
+    }
+    return [what for what, right in checks.items() if not right]
+
+
 def _working_tree(agent: Agent, place: Path, work: Path) -> Repo:
     home, programs = work / "home", work / "programs"
     for directory in (home, programs):
@@ -189,6 +230,7 @@ def _working_tree(agent: Agent, place: Path, work: Path) -> Repo:
     repo.env = {"PATH": path, "HOME": str(home), "TERM": "xterm-256color", "LC_ALL": "C.UTF-8"}
     repo.write("f", "0\n")
     repo.git("config", "envhist.agentTimeout", "2m")
+    repo.git("config", "envhist.agentIdle", "2m")
     for name in (agent.name, *agent.beside):
         repo.run("envlog", "install", "--agent", name, check=True)
     return repo

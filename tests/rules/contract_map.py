@@ -2233,6 +2233,11 @@ CHECKS = (
         (AGENTS + "test_tool_waits_up_to_agent_timeout_and_a_late_snapshot_has_a_remark",),
     ),
     Line(
+        "config envhist.agentidle",
+        "how long a process waits for the next tool",
+        ("integrations/agents/test_waiting.py::test_second_tool_is_answered_by_the_process_that_waits",),
+    ),
+    Line(
         "config envhist.verifyon",
         "the triggers after which the check runs, one at a time",
         (

@@ -40,6 +40,7 @@ capture
 context
 tracking
 restore
+ports
 fork
 checks
 remote

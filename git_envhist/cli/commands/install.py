@@ -101,6 +101,7 @@ DONE = {"git": "git's hooks", ALL_AGENTS: "data of agent hooks"}
     help="claude-code, codex, gemini, cursor or copilot",
 )
 @option("--global", "everywhere", is_flag=True, help="add hooks for all your repositories")
+@option("--worktrees", is_flag=True, help="with --agent claude-code: make its worktrees as forks")
 @option("--shell", is_flag=True, help="link the man pages and shell completions instead")
 @force("change hooks that are shared or committed too")
 @dry_run("print what would be written; write nothing")
@@ -114,7 +115,16 @@ def install_command(session: Session, agents: tuple[str, ...], **options: bool) 
         install_shell(session, dry_run=options["dry_run"])
         return
     wanted = named_integrations(agents)
-    place = place_of(session, everywhere=options["everywhere"], force=options["force"])
+    if options["worktrees"] and list(agents) not in (["claude-code"], ["claude"]):
+        raise UsageError(
+            "--worktrees is for claude-code only", hint="git envlog install --agent claude-code --worktrees"
+        )
+    place = place_of(
+        session,
+        everywhere=options["everywhere"],
+        worktrees=options["worktrees"],
+        force=options["force"],
+    )
     _print_result(
         session, install(place, wanted, dry_run=options["dry_run"]), options["dry_run"], "installed"
     )
@@ -194,7 +204,7 @@ def _name_repositories_with_hooks(place: InstallTarget) -> None:
     for common_dir in place.trusted.repositories():
         try:
             repository = Repository.open(os.path.dirname(common_dir))
-            found = parts(InstallTarget(repository, place.environ, place.program, False, False))
+            found = parts(InstallTarget(repository, place.environ, place.program))
         except EnvhistError:
             continue
         if found:
@@ -206,7 +216,8 @@ def _name_repositories_with_hooks(place: InstallTarget) -> None:
 
 
 def _is_for_shells(agents: Sequence[str], options: dict[str, bool]) -> bool:
-    if options["shell"] and (agents or options["everywhere"] or options.get("history")):
+    others = ("everywhere", "history", "worktrees")
+    if options["shell"] and (agents or any(options.get(name) for name in others)):
         raise UsageError("--shell can be combined with --dry-run only", hint="git envlog install --shell")
     return options["shell"]
 
@@ -229,7 +240,12 @@ def finds_manual() -> bool:
 
 
 def place_of(
-    session: Session, *, everywhere: bool = False, force: bool = False, only_looks: bool = False
+    session: Session,
+    *,
+    everywhere: bool = False,
+    worktrees: bool = False,
+    force: bool = False,
+    only_looks: bool = False,
 ) -> InstallTarget:
     """Return the place to install to: this repository, or the user's configuration."""
     try:
@@ -243,7 +259,7 @@ def place_of(
             f"'{repository.root}' is not a git repository: git runs no hooks there",
             hint="take snapshots by hand, or with an agent: git envlog install --global --agent <name>",
         )
-    return InstallTarget(repository, os.environ, own_program(), everywhere, force)
+    return InstallTarget(repository, os.environ, own_program(), everywhere, worktrees, force)
 
 
 def own_program() -> str:

@@ -91,6 +91,8 @@ class LogOptions:
     choices=TRIGGERS,
     help="cause: manual, commit, agent, ...; repeatable",
 )
+@option("--session", "sessions", multiple=True, metavar="<id>", help="session of an agent; repeatable")
+@option("--agent-id", "agent_ids", multiple=True, metavar="<id>", help="id of a subagent; repeatable")
 @option("--all", "every", is_flag=True, help="list the snapshots of all timelines")
 @option("--graph", is_flag=True, help="draw lines that show forks and restores")
 @option(
@@ -195,6 +197,8 @@ def _wanted(session: Session, revisions: tuple[str, ...], options: dict[str, Any
         options["summary"],
         options["content"],
         options["content_pattern"],
+        options["sessions"],
+        options["agent_ids"],
     )
     return LogQuery(
         revisions, options["every"], _pathspecs(session), choice, options["limit"], options["reverse"]

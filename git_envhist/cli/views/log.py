@@ -325,7 +325,8 @@ class LogQuery:
         """True if single snapshots are searched, so that nothing may be grouped."""
         choice = self.choice
         searches = choice.summary is not None or choice.searches_content
-        return bool(self.pathspecs or searches or choice.verdicts or choice.triggers)
+        by_agent = choice.sessions or choice.agent_ids
+        return bool(self.pathspecs or searches or choice.verdicts or choice.triggers or by_agent)
 
 
 def select(history: EnvHistory, wanted: LogQuery) -> list[Snapshot]:

@@ -13,18 +13,21 @@ import json
 import os
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any
+from datetime import datetime
+from typing import Any, TypeGuard, TypeVar
 
 from git_envhist.disk import Durability, locked, remove_if_present, replace_file, state_directory
 from git_envhist.errors import EnvhistError, in_words
+from git_envhist.git.config import version_of_agent
 from git_envhist.lazy import dataclass, replace
 from git_envhist.platform import open_file_only
 from git_envhist.secrets.masking import title_of
 
 MAX_PROMPT = 65_536
 MAX_WORD = 512
+MAX_ROOTS = 32
 READ_ONLY_TOOLS = frozenset((
     # Claude Code, and agents that use its tool names
     *("Read", "Glob", "Grep", "LS", "NotebookRead", "WebFetch", "WebSearch", "TodoWrite", "TodoRead", "ToolSearch"),
@@ -71,6 +74,12 @@ class AgentEvent:
     """The arguments of the tool."""
     transcript: str | None
     version: str | None
+    cwd: str | None = None
+    """The current directory of the tool."""
+    more_roots: tuple[str, ...] = ()
+    """Further directories of the workspace; their repositories are captured, too."""
+    at: int | None = None
+    """The agent's own time of the event, in milliseconds."""
     subagent: str | None = None
     """The agent's own id of the subagent that works, if one does."""
     subagent_type: str | None = None
@@ -81,18 +90,26 @@ class AgentEvent:
         return self.tool is None or self.tool not in READ_ONLY_TOOLS
 
     @property
+    def removes_worktree(self) -> bool:
+        """Return whether the tool leaves the current worktree and removes it (Claude Code)."""
+        return self.kind == "before" and self.tool == "ExitWorktree" and '"remove"' in self.arguments
+
+    @property
     def begins_turn(self) -> bool:
         """Return whether a person wrote the prompt, not the agent's own program or the parent of a subagent."""
         return self.kind == "prompt" and self.subagent is None and not MACHINE_PROMPT.match(self.prompt)
 
     @property
     def key(self) -> str:
-        """The key that two hook calls for the same event have in common."""
+        """The key that two hook calls for the same tool call or prompt have in common."""
         if self.kind == "before":
             return f"before {self.call or _hash(self.arguments)}"
-        if self.kind == "prompt":
-            return f"prompt {self.turn or _hash(self.prompt)}"
-        return f"{self.kind} {self.turn or ''}"
+        return f"prompt {self.turn or _hash(self.prompt)}"
+
+    @property
+    def exact_key(self) -> str | None:
+        """The key of an event whose time the agent sends: two calls of hooks with this key are one event."""
+        return None if self.at is None else f"{self.at} {self.kind} {_hash(self.arguments + self.prompt)}"
 
 
 PROJECT_VARIABLES = {
@@ -135,7 +152,10 @@ def read_event(
         call=_word(value, "tool_use_id", "tool_call_id", "toolCallId"),
         arguments=_as_text(_first(value, "tool_input", "toolArgs")),
         transcript=own or _path(value, "transcript_path", "transcriptPath") or copilot,
-        version=_word(value, "cursor_version"),
+        version=_word(value, "cursor_version") or version_of_agent(agent, environ),
+        cwd=_path(value, "cwd"),
+        more_roots=_more_roots(value),
+        at=_milliseconds(value.get("timestamp")),
         subagent=subagent,
         subagent_type=_word(value, "agent_type", "agentType") if subagent else None,
     )
@@ -158,11 +178,31 @@ def _agent(registered: str, value: dict[str, Any]) -> str:
 
 def _directories(value: dict[str, Any], project: str) -> tuple[str, ...]:
     # A tool may have changed `cwd` to a repository that came with a clone, so the other values come first.
+    named = (project, *_roots(value)[:1], _path(value, "cwd"))
+    return tuple(dict.fromkeys(each for each in named if _is_path(each)))
+
+
+def _roots(value: dict[str, Any]) -> list[str]:
     roots = value.get("workspace_roots")
-    first = roots[0] if isinstance(roots, list) and roots else None
-    named = (project, first, _path(value, "cwd"))
-    usable = [each for each in named if isinstance(each, str) and each.startswith("/") and "\0" not in each]
-    return tuple(dict.fromkeys(usable))
+    return list(filter(_is_path, roots[:MAX_ROOTS])) if isinstance(roots, list) else []
+
+
+def _more_roots(value: dict[str, Any]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(_roots(value)[1:]))
+
+
+def _is_path(value: object) -> TypeGuard[str]:
+    return isinstance(value, str) and value.startswith("/") and "\0" not in value and len(value) < 4096
+
+
+def _milliseconds(value: object) -> int | None:
+    """Return a time that an agent sends, as a number or as text."""
+    if isinstance(value, int):
+        return value
+    try:
+        return round(datetime.fromisoformat(value).timestamp() * 1000) if isinstance(value, str) else None
+    except (ValueError, OverflowError, OSError):
+        return None
 
 
 def _first(value: dict[str, Any], *names: str) -> object:
@@ -183,8 +223,7 @@ def _text(value: dict[str, Any], name: str, limit: int) -> str | None:
 
 def _path(value: dict[str, Any], *names: str) -> str | None:
     found = _first(value, *names)
-    usable = isinstance(found, str) and found.startswith("/") and "\0" not in found and len(found) < 4096
-    return found if usable and isinstance(found, str) else None
+    return found if _is_path(found) else None
 
 
 def _copilot_transcript(value: dict[str, Any], environ: Mapping[str, str]) -> str | None:
@@ -207,13 +246,18 @@ def _hash(text: str) -> str:
 
 
 # The turns of one session. Two hooks may be called for one event: an agent may also read another agent's settings,
-# and a hook may be installed for a repository and for the user. The second call has the same call id, or the same
-# text from other settings.
+# and a hook may be installed for a repository and for the user. The second call has the same call id, the same time,
+# or the same text from other settings.
+#
+# All worktrees of a repository share the state of a session: an agent and its subagents may change from one to
+# another within a turn. The state lists the places in which something may have changed.
 
 REPEAT_SECONDS = 60.0
 """Seconds after which the same text is a new event."""
 MAX_SEEN = 64
+MAX_PLACES = 64
 
+Row = TypeVar("Row")
 Seen = tuple[str, float, tuple[str, ...]]
 """The key of an event, the time of its last hook call, and the settings with these hooks."""
 
@@ -230,8 +274,10 @@ class SessionState:
     tools: int = 0
     """How many tools of this turn may have changed something."""
     seen: tuple[Seen, ...] = ()
-    is_open: bool = False
-    """Whether a tool may have changed something since the last capture after a turn."""
+    places: tuple[str, ...] = ()
+    """The working trees in which tools of this turn may have changed something."""
+    open: tuple[tuple[str, str], ...] = ()
+    """(working tree, id of the subagent or empty): those changed since their last capture after a turn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,28 +286,56 @@ class Job:
 
     event: AgentEvent
     turn: SessionState
+    place: str = ""
+    """The root of the working tree to capture."""
 
 
 def advance(
-    turn: SessionState, event: AgentEvent, *, now: float, every: int
-) -> tuple[SessionState, Job | None]:
-    """Return the turn after an event, and the capture that is due, if any."""
+    turn: SessionState, event: AgentEvent, *, now: float, every: int, places: Sequence[str] = ("",)
+) -> tuple[SessionState, list[Job]]:
+    """Return the turn after an event in some working trees, and the captures that are due."""
     turn, repeated = _mark_seen(turn, event, now)
     if repeated:
-        return turn, None
+        return turn, []
     if event.kind == "prompt":
-        if not event.begins_turn:
-            return turn, None
-        # A turn that a person interrupted or an error ended has no end event.
-        unfinished = Job(event, turn) if turn.is_open else None
-        new = replace(turn, number=turn.number + 1, prompt="", sealed="", tools=0, is_open=False)
-        return new, unfinished
+        return _begin_turn(turn, event) if event.begins_turn else (turn, [])
     if event.kind != "before":
-        return replace(turn, is_open=False), Job(event, turn)
+        return _end_work(turn, event, places)
     if not event.modifies:
-        return turn, None
-    turn = replace(turn, tools=turn.tools + 1, is_open=True)
-    return turn, Job(event, turn) if is_due(turn.tools, every) else None
+        return turn, []
+    due = [
+        place
+        for place in places
+        if is_due(turn.tools + 1, every) or (turn.tools and place not in turn.places)
+    ]
+    changed = [(place, event.subagent or "") for place in places]
+    turn = replace(
+        turn,
+        tools=turn.tools + 1,
+        places=_newest((*turn.places, *places)),
+        open=_newest((*turn.open, *changed)),
+    )
+    return turn, [Job(event, turn, place) for place in due]
+
+
+def _begin_turn(turn: SessionState, event: AgentEvent) -> tuple[SessionState, list[Job]]:
+    """Begin a turn; capture what a turn left that a person broke off, or that an error ended."""
+    left = dict.fromkeys(place for place, _ in turn.open)
+    new = replace(turn, number=turn.number + 1, prompt="", sealed="", tools=0, places=(), open=())
+    return new, [Job(event, turn, place) for place in left]
+
+
+def _end_work(turn: SessionState, event: AgentEvent, places: Sequence[str]) -> tuple[SessionState, list[Job]]:
+    """Capture after a tool, a subagent or a turn; the end of a subagent concerns the places that it changed."""
+    own = [one for one in turn.open if event.subagent in (None, one[1])]
+    left = tuple(one for one in turn.open if one not in own)
+    changed = [place for place, _ in own]
+    due = changed if event.subagent and changed else [*places, *changed]
+    return replace(turn, open=left), [Job(event, turn, place) for place in dict.fromkeys(due)]
+
+
+def _newest(rows: Iterable[Row]) -> tuple[Row, ...]:
+    return tuple(dict.fromkeys(rows))[-MAX_PLACES:]
 
 
 def is_due(tools: int, every: int) -> bool:
@@ -276,7 +350,8 @@ def write_turn(turn: SessionState) -> dict[str, Any]:
         "sealed": turn.sealed,
         "tools": turn.tools,
         "seen": turn.seen,
-        "open": turn.is_open,
+        "places": turn.places,
+        "open": turn.open,
     }
 
 
@@ -287,9 +362,10 @@ def read_turn(value: object) -> SessionState:
             return SessionState()
         seen = tuple((str(key), float(at), tuple(map(str, by))) for key, at, by in value["seen"])
         sealed = str(value.get("sealed", ""))
-        is_open = value.get("open") is True
+        places = tuple(map(str, value.get("places", ())))
+        is_open = tuple((str(place), str(subagent)) for place, subagent in value.get("open") or ())
         return SessionState(
-            int(value["number"]), str(value["prompt"]), sealed, int(value["tools"]), seen, is_open
+            int(value["number"]), str(value["prompt"]), sealed, int(value["tools"]), seen, places, is_open
         )
     except (KeyError, TypeError, ValueError):
         return SessionState()
@@ -297,8 +373,16 @@ def read_turn(value: object) -> SessionState:
 
 def _mark_seen(turn: SessionState, event: AgentEvent, now: float) -> tuple[SessionState, bool]:
     """Return the turn with this event added to the seen ones, and whether it was seen before."""
-    key = event.key if event.kind in ("before", "prompt") else f"{event.kind} {turn.number}"
     known = {each[0]: each for each in turn.seen}
+    exact = event.exact_key
+    if exact in known:
+        return turn, True
+    if exact is not None:
+        known[exact] = (exact, now, (event.registered,))
+    if event.kind not in ("before", "prompt"):
+        # Several subagents end within a turn; a second capture where nothing changed makes no snapshot.
+        return replace(turn, seen=tuple(known.values())[-MAX_SEEN:]), False
+    key = event.key
     named = event.call is not None if event.kind == "before" else event.turn is not None
     # An id names one event for the whole session; equal prompts without an id are one event only for a short time.
     by = known[key][2] if key in known and (named or now - known[key][1] < REPEAT_SECONDS) else ()
@@ -354,21 +438,23 @@ def take_spooled(spool: str, environ: Mapping[str, str]) -> Iterator[tuple[Agent
             yield event, taken
 
 
-def turn_after(state: str, event: AgentEvent, every: int, seal: Callable[[str], str]) -> Job | None:
-    """Advance the session of an event, and return the capture that is due, if any.
+def turn_after(
+    state: str, event: AgentEvent, places: Sequence[str], every: int, seal: Callable[[str], str]
+) -> list[Job]:
+    """Advance the session of an event in some working trees, and return the captures that are due.
 
     `seal` returns the whole prompt as it may be stored: between two hooks no file contains a prompt in plain text.
     """
     directory = state_directory(os.path.join(state, "sessions"))
     path = os.path.join(directory, hashlib.sha256(event.session.encode()).hexdigest()[:32])
     before = _read(path)
-    turn, job = advance(before, event, now=time.time(), every=every)
+    turn, jobs = advance(before, event, now=time.time(), every=every, places=places)
     if event.kind == "prompt":
         _delete_old_sessions(directory)
     if turn.number != before.number:
         turn = replace(turn, prompt=title_of(event.prompt), sealed=seal(event.prompt))
     _write(path, turn)
-    return job
+    return jobs
 
 
 def _oldest_first(spool: str) -> list[str]:

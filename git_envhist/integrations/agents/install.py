@@ -11,11 +11,13 @@ import json
 import os
 import shlex
 import shutil
+import sys
 import tomllib
 from collections.abc import Collection, Iterator
 from typing import Any
 
 from git_envhist.errors import Refused
+from git_envhist.git.repository import Repository
 from git_envhist.integrations.agents import jsonc
 from git_envhist.integrations.agents.events import PROJECT_VARIABLES, READ_ONLY_TOOLS, spool_lock
 from git_envhist.integrations.agents.outcomes import last_outcome
@@ -23,7 +25,7 @@ from git_envhist.integrations.base import NOT_NAMED, InstallPlan, InstallTarget
 from git_envhist.integrations.edits import PROGRAM_MODE, plan_content, read_record, read_state
 from git_envhist.integrations.git_hooks import template
 from git_envhist.integrations.remove_history import states_of
-from git_envhist.lazy import dataclass, field
+from git_envhist.lazy import dataclass, field, replace
 from git_envhist.model.work import FileEdit, InstalledPart
 
 # Files of agents in our own directories, which are removed with the last agent.
@@ -67,7 +69,17 @@ SHORT_TIMEOUT, LONG_TIMEOUT, EXIT_TIMEOUT = 10, 120, 3
 """Seconds after which an agent may kill a hook: a hook that returns at once, a hook that a tool waits for, and a hook
 that runs while the agent exits (Codex allows at most 3 and warns about more).
 """
-TIMEOUTS = {"before": LONG_TIMEOUT, "end": EXIT_TIMEOUT}
+TIMEOUTS = {"before": LONG_TIMEOUT, "end": EXIT_TIMEOUT, "create": LONG_TIMEOUT, "remove": LONG_TIMEOUT}
+WORKTREE_KINDS = ("create", "remove")
+"""Hooks whose output and status an agent reads."""
+OTHER_WORKTREES = (
+    "other worktrees of this repository do not have these settings; to capture there too: "
+    "git envlog install --global --agent {}"
+)
+OWN_WORKTREES = (
+    "worktrees that the agent makes contain tracked files only; to have .env and node_modules in place: "
+    "git envlog install --agent {} --worktrees"
+)
 NEEDS_TRUST = "{} runs the hooks of a project only if its directory is trusted: {}"
 
 
@@ -77,7 +89,7 @@ class Hook:
 
     event: str
     kind: str
-    """`prompt`, `before`, `after`, `end`."""
+    """`prompt`, `before`, `after`, `end`; `create`, `remove` for a worktree."""
     matcher: str | None = None
     """The tools for which the hook is called, if the agent supports that."""
 
@@ -107,6 +119,17 @@ class AgentSettingsForm:
     """Members that the file needs in addition to the hooks."""
     remark: str = ""
     """A step that the user must take in addition."""
+    worktree_hooks: tuple[Hook, ...] = ()
+    """Further hooks, with which the agent makes and removes its worktrees; installed on request."""
+
+    def with_worktrees(self) -> AgentSettingsForm:
+        """Return the form with the hooks for worktrees among the others."""
+        return replace(self, hooks=self.hooks + self.worktree_hooks, worktree_hooks=())
+
+    def as_installed(self, found: Collection[str]) -> AgentSettingsForm:
+        """Return the form that settings with hooks for these events have."""
+        has_more = any(hook.event in found for hook in self.worktree_hooks)
+        return self.with_worktrees() if has_more else self
 
     def element(self, hook: Hook, command: str) -> dict[str, Any]:
         """Return the value for the list of an event."""
@@ -135,13 +158,16 @@ CLAUDE_CODE = AgentSettingsForm(
     ".claude/settings.json",
     (
         Hook("UserPromptSubmit", "prompt"),
-        Hook("PreToolUse", "before", "Bash|PowerShell|Edit|MultiEdit|Write|NotebookEdit|mcp__.*"),
+        Hook(
+            "PreToolUse", "before", "Bash|PowerShell|Edit|MultiEdit|Write|NotebookEdit|ExitWorktree|mcp__.*"
+        ),
         Hook("Stop", "after"),
         Hook("StopFailure", "after"),
         Hook("SubagentStop", "after"),
         Hook("SessionEnd", "end"),
     ),
     home_variable="CLAUDE_CONFIG_DIR",
+    worktree_hooks=(Hook("WorktreeCreate", "create"), Hook("WorktreeRemove", "remove")),
 )
 CODEX = AgentSettingsForm(
     "codex",
@@ -360,6 +386,9 @@ def _lines(form: AgentSettingsForm, commands: dict[str, str]) -> list[str]:
 
 
 SCRIPT_TEMPLATE = "agent-hook.sh"
+PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+HANDLERS = os.path.join(PACKAGE, "handlers")
+"""The directory from which the script loads one module before a tool."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -376,9 +405,11 @@ class AgentIntegration:
         """Plan our script, and the settings with our hooks."""
         path = self._settings(target)
         text = _read(path)
-        commands = self._commands(target)
+        found = table_elements(text) if _is_toml(path) else elements(text)
+        form = self.form.with_worktrees() if target.worktrees else self.form.as_installed(found)
+        commands = self._commands(target, form)
         try:
-            new = (add_table if _is_toml(path) else add_hooks)(text, self.form, commands)
+            new = (add_table if _is_toml(path) else add_hooks)(text, form, commands)
         except UnknownSettingsForm:
             raise _unknown_form(path) from None
         reading = " ".join(sorted(READ_ONLY_TOOLS))
@@ -386,14 +417,27 @@ class AgentIntegration:
             template(SCRIPT_TEMPLATE)
             .replace("@READ_ONLY_TOOLS@", reading)
             .replace("@PROGRAM@", shlex.quote(target.program))
+            .replace("@PYTHON@", shlex.quote(sys.executable))
+            .replace("@HANDLERS@", shlex.quote(HANDLERS))
         )
         variable = PROJECT_VARIABLES.get(self.name)
         script = script.replace("@PROJECT@", f"${{{variable}-}}" if variable else "")
         return InstallPlan(
             (plan_content(path, _bytes(new)),),
-            (self.form.remark,) if self.form.remark else (),
+            tuple(self._remarks(target, form)),
             own=(plan_content(self._script_path(target), os.fsencode(script), PROGRAM_MODE),),
         )
+
+    def _remarks(self, target: InstallTarget, form: AgentSettingsForm) -> Iterator[str]:
+        """Yield the steps that remain for the user."""
+        if form.remark:
+            yield form.remark
+        repository = target.repository
+        reaches_all = target.everywhere or self.name in target.trusted.agents(None)
+        if repository is not None and not reaches_all and _has_worktrees(repository):
+            yield OTHER_WORKTREES.format(self.name)
+        if form.worktree_hooks:
+            yield OWN_WORKTREES.format(self.name)
 
     def plan_uninstall(self, target: InstallTarget) -> InstallPlan:
         """Plan the settings without our hooks; the script is removed with the last repository that uses it."""
@@ -418,7 +462,8 @@ class AgentIntegration:
             text = _read(path)
             found = table_elements(text) if _is_toml(path) else elements(text)
             if found:
-                return tuple(self._part(target, hook, path, found, script) for hook in self.form.hooks)
+                hooks = self.form.as_installed(found).hooks
+                return tuple(self._part(target, hook, path, found, script) for hook in hooks)
         return ()
 
     def _part(
@@ -475,7 +520,7 @@ class AgentIntegration:
     def _script_path(self, target: InstallTarget) -> str:
         return os.path.join(target.own_data, "hooks", f"agent-{self.name}")
 
-    def _commands(self, target: InstallTarget) -> dict[str, str]:
+    def _commands(self, target: InstallTarget, form: AgentSettingsForm) -> dict[str, str]:
         """Return the command of each event.
 
         In a repository it names no path of this machine: the settings may be shared.
@@ -484,7 +529,16 @@ class AgentIntegration:
         if target.repository is not None and not target.everywhere and not target.repository.plain:
             # The leading slash keeps a relative XDG_DATA_HOME from naming the agent's current directory.
             script = f'"/${{XDG_DATA_HOME:-$HOME/.local/share}}/git-{MARK}{self.name}"'
-        return {hook.event: f"{script} {hook.kind} 2>/dev/null || :" for hook in self.form.hooks}
+        silent = " 2>/dev/null || :"
+        return {
+            hook.event: f"{script} {hook.kind}{'' if hook.kind in WORKTREE_KINDS else silent}"
+            for hook in form.hooks
+        }
+
+
+def _has_worktrees(repository: Repository) -> bool:
+    place = os.path.join(repository.common_dir, "worktrees")
+    return os.path.isdir(place) and bool(os.listdir(place))
 
 
 def _is_toml(path: str) -> bool:

@@ -39,8 +39,8 @@ def event(kind: str, **more: object) -> AgentEvent:
 def walk(*events: AgentEvent, step: float = 1.0) -> tuple[SessionState, list[Job]]:
     state, jobs = SessionState(), []
     for number, each in enumerate(events):
-        state, job = advance(state, each, now=number * step, every=1)
-        jobs += [job] if job else []
+        state, due = advance(state, each, now=number * step, every=1)
+        jobs += due
     return state, jobs
 
 
@@ -68,11 +68,13 @@ def test_prompt_of_a_subagent_begins_no_turn() -> None:
 
 
 def test_turn_without_an_end_is_captured_at_the_next_prompt() -> None:
-    first = SessionState(number=1, prompt="add a page", tools=1, is_open=True)
-    state, job = advance(first, event("prompt", prompt="go on"), now=0.0, every=1)
-    assert job is not None
-    assert (job.turn.number, job.turn.prompt) == (1, "add a page")
-    assert (state.number, state.is_open) == (2, False)
+    first = SessionState(number=1, prompt="add a page", tools=1, open=(("/here", ""), ("/there", "a1")))
+    state, jobs = advance(first, event("prompt", prompt="go on"), now=0.0, every=1)
+    assert [(job.turn.number, job.turn.prompt, job.place) for job in jobs] == [
+        (1, "add a page", "/here"),
+        (1, "add a page", "/there"),
+    ]
+    assert (state.number, state.open) == (2, ())
 
 
 def test_turn_with_an_end_is_not_captured_again_at_the_next_prompt() -> None:
@@ -91,8 +93,58 @@ def test_equal_prompts_without_an_id_are_two_events_after_some_time() -> None:
     assert state.number == 2
 
 
+def test_end_of_a_subagent_hides_neither_another_one_nor_the_end_of_the_turn() -> None:
+    ends = [event("after", prompt_id="p", agent_id="a1"), event("after", prompt_id="p", agent_id="a2")]
+    _, jobs = walk(event("prompt", prompt="a"), event("before"), *ends, event("after", prompt_id="p"))
+    assert [job.event.kind for job in jobs] == ["before", "after", "after", "after"]
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ({"prompt": "a", "timestamp": "2026-11-20T09:24:37.959Z"}, {}),
+        ({"prompt": "a", "timestamp": "2026-11-20T09:24:37.959Z"}, {"timestamp": 1795166677959}),
+        ({"prompt": "a", "prompt_id": "p"}, {}),
+    ],
+)
+def test_turn_is_counted_once_if_user_and_project_have_hooks(
+    one: dict[str, object], other: dict[str, object]
+) -> None:
+    state, _ = walk(event("prompt", **one), event("prompt", **{**one, **other}))
+    assert state.number == 1
+
+
+def test_equal_prompts_at_two_times_are_two_turns() -> None:
+    state, _ = walk(
+        event("prompt", prompt="go on", timestamp=1795166677959),
+        event("prompt", prompt="go on", timestamp=1795166679000),
+    )
+    assert state.number == 2
+
+
+def test_work_in_two_worktrees_is_captured_in_both_after_the_turn() -> None:
+    here, there = ("/here",), ("/there",)
+    state, _ = advance(SessionState(), event("prompt", prompt="a"), now=0.0, every=0, places=here)
+    captured = []
+    for number, (what, places) in enumerate(
+        (
+            (event("before", tool_use_id="1"), here),
+            (event("before", tool_use_id="2", agent_id="a1"), there),
+            (event("before", tool_use_id="3", agent_id="a1"), there),
+            (event("after", agent_id="a1"), here),
+            (event("after"), here),
+            (event("after"), here),
+        )
+    ):
+        state, jobs = advance(state, what, now=float(number), every=0, places=places)
+        captured.append([job.place for job in jobs])
+    # The end of the subagent is reported from the project, and concerns the worktree.
+    assert captured == [["/here"], ["/there"], [], ["/there"], ["/here"], ["/here"]]
+
+
 def test_session_state_is_unchanged_after_writing_and_reading() -> None:
-    state = SessionState(2, "title", "sealed", 3, (("prompt x", 1.0, ("claude-code",)),), is_open=True)
+    seen = (("prompt x", 1.0, ("claude-code",)),)
+    state = SessionState(2, "title", "sealed", 3, seen, ("/here",), (("/here", "a1"),))
     assert read_turn(json.loads(json.dumps(write_turn(state)))) == state
 
 
@@ -102,6 +154,9 @@ def test_subagent_is_recorded_with_its_snapshot(repo: Repo, tmp_path: Path) -> N
     here.call("claude-code", "before", agent_id="a17", agent_type="Explore")
     (snapshot,) = here.snapshots(1)
     assert {("agent-id", "a17"), ("agent-type", "Explore")} <= set(snapshot.meta)
+    repo.run("envlog", "capture", "by hand", check=True)
+    for words in (("--agent-id", "a17"), ("--session=c-1",), ("--session", "other", "--session", "c-1")):
+        assert repo.run("envlog", *words, "--format=%H", check=True).out.split() == [snapshot.id]
 
 
 def test_end_of_a_session_waits_for_its_snapshot(repo: Repo, tmp_path: Path) -> None:

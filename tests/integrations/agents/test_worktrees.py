@@ -7,10 +7,12 @@ import os
 import shutil
 import subprocess
 from pathlib import Path
+from socket import create_server
 
 import pytest
 
 from git_envhist import EnvHistory
+from git_envhist.ports import ports_in_use
 from tests.support.privileges import as_ordinary_user
 from tests.support.repository import Repo
 
@@ -52,6 +54,67 @@ def test_worktree_starts_with_untracked_and_ignored_files(project: Repo) -> None
     assert project.git("rev-parse", "--verify", "refs/heads/worktree-try-1")
 
 
+def test_installed_hooks_make_and_remove_worktrees(repo: Repo) -> None:
+    repo.write(".gitignore", ".env\n")
+    repo.write(".env", "KEY=1\n")
+    before = repo.run("envlog", "install", "--agent", "claude-code", check=True).err
+    assert "git envlog install --agent claude-code --worktrees" in before
+    settings = repo.read(".claude/settings.local.json")
+    after = repo.run("envlog", "install", "--agent", "claude", "--worktrees", check=True)
+    assert "--worktrees" not in after.err
+    hooks = json.loads(repo.read(".claude/settings.local.json"))["hooks"]
+
+    def call_as_installed(event: str, **more: str) -> str:
+        done = subprocess.run(
+            ["sh", "-c", hooks[event][0]["hooks"][0]["command"]],
+            input=json.dumps({"session_id": "s", "cwd": str(repo.path), **more}),
+            cwd=repo.path, env=repo.env, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        return done.stdout.strip()
+
+    made = Path(call_as_installed("WorktreeCreate", name="try"))
+    assert (made / ".env").read_text() == "KEY=1\n"
+    call_as_installed("WorktreeRemove", worktree_path=str(made))
+    assert not made.exists()
+    # Another installation keeps the two hooks; without them the settings are as before.
+    repo.run("envlog", "install", "--agent", "claude-code", check=True)
+    assert json.loads(repo.read(".claude/settings.local.json"))["hooks"] == hooks
+    assert repo.run("envlog", "status", check=True).out.count("✓") == len(hooks)
+    repo.run("envlog", "uninstall", "--agent", "claude-code", check=True)
+    repo.run("envlog", "install", "--agent", "claude-code", check=True)
+    assert repo.read(".claude/settings.local.json") == settings
+
+
+def test_worktrees_are_for_claude_code_only(repo: Repo) -> None:
+    for words in (("--agent", "codex"), ()):
+        done = repo.run("envlog", "install", *words, "--worktrees")
+        assert done.status != 0
+        assert "claude-code only" in done.err
+
+
+def test_install_says_that_other_worktrees_have_no_hooks(repo: Repo, tmp_path: Path) -> None:
+    said = repo.run("envlog", "install", "--agent", "codex", check=True).err
+    assert "--global" not in said
+    repo.git("worktree", "add", "-q", str(tmp_path / "other"))
+    said = repo.run("envlog", "install", "--agent", "codex", check=True).err
+    assert "git envlog install --global --agent codex" in said
+    said = repo.run("envlog", "install", "--global", "--agent", "codex", check=True).err
+    said += repo.run("envlog", "install", "--agent", "codex", check=True).err
+    assert "--global" not in said
+
+
+def test_ports_that_are_in_use_are_named(project: Repo) -> None:
+    with create_server(("127.0.0.1", 0)) as listening, create_server(("127.0.0.1", 0)) as free:
+        port, unused = listening.getsockname()[1], free.getsockname()[1]
+        free.close()
+        project.write(".env", f"API_PORT='{port}'\nPORT={unused}\nSUPPORT={port}\nPORTS={port}\n")
+        assert list(ports_in_use(str(project.path))) == [f"port {port} is in use (API_PORT in .env)"]
+        done = call(project, "create", project.path, name="ports")
+        assert f"port {port} is in use (API_PORT in .env)" in done.stderr
+        assert Path(done.stdout.strip()).is_dir()
+
+
 def test_second_worktree_of_a_name_gets_another_directory(project: Repo) -> None:
     assert create(project) != create(project)
 
@@ -73,6 +136,24 @@ def test_removed_worktree_is_stored_under_its_name(project: Repo) -> None:
     assert not made.exists()
     history = EnvHistory.open(str(project.path))
     assert history.read_file("removed-repo-try-1", "result.txt") == b"work of an agent"
+
+
+def test_worktree_that_its_tool_captured_gets_no_second_name(project: Repo) -> None:
+    made = create(project)
+    (made / "result.txt").write_text("work of an agent")
+    history = EnvHistory.open(str(made))
+    kept = history.capture("before the tool").snapshot
+    history.name("removed-repo-try-1", kept or "@")
+    assert call(project, "remove", project.path, worktree_path=str(made)).returncode == 0
+    names = [one.names for one in EnvHistory.open(str(project.path)).log(all_timelines=True) if one.names]
+    assert names == [("removed-repo-try-1",)]
+    # A change after the tool's snapshot is captured, too.
+    made = create(project, "try 2")
+    history = EnvHistory.open(str(made))
+    history.name("removed-repo-try-2", history.capture("before the tool").snapshot or "@")
+    (made / "late.txt").write_text("late")
+    assert call(project, "remove", project.path, worktree_path=str(made)).returncode == 0
+    assert EnvHistory.open(str(project.path)).read_file("removed-repo-try-2-2", "late.txt") == b"late"
 
 
 def test_second_removed_worktree_of_a_name_gets_another_name(project: Repo) -> None:

@@ -1,0 +1,203 @@
+"""Wait for the next tools of an agent with the program loaded: a hook then takes a third of the time.
+
+The first hook before a tool starts this process when its own capture is done. For each event a forked child captures,
+as in a process of its own. The process ends after `envhist.agentIdle` without an event, when its socket is gone, or
+when the program was changed.
+
+The environment of an agent decides which programs run, e.g. by `PATH`, so it is never taken from a request: a request
+must come from a process with the same variables, user, root and namespaces, that has no more restrictions than this
+process (`NoNewPrivs`: each sandbox that a program enters by itself sets it). Other processes are refused and start the
+program themselves.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import select
+import signal
+import stat
+import struct
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from socket import AF_UNIX, SOCK_STREAM, SOL_SOCKET, socket
+
+from git_envhist.disk import remove_if_present
+from git_envhist.errors import EnvhistError
+from git_envhist.handlers.agent_client import (
+    MAX_INPUT,
+    SOCKET,
+    TAKEN,
+    environment_of,
+    socket_path,
+    with_short_path,
+)
+from git_envhist.integrations.agents.events import spool_lock
+from git_envhist.platform import SYSTEM
+
+TICK = 2.0
+"""Seconds between two looks at the socket."""
+MAX_WAITING = 4
+"""How many such processes may wait at once for the agents of one user."""
+READ_TIMEOUT = 1.0
+MAX_PART = MAX_INPUT + (1 << 20)
+SO_PEERCRED = 17
+"""Linux's number; another system has no such option, and no process waits there."""
+CREDENTIALS = struct.Struct("3i")
+NAMESPACES = ("mnt", "user", "pid", "net")
+
+Handle = Callable[[bytes, int], None]
+"""Capture for the input of a hook; messages go to the descriptor."""
+
+
+def may_wait(spool: str) -> bool:
+    """Return whether a process may wait here: the system tells who asks, and few processes wait already."""
+    own = _restrictions("self")
+    if not SYSTEM.proc or not SYSTEM.fork or own is None or b"NoNewPrivs:\t0" not in own:
+        return False
+    with suppress(OSError):
+        return sum(name.startswith(SOCKET) for name in os.listdir(spool)) < MAX_WAITING
+    return False
+
+
+def wait_for_events(
+    spool: str, idle: float, environ: Mapping[str, str], load: Callable[[], None], handle: Handle
+) -> None:
+    """Answer hooks until none came for `idle` seconds; `load` loads what they need."""
+    environment = environment_of(environ)
+    path = socket_path(spool, environment)
+    listening = _listen(spool, path)
+    if listening is None:
+        return
+    signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    load()
+    os.chdir("/")
+    gc.collect()
+    gc.freeze()
+    program, place, last = _program_state(), os.lstat(path).st_ino, time.monotonic()
+    while time.monotonic() < last + idle and _inode(path) == place and _program_state() == program:
+        _reap()
+        if select.select([listening], [], [], min(TICK, idle))[0]:
+            connection, _ = listening.accept()
+            _answer(connection, listening, environment, handle)
+            connection.close()
+            last = time.monotonic()
+    if _inode(path) == place:
+        remove_if_present(path)
+
+
+def stop_waiting(spool: str, environ: Mapping[str, str]) -> None:
+    """End the process that waits for hooks with this environment."""
+    with suppress(EnvhistError, OSError):
+        remove_if_present(socket_path(spool, environment_of(environ)))
+
+
+def _listen(spool: str, path: str) -> socket | None:
+    """Return a socket at a path; None if another process answers there, or if the system allows none."""
+    with spool_lock(spool):
+        for attempt in ("connect", "bind"):
+            made = socket(AF_UNIX, SOCK_STREAM)
+            try:
+                with_short_path(path, getattr(made, attempt))
+            except OSError:
+                made.close()
+                remove_if_present(path)
+                continue
+            if attempt == "connect":
+                made.close()
+                return None
+            os.chmod(path, stat.S_IRUSR | stat.S_IWUSR)
+            made.listen(16)
+            return made
+    return None
+
+
+def _answer(connection: socket, listening: socket, environment: bytes, handle: Handle) -> None:
+    """Read one request, and let a child capture for it."""
+    with suppress(OSError, ValueError):
+        connection.settimeout(READ_TIMEOUT)
+        if not _may_ask(connection):
+            return
+        sent, directory, data = _read_parts(connection, 3)
+        if sent != environment or os.fork():
+            return
+        try:
+            listening.close()
+            connection.settimeout(None)
+            connection.sendall(TAKEN)
+            os.chdir(directory)
+            handle(data, connection.fileno())
+        finally:
+            os._exit(0)
+
+
+def _may_ask(connection: socket) -> bool:
+    """Return whether the process at the other end is of this user and restricted by nothing that this one is not."""
+    data = connection.getsockopt(SOL_SOCKET, SO_PEERCRED, CREDENTIALS.size)
+    process, user, _ = CREDENTIALS.unpack(data)
+    asking = _restrictions(str(process))
+    return user == os.geteuid() and asking is not None and asking == _restrictions("self")
+
+
+def _restrictions(process: str) -> tuple[bytes, ...] | None:
+    """Return the restrictions of a process: its flags against new privileges, root directory and namespaces."""
+    place = f"/proc/{process}"
+    try:
+        with open(f"{place}/status", "rb") as file:
+            flags = [
+                line for line in file.read().split(b"\n") if line.startswith((b"NoNewPrivs:", b"Seccomp:"))
+            ]
+        links = ["root", *(f"ns/{name}" for name in NAMESPACES)]
+        return (*flags, *(os.fsencode(os.readlink(f"{place}/{link}")) for link in links))
+    except OSError:
+        return None
+
+
+def _read_parts(connection: socket, number: int) -> list[bytes]:
+    """Return the parts of a request; raise ValueError for a malformed one."""
+    received, parts = b"", list[bytes]()
+    while len(parts) < number:
+        head, found, rest = received.partition(b"\n")
+        size = int(head) if found else 0
+        if len(head) > 8 or not 0 <= size <= MAX_PART:
+            raise ValueError("malformed request")
+        if found and len(rest) >= size:
+            parts.append(rest[:size])
+            received = rest[size:]
+            continue
+        data = connection.recv(1 << 16)
+        if not data:
+            raise ValueError("incomplete request")
+        received += data
+    return parts
+
+
+def _program_state() -> tuple[int, ...]:
+    """Return a state that changes when another version of the program is installed."""
+    package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    return (
+        _inode(package),
+        *(_changed(os.path.join(package, name)) for name in ("", "_version.py", "api.py")),
+    )
+
+
+def _changed(path: str) -> int:
+    try:
+        return os.stat(path).st_mtime_ns
+    except OSError:
+        return 0
+
+
+def _inode(path: str) -> int:
+    try:
+        return os.lstat(path).st_ino
+    except OSError:
+        return 0
+
+
+def _reap() -> None:
+    with suppress(OSError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass

@@ -1,0 +1,178 @@
+"""A process that waits for the next tool of an agent: it answers hooks of the same environment, and no others."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from socket import AF_UNIX, SOCK_STREAM, socket
+
+import pytest
+
+from git_envhist import EnvHistory
+from git_envhist.handlers.agent_client import SOCKET, TAKEN, environment_of, request, with_short_path
+from git_envhist.handlers.agent_server import may_wait
+from git_envhist.platform import SYSTEM
+from tests.integrations.agents.test_called import LONG, Working, hooks_of
+from tests.support.repository import Repo
+
+pytestmark = pytest.mark.skipif(not SYSTEM.proc, reason="the system does not tell who asks")
+
+
+@pytest.fixture
+def here(repo: Repo, tmp_path: Path) -> Iterator[Working]:
+    """A working tree in which the first tool started a process that waits."""
+    repo.git("config", "envhist.agentIdle", "1m")
+    found = Working(repo, tmp_path / "transcript.jsonl", "claude-code")
+    repo.write("f", "first\n")
+    found.call("claude-code", "before", tool_use_id="1")
+    wait_until(lambda: answers(repo))
+    yield found
+    for path in waiting(repo):
+        path.unlink()
+
+
+def waiting(repo: Repo) -> list[Path]:
+    return list((hooks_of(repo) / "spool").glob(f"{SOCKET}*"))
+
+
+def answers(repo: Repo) -> bool:
+    """Return whether a process accepts connections; whoever sends nothing gets no answer."""
+    for path in waiting(repo):
+        with socket(AF_UNIX, SOCK_STREAM) as connection:
+            if connected(connection, path):
+                return True
+    return False
+
+
+def connected(connection: socket, path: Path) -> bool:
+    with suppress(OSError):
+        with_short_path(str(path), connection.connect)
+        return True
+    return False
+
+
+def may_start(repo: Repo) -> bool:
+    """Return whether a process begins to wait within a second."""
+    until = time.monotonic() + 1
+    while time.monotonic() < until and not waiting(repo):
+        time.sleep(0.05)
+    return bool(waiting(repo))
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    until = time.monotonic() + LONG
+    while not condition():
+        assert time.monotonic() < until
+        time.sleep(0.05)
+
+
+def replace_program(repo: Repo, tmp_path: Path) -> Path:
+    """Put another program in the place of ours; return the file that it writes when it is started."""
+    program, started = tmp_path / "program", tmp_path / "started"
+    program.write_text(f"#!/bin/sh\ncat >{started}\n")
+    program.chmod(0o755)
+    script = hooks_of(repo) / "agent-claude-code"
+    script.write_text(re.sub(r"program=/\S+", f"program={program}", script.read_text()))
+    return started
+
+
+def count(repo: Repo) -> int:
+    return len(EnvHistory.open(str(repo.path), one_command=True).log())
+
+
+def test_second_tool_is_answered_by_the_process_that_waits(here: Working, tmp_path: Path) -> None:
+    started = replace_program(here.repo, tmp_path)
+    here.repo.write("f", "second\n")
+    here.call("claude-code", "before", tool_use_id="2", then="echo third >f")
+    newest = EnvHistory.open(str(here.repo.path), one_command=True).log()[0]
+    assert here.repo.git("cat-file", "blob", f"{newest.tree}:f") == "second"
+    assert not started.exists()
+
+
+def test_path_of_any_length_is_answered(repo: Repo, tmp_path: Path) -> None:
+    repo.env["XDG_DATA_HOME"] = str(tmp_path / ("long" * 40))
+    repo.git("config", "envhist.agentIdle", "1m")
+    found = Working(repo, tmp_path / "transcript.jsonl", "claude-code")
+    found.call("claude-code", "before", tool_use_id="1")
+    wait_until(lambda: answers(repo))
+    for path in waiting(repo):
+        path.unlink()
+
+
+def test_tool_with_other_variables_starts_the_program(here: Working, tmp_path: Path) -> None:
+    started = replace_program(here.repo, tmp_path)
+    here.repo.env["PATH"] = f"{tmp_path}:{here.repo.env['PATH']}"
+    here.call("claude-code", "before", tool_use_id="2")
+    assert started.exists()
+
+
+@pytest.mark.skipif(shutil.which("setpriv") is None, reason="needs setpriv")
+def test_restricted_process_is_not_answered(here: Working, tmp_path: Path) -> None:
+    started = replace_program(here.repo, tmp_path)
+    script = hooks_of(here.repo) / "agent-claude-code"
+    here.repo.write("f", "second\n")
+    subprocess.run(
+        ["setpriv", "--no-new-privs", script, "before"],
+        input=b'{"session_id": "c-1", "tool_name": "Write", "cwd": "%b"}' % os.fsencode(here.repo.path),
+        env=here.repo.env, cwd=here.repo.path, check=True,
+    )  # fmt: skip
+    assert started.exists()
+    assert count(here.repo) == 1
+
+
+@pytest.mark.parametrize("is_own", [True, False])
+def test_variables_are_never_taken_from_a_request(here: Working, is_own: bool) -> None:
+    own = environment_of(here.repo.env | {"PWD": "x"})
+    environment = own if is_own else own + b"\0PATH=/tmp"
+    with socket(AF_UNIX, SOCK_STREAM) as connection:
+        connection.settimeout(LONG)
+        assert connected(connection, waiting(here.repo)[0])
+        connection.sendall(request(environment, b"/", b"{}"))
+        assert connection.recv(len(TAKEN)) == (TAKEN if is_own else b"")
+
+
+@pytest.mark.parametrize("data", [b"x" * 40, b"99999999999\n", b"-1\n" * 3, b"3\nab"])
+def test_malformed_request_ends_no_process(here: Working, data: bytes) -> None:
+    with socket(AF_UNIX, SOCK_STREAM) as connection:
+        assert connected(connection, waiting(here.repo)[0])
+        connection.sendall(data)
+    here.repo.write("f", "second\n")
+    here.call("claude-code", "before", tool_use_id="2")
+    assert count(here.repo) == 2
+
+
+def test_process_ends_with_the_session(here: Working) -> None:
+    here.call("claude-code", "end")
+    assert waiting(here.repo) == []
+
+
+def test_process_ends_when_no_tool_came(repo: Repo, tmp_path: Path) -> None:
+    repo.git("config", "envhist.agentIdle", "3s")
+    found = Working(repo, tmp_path / "transcript.jsonl", "claude-code")
+    found.call("claude-code", "before")
+    wait_until(lambda: bool(waiting(repo)))
+    wait_until(lambda: not waiting(repo))
+    repo.git("config", "envhist.agentIdle", "0")
+    found.call("claude-code", "before", tool_use_id="2")
+    assert not may_start(repo)
+
+
+def test_few_processes_wait(tmp_path: Path) -> None:
+    assert may_wait(str(tmp_path))
+    for number in range(4):
+        (tmp_path / f"{SOCKET}{number}").touch()
+    assert not may_wait(str(tmp_path))
+
+
+def test_hook_without_the_module_starts_the_program(here: Working, tmp_path: Path) -> None:
+    started = replace_program(here.repo, tmp_path)
+    script = hooks_of(here.repo) / "agent-claude-code"
+    script.write_text(re.sub(r"handlers=/\S+", "handlers=/nonexistent", script.read_text()))
+    here.call("claude-code", "before", tool_use_id="2")
+    assert started.exists()
