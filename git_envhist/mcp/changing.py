@@ -16,9 +16,11 @@ from git_envhist.mcp.plans import (
     UNDO,
     Confirmation,
     ask_to_fork,
+    ask_to_recover,
     ask_to_restore,
     ask_to_undo,
     planned_words,
+    require_consent,
 )
 from git_envhist.mcp.programs import in_terms_of_tools, run
 from git_envhist.mcp.reading import Revision, answer, given, operands
@@ -191,10 +193,12 @@ async def recover(
         Literal["continue", "abort"],
         Field(description="continue finishes the restore; abort returns to the state before it"),
     ],
+    confirmed: Annotated[ElicitationResult[Confirmation], Resolve(ask_to_recover)],
 ) -> Annotated[CallToolResult, schemas.Answer[schemas.Recovered]]:
     """Finish or undo a restore that was interrupted, e.g. by a lost connection.
 
     Use it only when another tool reports that a restore was interrupted.
     """
+    require_consent(confirmed)
     told = await run(context, "envrestore", [f"--{how}", "--json"])
     return answer(answers.result_answer(told))

@@ -25,6 +25,8 @@ MAX_PLANS = 200
 MAX_TITLE = 72
 FIRST_STATELESS = "2026-07-28"
 RESTORE, UNDO, FORK = "restore", "undo", "fork"
+CONTINUE = "continue"
+DECLINED = "the user declined: nothing was changed. Do not call it again unless the user asks for it"
 
 
 @dataclass(frozen=True)
@@ -88,6 +90,14 @@ async def ask_to_undo(context: Context, plan_id: str) -> Confirmed:
     return _ask(context, plan_id, UNDO)
 
 
+async def ask_to_recover(context: Context, how: str) -> Confirmed:
+    """Ask the person before an interrupted restore is finished or undone."""
+    if not _asks(context):
+        return Confirmation(confirm=True)
+    verb = "Finish" if how == CONTINUE else "Undo"
+    return Elicit(f"{verb} the restore that was interrupted? It changes files of the project.", Confirmation)
+
+
 async def ask_to_fork(context: Context, plan_id: str) -> Confirmed:
     """Ask the person before a fork."""
     return _ask(context, plan_id, FORK)
@@ -95,12 +105,15 @@ async def ask_to_fork(context: Context, plan_id: str) -> Confirmed:
 
 def planned_words(context: AnyContext, plan_id: str, tool: str, answer: object) -> list[str]:
     """Return the arguments that carry out a confirmed plan; raise `ToolError` if the person declined."""
+    require_consent(answer)
+    return [*server_of(context).plans.get(plan_id, tool).words]
+
+
+def require_consent(answer: object) -> None:
+    """Raise `ToolError` unless the person agreed."""
     data = getattr(answer, "data", None)
     if not (isinstance(data, Confirmation) and data.confirm):
-        raise ToolError(
-            "the user declined: nothing was changed. Do not call it again unless the user asks for it"
-        )
-    return [*server_of(context).plans.get(plan_id, tool).words]
+        raise ToolError(DECLINED)
 
 
 def question_of_restore(verb: str, counts: Mapping[str, int], target: str, title: str) -> str:
@@ -111,15 +124,14 @@ def question_of_restore(verb: str, counts: Mapping[str, int], target: str, title
 
 
 def _ask(context: AnyContext, plan_id: str, tool: str) -> Confirmed:
-    server = server_of(context)
-    plan = server.plans.get(plan_id, tool)
-    if server.confirms and _can_ask(context):
-        return Elicit(plan.question, Confirmation)
-    return Confirmation(confirm=True)
+    plan = server_of(context).plans.get(plan_id, tool)
+    return Elicit(plan.question, Confirmation) if _asks(context) else Confirmation(confirm=True)
 
 
-def _can_ask(context: AnyContext) -> bool:
-    """Return whether the client shows a form to the person."""
+def _asks(context: AnyContext) -> bool:
+    """Return whether the person is asked: the client shows a form, and the server was not told to ask nobody."""
+    if not server_of(context).confirms:
+        return False
     capabilities = context.client_capabilities
     elicitation = None if capabilities is None else capabilities.elicitation
     if elicitation is None or (elicitation.form is None and elicitation.url is not None):

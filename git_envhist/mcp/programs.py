@@ -38,6 +38,8 @@ UNMASKED = frozenset(("path", "path_b64", "id", "commit", "plan_id", "root", "so
 STOP_SECONDS = 30
 """Seconds that a stopped program has for its end before it is killed."""
 STILL_RUNNING_SECONDS = 5
+RESTORING = "restoring "
+"""The beginning of the step in which a restore changes files."""
 MAX_MESSAGE = 200
 
 Json = dict[str, Any]
@@ -56,13 +58,14 @@ async def run(
 
     The output of commands is left out unless `outputs` is set. Raises `ToolError` with the program's own error.
     """
-    environ = _environ(context)
+    environ, progress = _environ(context), _Progress(context)
     try:
-        status, out, err = await _finish(context, program, words, environ)
+        status, out, err = await _finish(progress, program, words, environ)
     except anyio.get_cancelled_exc_class():
-        if undo_if_cancelled:
+        # Without this step, an interrupted restore would be another one, which the user may want to finish.
+        if undo_if_cancelled and progress.has_changed_files:
             with anyio.CancelScope(shield=True):
-                await _finish(None, "envrestore", ["--abort", "--json"], environ)
+                await _finish(_Progress(None), "envrestore", ["--abort", "--json"], environ)
         raise
     try:
         value = json.loads(out)
@@ -136,7 +139,7 @@ def _agent(name: str, version: str) -> dict[str, str]:
 
 
 async def _finish(
-    context: AnyContext | None, program: str, words: Sequence[str], environ: Mapping[str, str]
+    progress: _Progress, program: str, words: Sequence[str], environ: Mapping[str, str]
 ) -> tuple[int, bytes, bytes]:
     """Run a program to its end, and return its status and output; stop it if the call is cancelled."""
     process = await anyio.open_process(
@@ -146,16 +149,16 @@ async def _finish(
     )
     assert process.stdout is not None
     assert process.stderr is not None
-    out, err = bytearray(), _Progress(context)
+    out = bytearray()
     try:
         async with anyio.create_task_group() as group:
-            group.start_soon(err.repeat)
+            group.start_soon(progress.repeat)
             async with anyio.create_task_group() as readers:
                 readers.start_soon(_read, process.stdout, out)
-                readers.start_soon(err.read, process.stderr)
+                readers.start_soon(progress.read, process.stderr)
             status = await process.wait()
             group.cancel_scope.cancel()
-        return status, bytes(out), bytes(err.text)
+        return status, bytes(out), bytes(progress.text)
     except BaseException:
         with anyio.CancelScope(shield=True):
             await _stop(process)
@@ -195,6 +198,7 @@ class _Progress:
 
     def __init__(self, context: AnyContext | None) -> None:
         self.text = bytearray()
+        self.has_changed_files = False
         self._context = context
         self._started = anyio.current_time()
         self._message = "running"
@@ -216,7 +220,9 @@ class _Progress:
 
     async def _take(self, line: bytes) -> None:
         step = _step(line)
-        if step is None:
+        if step is not None:
+            self.has_changed_files |= step.startswith(RESTORING)
+        else:
             self.text += line + b"\n"
             step = mask_text(line.decode("utf-8", "replace")).strip()
         await self._report(step)

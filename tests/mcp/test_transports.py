@@ -18,6 +18,7 @@ import pytest
 
 from git_envhist.consent import trusted_list
 from tests.real.tools import MACHINE, tools
+from tests.restore.engine import Engine
 from tests.support.needs import require
 from tests.support.repository import Repo
 
@@ -205,13 +206,36 @@ def test_cancelled_restore_is_done_or_undone(repo: Repo, mode: str) -> None:
     assert contents() in ({b"old\n"}, {b"new\n"})
 
 
-def test_interrupted_restore_is_recovered_by_a_tool(repo: Repo) -> None:
-    async def use(client: Client) -> None:
-        for how in ("abort", "continue"):
-            refused = error_in(await refusal(client, "recover", how=how))
-            assert refused["message"] == "no restore was interrupted"
+@pytest.mark.parametrize(("how", "content"), [("continue", b"old\n"), ("abort", b"new\n")])
+def test_interrupted_restore_is_recovered_by_a_tool_that_the_person_confirms(
+    repo: Repo, how: str, content: bytes
+) -> None:
+    repo.write("f", "old\n")
+    repo.run("envlog", "capture", "--name", "old", check=True)
+    repo.write("f", "new\n")
+    declines, agrees = Person("decline"), Person("accept", {"confirm": True})
 
-    talk(repo, use)
+    async def refuse(client: Client) -> None:
+        plan = await answer(client, "plan_restore", revision="old")
+        engine = Engine(repo.path)
+        before, target = engine.capture(), engine.history.resolve("old")
+        engine.prepare(engine.plan(before, target))
+        refused = error_in(await refusal(client, "capture", intent="x"))
+        assert refused["code"] == "restore-left"
+        assert refused["hint"] == f"{PREFIX}recover finishes or undoes the interrupted restore"
+        assert "the user declined" in await refusal(client, "restore", plan_id=plan["plan_id"])
+        assert "the user declined" in await refusal(client, "recover", how=how)
+
+    async def recover(client: Client) -> None:
+        assert (await answer(client, "recover", how=how))["undone"] is (how == "abort")
+        again = error_in(await refusal(client, "recover", how=how))
+        assert again["message"] == "no restore was interrupted"
+
+    talk(repo, refuse, person=declines)
+    assert repo.read("f") == b"new\n"
+    talk(repo, recover, person=agrees)
+    assert repo.read("f") == content
+    assert len(agrees.asked) == 2
 
 
 def test_server_and_its_program_end_when_the_client_is_gone(repo: Repo, tmp_path: Path) -> None:
