@@ -111,7 +111,7 @@ def test_server_on_a_port_answers_only_with_the_token_and_only_on_this_machine(r
         assert status(Authorization="") == 401
         for wrong in ("Bearer", f"Bearer {token}x", f"Bearer {token[:-1]}", token, f"Basic {token}"):
             assert status(Authorization=wrong) == 401
-        # A page of another site that made a name of its own mean this address.
+        # A web page can reach this address under a name of its own (DNS rebinding).
         assert status(Host="evil.example") == 421
         assert status(Origin="https://evil.example") == 403
         assert status() < 500

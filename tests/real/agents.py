@@ -1,9 +1,9 @@
-"""Real agents with our hooks and our server: `python -m tests.real.agents [--at DIRECTORY] [agent...]`.
+"""Run real agents with git-envhist's hooks and MCP server: `python -m tests.real.agents [--at DIRECTORY] [agent...]`.
 
-Each is installed from npm (some 900 MB for all; `--at` keeps them), given a working tree and `git envlog install
---agent`, and asked for something. A model on this machine, which speaks as the agent's provider does, has it run a
-shell command, take a snapshot by `git envlog mcp`, and run another. What its hooks and its tool left in the history is
-held against what has to be there; what is wrong is printed, and ends the program with status 1.
+Each agent is installed from npm (about 900 MB for all; `--at` keeps them), gets a working tree with `git envlog
+install --agent`, and a prompt. A model on this machine, which speaks the API of the agent's provider, makes it run a
+shell command, take a snapshot by `git envlog mcp`, and run another command. The snapshots that the hooks and the tool
+took are compared with the expected ones. Differences are printed and end the program with status 1.
 """
 
 from __future__ import annotations
@@ -32,27 +32,27 @@ SAID = "taken by the agent itself"
 LONG = 240
 SETTLED = 60.0
 Manner = Callable[[Repo, str], tuple[str, ...]]
-"""Writes what an agent needs beside, and says which words it is called with."""
+"""Writes the agent's other configuration and returns the arguments to call it with."""
 
 
 @dataclass(frozen=True)
 class Agent:
-    """How one is had, and asked."""
+    """How to install, configure and start one agent."""
 
     name: str
     package: str
     program: str
     tool: str
-    """Runs a command of the shell."""
+    """The agent's tool that runs a shell command."""
     word: str
     manner: Manner
     beside: tuple[str, ...] = ()
-    """Agents whose settings it reads, too."""
+    """Other agents whose settings this one also reads."""
     environ: dict[str, str] = field(default_factory=dict)
-    """`{}` in a value is the address of the model."""
+    """Extra variables; `{}` in a value is the address of the model."""
 
     def shell(self, number: int) -> Call:
-        """A command that overwrites the file the instant it is run."""
+        """Return a call of the shell tool that overwrites the file."""
         return Call(self.tool, {self.word: f"echo {number} >f", "description": "write"})
 
 
@@ -80,7 +80,7 @@ startup_timeout_sec = 60
 trust_level = "trusted"
 """
     _in_home(repo, ".codex/config.toml", text)
-    # Nobody is there who could approve of them.
+    # The run is not interactive, so commands and hooks cannot be approved.
     bypass = ("--dangerously-bypass-approvals-and-sandbox", "--dangerously-bypass-hook-trust")
     return ("exec", *bypass, PROMPT)
 
@@ -130,7 +130,7 @@ AGENTS = (
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.real.agents")
-    parser.add_argument("--at", type=Path, help="where they are installed, and stay")
+    parser.add_argument("--at", type=Path, help="a directory in which the agents are installed and kept")
     parser.add_argument("names", nargs="*", choices=[[], *(agent.name for agent in AGENTS)], metavar="agent")
     told = parser.parse_args()
     machine = dict(os.environ)
@@ -143,14 +143,14 @@ def main() -> int:
             version = install(agent, place, machine)
             wrong = attempt(agent, place, Path(temporary, agent.name))
             failed += bool(wrong)
-            print(f"{agent.name} {version}: {'as it has to be' if not wrong else ''}", flush=True)
+            print(f"{agent.name} {version}: {'ok' if not wrong else ''}", flush=True)
             for line in wrong:
                 print(f"  {line}")
     return 1 if failed else 0
 
 
 def install(agent: Agent, place: Path, machine: dict[str, str]) -> str:
-    """Have npm install it; its version."""
+    """Install the agent by npm and return its version."""
     manifest = place / "node_modules" / agent.package / "package.json"
     if not manifest.exists():
         place.mkdir(parents=True, exist_ok=True)
@@ -160,7 +160,7 @@ def install(agent: Agent, place: Path, machine: dict[str, str]) -> str:
 
 
 def attempt(agent: Agent, place: Path, work: Path) -> list[str]:
-    """Have it work in a working tree of its own; what is wrong with what is in the history then."""
+    """Run the agent in a new working tree, and return a line for each difference from the expected history."""
     repo = _working_tree(agent, place, work)
     with model([agent.shell(1), CAPTURE, agent.shell(2)]) as server:
         repo.env |= {name: value.format(server.address) for name, value in agent.environ.items()}
@@ -185,7 +185,7 @@ def _working_tree(agent: Agent, place: Path, work: Path) -> Repo:
     path = f"{make_programs(programs)}:{place / 'node_modules/.bin'}:{os.environ['PATH']}"
     os.environ.update(sealed_environment(home))
     repo = make_repo(work / "tree")
-    # As somebody's own: agents do not hand all that tests set on to hooks and servers.
+    # Set only a user's variables: agents do not pass all variables of the tests on to hooks and servers.
     repo.env = {"PATH": path, "HOME": str(home), "TERM": "xterm-256color", "LC_ALL": "C.UTF-8"}
     repo.write("f", "0\n")
     repo.git("config", "envhist.agentTimeout", "2m")
@@ -195,7 +195,7 @@ def _working_tree(agent: Agent, place: Path, work: Path) -> Repo:
 
 
 def _settled(repo: Repo) -> list[Snapshot]:
-    """The history, newest first, once the hook after the turn has done its part."""
+    """Return the history, newest first, once the hook after the turn has finished."""
     until = time.monotonic() + SETTLED
     while True:
         moments = EnvHistory.open(str(repo.path), one_command=True).log()
@@ -208,15 +208,15 @@ def _settled(repo: Repo) -> list[Snapshot]:
 def _wrong(agent: Agent, repo: Repo, server: Server, moments: Sequence[Snapshot]) -> list[str]:
     told = [(dict(each.meta).get("agent-moment", "-"), each.actor.tool, each.intent) for each in moments]
     if not any("envhist" in name for name in server.offered):
-        return [f"no tool of ours was offered: {sorted(server.offered)}"]
-    # The state before the last command was captured by the tool: no snapshot of it is made again. Gemini CLI has a hook
-    # after each tool, so that the state after the first command is captured before the next tool is called.
+        return [f"no tool of git-envhist was offered: {sorted(server.offered)}"]
+    # The tool captured the state before the last command, so the hook takes no second snapshot. Gemini CLI calls a
+    # hook after each tool, so the state after the first command is captured before the next tool is called.
     between = "after" if agent.name == "gemini" else "before"
     if [moment for moment, _, _ in told] != ["after", "-", between, "before"]:
         return [f"moments: {told}"]
     after, own, second, before = moments
     held = [repo.git("cat-file", "blob", f"{each.tree}:f") for each in moments]
-    # Gemini CLI tells its version nowhere, Copilot begins to write down what is said when its first turn ends.
+    # Gemini CLI does not report its version. Copilot starts its transcript only when its first turn ends.
     checks = {
         f"the file: {held}": held == ["2", "1", "1", "0"],
         f"intents: {told}": after.intent == before.intent == PROMPT and own.intent == SAID,
@@ -236,7 +236,7 @@ def _transcripts(snapshot: Snapshot) -> int:
 
 
 def _complaints(said: str) -> list[str]:
-    """Lines in which an agent complains of hooks."""
+    """Return the lines in which an agent complains about hooks."""
     ours = [line for line in said.splitlines() if "hook" in line.lower()]
     return [
         line for line in ours if any(word in line.lower() for word in ("fail", "error", "clamp", "invalid"))

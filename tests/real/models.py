@@ -1,6 +1,6 @@
-"""A model for real agents: it listens on this machine, speaks as four providers do, and says what it was told to say.
+"""A model server for real agents: it implements the APIs of four providers and returns a fixed list of tool calls.
 
-Each answer but the last is the call of a tool; how many results of tools an agent has sent already tells which is next.
+Each answer but the last is a tool call. The number of tool results in a request determines the next answer.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ LAST_WORDS = "Done."
 
 
 class Call(NamedTuple):
-    """A tool that the model has an agent use: the first that the agent has of those which match."""
+    """A tool call that the model returns; the name is a pattern, and the agent's first matching tool is used."""
 
     tool: str
     words: Json
 
 
 class Asked(NamedTuple):
-    """A request, whoever's form it has."""
+    """A request, independent of the provider's API."""
 
     tools: Sequence[str]
     results: int
@@ -35,7 +35,7 @@ class Asked(NamedTuple):
 
 
 class Server(ThreadingHTTPServer):
-    """Listens, and remembers which tools it was offered."""
+    """Listen for requests, and remember which tools were offered."""
 
     calls: Sequence[Call]
     offered: set[str]
@@ -49,13 +49,13 @@ class Server(ThreadingHTTPServer):
         if asked.results >= len(self.calls):
             return None
         wanted, words = self.calls[asked.results]
-        # A request without tools is about a title, or which model to take.
+        # A request without tools asks for a title or which model to use.
         return next(((name, words) for name in asked.tools if re.fullmatch(wanted, name)), None)
 
 
 @contextmanager
 def model(calls: Sequence[Call]) -> Iterator[Server]:
-    """The model, for as long as the context is open."""
+    """Run the model server while the context is open."""
     server = Server(("127.0.0.1", 0), _Handler)
     server.calls, server.offered = calls, set()
     thread = threading.Thread(target=server.serve_forever, daemon=True)
@@ -72,7 +72,7 @@ class _Handler(BaseHTTPRequestHandler):
     server: Server
 
     def log_message(self, format: str, *args: object) -> None:
-        """Nothing is printed."""
+        """Print nothing."""
 
     def do_GET(self) -> None:
         self._send({"data": [], "models": []})
@@ -123,7 +123,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _openai(self, value: Json) -> None:
         results = sum(str(each.get("type")).endswith("call_output") for each in value["input"])
-        # Tools of one server stand in a namespace.
+        # Tools of one server are in a namespace.
         spaces = {each["name"]: each.get("tools", []) for each in value["tools"] if "name" in each}
         tools = {
             f"{space}{each['name']}": (space, each["name"]) for space in spaces for each in spaces[space]
