@@ -173,7 +173,7 @@ def test_answers_over_mcp_show_no_secret(taken: Taken) -> None:
     assert leaked(taken, "".join(told).encode()) == []
 
 
-def test_files_read_over_mcp_show_nothing_hidden(taken: Taken) -> None:
+def test_files_read_over_mcp_show_no_secret(taken: Taken) -> None:
     # One of each class: a call takes a third of a second.
     sealed = [one for one, outcome in taken.outcomes.items() if outcome == "sealed"]
     paths = {one.kind: one.path for one in sealed}
