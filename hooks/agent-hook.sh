@@ -31,6 +31,14 @@ esac
         tool=${tool# }
         tool=${tool#\"}
         case $tool in *\"*) tool=${tool%%\"*} ;; *) tool= ;; esac
+        # Agents put the name of our server before the name of a tool: mcp__envhist__environment_history_log.
+        own=${tool##*@OWN_PREFIX@}
+        if [ "$own" != "$tool" ]; then
+            case $tool in
+                *[!0-9A-Za-z_:.-]*) ;;
+                *) case ' @OWN_READ_ONLY_TOOLS@ ' in *" $own "*) cat; exit 0 ;; esac ;;
+            esac
+        fi
         case $tool in
             '' | *[!0-9A-Za-z_]*) ;;
             *) case ' @READ_ONLY_TOOLS@ ' in *" $tool "*) cat; exit 0 ;; esac ;;

@@ -1,4 +1,8 @@
-"""Show progress on a terminal while a command runs for more than half a second."""
+"""Show progress on a terminal while a command runs for more than half a second.
+
+With GIT_ENVHIST_PROGRESS=json, standard error gets a line of JSON instead, at most two per second; the MCP server reads
+them.
+"""
 
 from __future__ import annotations
 
@@ -21,11 +25,15 @@ if TYPE_CHECKING:
 
 PATIENCE = 0.5
 STDERR = 2
+FORMAT = "GIT_ENVHIST_PROGRESS"
 
 
 @contextmanager
 def shown_progress(what: str = "capturing") -> Iterator[Callable[[CaptureProgress], None] | None]:
     """Return the callback for the progress of a capture; None without a terminal."""
+    if _wants_lines():
+        yield ProgressLines(what).update
+        return
     if is_quiet() or not os.isatty(STDERR):
         yield None
         return
@@ -39,6 +47,9 @@ def shown_progress(what: str = "capturing") -> Iterator[Callable[[CaptureProgres
 @contextmanager
 def shown_steps() -> Iterator[Callable[[str], None]]:
     """Return the callback for the steps of a long command; a terminal shows the current one on one line."""
+    if _wants_lines():
+        yield lambda step: _write_line({"step": step})
+        return
     if is_quiet() or not os.isatty(STDERR):
         yield lambda step: None
         return
@@ -48,9 +59,37 @@ def shown_steps() -> Iterator[Callable[[str], None]]:
         _write_over("")
 
 
+def _wants_lines() -> bool:
+    return os.environ.get(FORMAT) == "json"
+
+
+def _write_line(progress: dict[str, str | int]) -> None:
+    import json  # loaded late: only a program that reads the lines needs it
+
+    with suppress(OSError):
+        os.write(STDERR, json.dumps({"progress": progress}).encode("ascii") + b"\n")
+
+
 def _write_over(text: str) -> None:
     with suppress(OSError):
         os.write(STDERR, b"\r\x1b[K" + as_bytes(text))
+
+
+class ProgressLines:
+    """Writes the progress of a capture as lines of JSON."""
+
+    def __init__(self, what: str, clock: Callable[[], float] = time.monotonic) -> None:
+        self._what = what
+        self._clock = clock
+        self._next = clock() + PATIENCE
+
+    def update(self, progress: CaptureProgress) -> None:
+        """Write a line, if half a second has passed since the last one."""
+        now = self._clock()
+        if now >= self._next:
+            self._next = now + PATIENCE
+            counts = {"files": progress.files, "bytes": progress.bytes, "total_bytes": progress.total_bytes}
+            _write_line({"step": self._what, **counts})
 
 
 class ProgressBar:

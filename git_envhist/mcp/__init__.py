@@ -1,5 +1,8 @@
 """Serve a history to agents over the Model Context Protocol.
 
-Each tool (`server`) runs one of our programs with `--json`, masks the answer and bounds it (`answers`). A tool that
-changes something takes the id of a plan that this server showed.
+`server` lists the tools; `reading` has those that change nothing, `changing` the others, `resources` what a person can
+attach. A tool runs one of our programs with `--json` (`programs`), which masks the answer and reports progress,
+translates its hints into names of tools (`hints`), and bounds the answer (`answers`) in a declared form (`schemas`).
+What changes the environment takes the id of a plan that this server showed (`plans`), and the person confirms it.
+`http` serves on a port instead of standard input and output.
 """

@@ -111,6 +111,7 @@ ELSEWHERE = {
     "cannot-sign": ("remote/test_heads.py", "is not signed: user.signingKey is not set"),
     "rolled-back": ("remote/test_heads.py", "was seen before"),
     "slow-patterns": ("worktree/test_ignore.py", "TooSlow"),
+    "cannot-listen": ("mcp/test_transports.py", "cannot listen"),
     "busy": ("maintenance/test_collect.py", "RepositoryBusy"),
     "no-recipient": ("secrets/test_recipients.py", '("remove", "nobody")'),
     "place-obeyed": ("restore/test_obeyed_places.py", "PlaceObeyed"),
@@ -161,7 +162,7 @@ def test_every_error_is_one_line_with_a_hint(shelf: Path, tmp_path: Path, hermet
 
 
 def test_every_error_code_has_a_case() -> None:
-    codes = {kind.code for kind in KINDS} | {"no-mcp", "no-tui"}
+    codes = {kind.code for kind in KINDS} | {"no-mcp", "no-tui", "cannot-listen"}
     assert codes == {*CASES, *ELSEWHERE, *NEVER, *(case.code for case in MET.values())}
 
 
@@ -175,7 +176,7 @@ def test_the_page_lists_every_code_with_its_status() -> None:
     page = (CHECKOUT / "docs" / "guide" / "troubleshooting.md").read_text()
     rows = re.findall(r"^\| (`[a-z`, -]+`) \| (\d+) \|", page, re.MULTILINE)
     listed = {code: {int(status)} for codes, status in rows for code in codes.replace("`", "").split(", ")}
-    statuses = {"no-mcp": {128}, "no-tui": {128}}
+    statuses = {"no-mcp": {128}, "no-tui": {128}, "cannot-listen": {128}}
     for kind in KINDS:
         statuses.setdefault(kind.code, set()).add(kind.exit_code)
     assert listed == statuses

@@ -58,6 +58,35 @@ def test_unchanged_capture_as_json_has_no_snapshot(repo: Repo) -> None:
         assert (told["id"], told["snapshot"]) == (None, None)
 
 
+def test_file_as_json_has_its_text_and_masks_a_sealed_one(repo: Repo) -> None:
+    repo.write("app.py", "print('hé')\n", mode=0o755)
+    repo.write("logo.png", b"\x89PNG\0")
+    repo.write(".env", "# ours\nTOKEN='Tr0ub4dor3\nx'\nexport PORT=3000\n")
+    repo.write("secrets.yml", "shop: Tr0ub4dor3\n")
+    token = "ghp_" + "Zk3vQ8sT1mY6wB4nC9xR2pL7" + "dF5hJ0gA2eU3"
+    repo.write("src/app.py", f'TOKEN = "{token}"\nLIMIT = 1\n')
+    (repo.path / "link").symlink_to("app.py")
+    repo.run("envlog", "capture", "x", check=True)
+
+    def file(path: str) -> dict[str, object]:
+        told = answer(repo, "file", "show", "--json", "@", "--", path)
+        assert isinstance(told, dict)
+        return told
+
+    app = file("app.py")
+    assert (app["text"], app["mode"], app["size"], app["sealed"]) == ("print('hé')\n", "0755", 13, False)
+    assert (file("link")["kind"], file("link")["text"]) == ("link", "app.py")
+    assert (file("logo.png")["text"], file("logo.png")["omitted"]) == (None, "binary")
+    assert (file(".env")["sealed"], file(".env")["text"]) == (True, "TOKEN=***\nPORT=***\n")
+    assert (file("secrets.yml")["text"], file("secrets.yml")["omitted"]) == (None, "sealed")
+    program = file("src/app.py")
+    assert (program["sealed"], program["text"]) == (True, 'TOKEN = "ghp_***"\nLIMIT = 1\n')
+    missing = repo.run("envlog", "show", "--json", "@", "--", "nonesuch")
+    assert (missing.status, json.loads(missing.out)["error"]["code"]) == (4, "no-such-path")
+    present = repo.run("envlog", "show", "--json", "now", "--", "app.py")
+    assert (present.status, json.loads(present.out)["error"]["code"]) == (129, "usage")
+
+
 def test_list_as_json_is_an_array_or_lines(repo: Repo) -> None:
     assert answer(repo, "list", "--json") == []
     for number in range(3):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
-from git_envhist.cli.progress import ProgressBar, shown_progress
+from git_envhist.cli.progress import ProgressBar, ProgressLines, shown_progress, shown_steps
 from git_envhist.model import CaptureProgress
 
 
@@ -35,3 +37,23 @@ def test_long_capture_shows_progress_on_standard_error(
 def test_no_progress_is_shown_in_a_pipe() -> None:
     with shown_progress() as progress:
         assert progress is None
+
+
+def test_progress_as_json_is_a_line_per_half_second(capfd: pytest.CaptureFixture[str]) -> None:
+    clock = iter([0.0, 0.4, 0.6, 0.9, 1.2])
+    lines = ProgressLines("capturing", lambda: next(clock))
+    for files in range(4):
+        lines.update(CaptureProgress(files, files * 10, 100, 1000))
+    told = [json.loads(line)["progress"] for line in capfd.readouterr().err.splitlines()]
+    assert [one["files"] for one in told] == [1, 3]
+    assert told[0] == {"step": "capturing", "files": 1, "bytes": 10, "total_bytes": 1000}
+
+
+def test_steps_are_lines_of_json_if_the_environment_asks(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GIT_ENVHIST_PROGRESS", "json")
+    with shown_steps() as report, shown_progress() as progress:
+        report("checking")
+        assert progress is not None
+    assert capfd.readouterr().err == '{"progress": {"step": "checking"}}\n'

@@ -59,7 +59,7 @@ class Agent:
 def claude_code(repo: Repo, _address: str) -> tuple[str, ...]:
     server = {"mcpServers": {"envhist": {"command": "git", "args": ["envlog", "mcp"]}}}
     repo.write(".mcp.json", json.dumps(server))
-    allowed = ("Bash", "mcp__envhist__capture")
+    allowed = ("Bash", "mcp__envhist__environment_history_capture")
     return ("-p", PROMPT, "--mcp-config", ".mcp.json", "--allowedTools", *allowed)
 
 

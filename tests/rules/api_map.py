@@ -191,7 +191,10 @@ NOT_ASKED = {
         ("envlog capture --exit-code", "envdiff --exit-code", "envdiff --quiet"),
         "the value is there to be asked",
     ),
-    "envlog mcp --read-only": "serves these very verbs to agents",
+    **dict.fromkeys(
+        ("envlog mcp --read-only", "envlog mcp --no-confirm", "envlog mcp --http"),
+        "serves these very verbs to agents",
+    ),
     "envdiff --reveal": "read_file gives the bytes of a sealed file",
     "envlog observe --list": "observed.all looks at nothing",
     "envlog fork --dry-run": "plan_fork gives the plan",

@@ -933,6 +933,7 @@ LIST = (
         "the verbs as tools with schemas and the values of --json; a restore takes the id of a shown plan",
         (
             "mcp/test_server.py::test_agent_captures_reads_plans_restores_and_undoes",
+            "mcp/test_repair.py::test_client_with_the_tools_alone_repairs_the_environment",
             "mcp/test_server.py::test_missing_extra_is_one_error_line_with_a_hint",
         ),
     ),
@@ -948,6 +949,19 @@ LIST = (
         "envlog mcp --read-only",
         "only the tools that change nothing",
         ("mcp/test_server.py::test_read_only_server_has_no_writing_tool",),
+    ),
+    Line(
+        "envlog mcp --no-confirm",
+        "carries out plans without asking the person",
+        ("mcp/test_server.py::test_no_confirm_asks_nobody",),
+    ),
+    Line(
+        "envlog mcp --http",
+        "the same tools on the loopback address, for clients with the token",
+        (
+            "mcp/test_transports.py::test_agent_restores_over_http_with_the_token",
+            "mcp/test_transports.py::test_server_on_a_port_answers_only_with_the_token_and_only_on_this_machine",
+        ),
     ),
     Line(
         "envlog key",

@@ -69,6 +69,8 @@ READERS = {
 HOMES = {
     "mcp": ("git_envhist.mcp",),
     "anyio": ("git_envhist.mcp",),
+    "starlette": ("git_envhist.mcp",),
+    "uvicorn": ("git_envhist.mcp",),
     "pydantic": ("git_envhist.mcp",),
     "dulwich": (
         *("git_envhist.objects", "git_envhist.rewrite", "git_envhist.retention", "git_envhist.maintenance"),

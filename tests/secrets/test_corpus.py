@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.end_to_end.captures import capture
-from tests.mcp.test_server import answer, talk
+from tests.mcp.test_server import answer, refusal, talk
 from tests.secrets.corpus import Canary, Word, words, write
 from tests.secrets.test_canaries import everything_in, files_below, unpacked
 from tests.support.repository import Repo, make_repo
@@ -170,6 +170,24 @@ def test_answers_over_mcp_show_no_secret(taken: Taken) -> None:
 
     talk(taken.repo, use)
     assert len(told) == 3
+    assert leaked(taken, "".join(told).encode()) == []
+
+
+def test_files_read_over_mcp_show_no_secret(taken: Taken) -> None:
+    # One of each class: a call takes a third of a second.
+    sealed = [one for one, outcome in taken.outcomes.items() if outcome == "sealed"]
+    paths = {one.kind: one.path for one in sealed}
+    told: list[str] = []
+
+    async def use(client: object) -> None:
+        for path in paths.values():
+            given = {"path": path, "revision": taken.commit}
+            told.append(await refusal(client, "read_file", **given))  # type: ignore[arg-type]
+            told.append(json.dumps(await answer(client, "read_file", sealed=True, **given)))  # type: ignore[arg-type]
+
+    talk(taken.repo, use)
+    assert len(told) == 2 * len(paths)
+    assert len(paths) > 5
     assert leaked(taken, "".join(told).encode()) == []
 
 

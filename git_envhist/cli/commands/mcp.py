@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from git_envhist.cli.command import Session, command
 from git_envhist.cli.parser import option
-from git_envhist.errors import EnvhistError
+from git_envhist.errors import EnvhistError, UsageError
 
-PARTS = ("mcp", "mcp_types", "anyio", "pydantic")
+PARTS = ("mcp", "mcp_types", "anyio", "pydantic", "starlette", "uvicorn")
+MAX_PORT = 65_535
 
 
 class McpNotInstalled(EnvhistError):
@@ -15,11 +16,14 @@ class McpNotInstalled(EnvhistError):
     code = "no-mcp"
 
 
-@command("mcp", "git envlog mcp [--read-only]")
-@option("--read-only", is_flag=True, help="serve only log, show, diff and plan")
-def mcp(session: Session, read_only: bool) -> None:
-    """Serve capture, log, show, diff, plan, restore, undo, verify and fork to an agent over stdin and stdout."""
+@command("mcp", "git envlog mcp [--read-only] [--no-confirm] [--http <port>]")
+@option("--read-only", is_flag=True, help="serve only the tools that change nothing")
+@option("--no-confirm", is_flag=True, help="carry out plans without asking the person")
+@option("--http", metavar="<port>", help="serve on this port of the loopback address (0: any free one)")
+def mcp(session: Session, read_only: bool, no_confirm: bool, http: str | None) -> None:
+    """Serve the history to an agent: list, compare, plan, restore, check, on standard input and output."""
     session.no_paths()
+    port = None if http is None else _port(http)
     # Report a missing environment now, not at the first tool call.
     session.history.settings  # noqa: B018 - opened for what opening it finds
     try:
@@ -34,4 +38,15 @@ def mcp(session: Session, read_only: bool) -> None:
         raise McpNotInstalled(
             "the Model Context Protocol is not installed here", hint=how_to_add("mcp")
         ) from error
-    serve(read_only=read_only)
+
+    def announce(line: str) -> None:
+        session.line(line)
+        session.output.flush()
+
+    serve(read_only=read_only, confirms=not no_confirm, port=port, announce=announce)
+
+
+def _port(text: str) -> int:
+    if not text.isdecimal() or int(text) > MAX_PORT:
+        raise UsageError(f"not a port: '{text}'", hint="git envlog mcp --http 0 chooses a free one")
+    return int(text)

@@ -113,8 +113,8 @@ def show(session: Session, words: tuple[str, ...], date: str | None) -> None:
     revision = words[0] if words else None
     if len(words) > 1:
         _take_paths(session, words)
-    if session.paths and session.json:
-        raise UsageError("a file cannot be printed as JSON", hint="leave out --json, or the path")
+    if revision == NOW and session.paths and session.json:
+        raise UsageError("a file of the working tree cannot be printed as JSON", hint="leave out --json")
     if revision == NOW:
         _show_now(session, date)
         return
@@ -127,7 +127,7 @@ def show(session: Session, words: tuple[str, ...], date: str | None) -> None:
             raise
         return
     if session.paths:
-        session.output.content(session.history.read_file(snapshot, _only_path(session)))
+        _print_file(session, snapshot)
         return
     snapshot = with_outputs(session.history, snapshot)
     if session.json:
@@ -197,6 +197,15 @@ def _show_now(session: Session, date: str | None) -> None:
         session.output.content(read_present(session, _only_path(session)))
     else:
         show_now(session, session.date_style(date))
+
+
+def _print_file(session: Session, snapshot: Snapshot) -> None:
+    if session.json:
+        from git_envhist.cli.views.file import file_json  # loaded late: only --json needs it
+
+        session.print_json(file_json(session.history, snapshot, _only_path(session)))
+    else:
+        session.output.content(session.history.read_file(snapshot, _only_path(session)))
 
 
 def _only_path(session: Session) -> EnvPath:

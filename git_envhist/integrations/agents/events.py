@@ -43,6 +43,12 @@ READ_ONLY_TOOLS = frozenset((
     *("view", "grep", "rg", "report_intent", "update_todo", "fetch_copilot_cli_documentation", "read_bash"),
 ))  # fmt: skip
 """Tools that only read; a tool with any other name may change something."""
+OWN_PREFIX = "environment_history_"
+OWN_READ_ONLY_TOOLS = frozenset(
+    ("log", "show", "diff", "read_file", "resume", "plan_restore", "plan_undo", "plan_fork")
+)
+"""Tools of our own server that only read, without their prefix. An agent puts the name of the server before it."""
+OWN_READ_ONLY = re.compile(rf"[0-9A-Za-z_:.-]*{OWN_PREFIX}(?:{'|'.join(sorted(OWN_READ_ONLY_TOOLS))})")
 
 MACHINE_PROMPT = re.compile(
     r"\s*(?:<(?:task-notification|system-reminder|local-command-[a-z]+)\b|\[System: )"
@@ -87,7 +93,9 @@ class AgentEvent:
     @property
     def modifies(self) -> bool:
         """Return whether the tool may change something."""
-        return self.tool is None or self.tool not in READ_ONLY_TOOLS
+        if self.tool is None:
+            return True
+        return self.tool not in READ_ONLY_TOOLS and OWN_READ_ONLY.fullmatch(self.tool) is None
 
     @property
     def removes_worktree(self) -> bool:
@@ -299,6 +307,8 @@ def advance(
         return turn, []
     if event.kind == "prompt":
         return _begin_turn(turn, event) if event.begins_turn else (turn, [])
+    if event.kind == "after" and event.tool is not None and not event.modifies:
+        return turn, []
     if event.kind != "before":
         return _end_work(turn, event, places)
     if not event.modifies:

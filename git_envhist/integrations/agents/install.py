@@ -19,7 +19,13 @@ from typing import Any
 from git_envhist.errors import Refused
 from git_envhist.git.repository import Repository
 from git_envhist.integrations.agents import jsonc
-from git_envhist.integrations.agents.events import PROJECT_VARIABLES, READ_ONLY_TOOLS, spool_lock
+from git_envhist.integrations.agents.events import (
+    OWN_PREFIX,
+    OWN_READ_ONLY_TOOLS,
+    PROJECT_VARIABLES,
+    READ_ONLY_TOOLS,
+    spool_lock,
+)
 from git_envhist.integrations.agents.outcomes import last_outcome
 from git_envhist.integrations.base import NOT_NAMED, InstallPlan, InstallTarget
 from git_envhist.integrations.edits import PROGRAM_MODE, plan_content, read_record, read_state
@@ -416,6 +422,8 @@ class AgentIntegration:
         script = (
             template(SCRIPT_TEMPLATE)
             .replace("@READ_ONLY_TOOLS@", reading)
+            .replace("@OWN_PREFIX@", OWN_PREFIX)
+            .replace("@OWN_READ_ONLY_TOOLS@", " ".join(sorted(OWN_READ_ONLY_TOOLS)))
             .replace("@PROGRAM@", shlex.quote(target.program))
             .replace("@PYTHON@", shlex.quote(sys.executable))
             .replace("@HANDLERS@", shlex.quote(HANDLERS))

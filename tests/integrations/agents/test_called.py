@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from git_envhist.api import EnvHistory
+from git_envhist.integrations.agents.events import SessionState, advance, read_event
 from git_envhist.integrations.agents.registry import AGENTS
 from git_envhist.model import IntentSource, Snapshot, Trigger
 from tests.support.repository import Repo
@@ -232,6 +233,11 @@ LOOKING = [
     '{"cwd": "/x", "tool_name": "Grep", "tool_input": {"pattern": "x"}}',
     '{"sessionId":"o","toolName":"view","toolArgs":"{}"}',
     '{"toolName":"view","toolArgs":"' + "x" * 9000 + '"}',
+    # Our own server, as the agents name its tools.
+    '{"tool_name":"mcp__envhist__environment_history_log","tool_input":{}}',
+    '{"tool_name":"mcp_envhist_environment_history_plan_restore","tool_input":{}}',
+    '{"tool_name":"MCP:environment_history_read_file","tool_input":{}}',
+    '{"toolName":"envhist-environment_history_diff","toolArgs":"{}"}',
 ]
 CHANGING = [
     '{"tool_name":"Write","tool_input":{"tool_name":"Read"}}',
@@ -240,6 +246,11 @@ CHANGING = [
     '{"cwd":"/\\"tool_name\\":\\"Read\\"","tool_name":"Bash","tool_input":1}',
     '{"tool_name":"Read Grep","tool_input":{}}',
     '{"tool_name":"*","tool_input":{}}',
+    '{"tool_name":"mcp__envhist__environment_history_restore","tool_input":{}}',
+    '{"tool_name":"mcp__envhist__environment_history_log2","tool_input":{}}',
+    '{"tool_name":"mcp__envhist__log","tool_input":{}}',
+    '{"tool_name":"Bash environment_history_log","tool_input":{}}',
+    '{"tool_name":"environment_history_","tool_input":{}}',
     '{"tool_name":"","tool_input":{}}',
     '{"tool_name":["Read"],"tool_input":{}}',
     '{"tool_name":null,"x":"Read","tool_input":{}}',
@@ -262,6 +273,20 @@ def test_script_skips_reading_tools_and_passes_other_input_unchanged(
         told.unlink(missing_ok=True)
         here.call("claude-code", "before", data.encode())
         assert (told.read_text() if told.exists() else None) == (data if data in CHANGING else None)
+
+
+@pytest.mark.parametrize("data", [*LOOKING, *CHANGING])
+def test_program_agrees_with_the_script_about_reading_tools(data: str) -> None:
+    event = read_event("claude-code", "before", data.encode(), {})
+    assert event is not None
+    assert event.modifies is (data in CHANGING)
+
+
+def test_nothing_is_captured_after_a_tool_that_only_reads() -> None:
+    data = b'{"tool_name":"mcp_envhist_environment_history_log","session_id":"s"}'
+    event = read_event("gemini", "after", data, {})
+    assert event is not None
+    assert advance(SessionState(), event, now=1.0, every=1)[1] is None
 
 
 def test_hook_does_nothing_without_the_program_or_script(working: Callable[..., Working]) -> None:

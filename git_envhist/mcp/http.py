@@ -1,0 +1,92 @@
+"""Serve over HTTP to clients of this machine that know a token.
+
+The socket is bound to the loopback address. A web page in a browser can reach that address too, so the protocol's
+package checks `Host` and `Origin`, and each request needs the token.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+from collections.abc import Callable
+from typing import Any
+
+import uvicorn
+from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from git_envhist.errors import EnvhistError, UsageError
+from git_envhist.mcp.plans import HistoryServer
+from git_envhist.mcp.programs import TOKEN
+
+LOOPBACK = "127.0.0.1"
+SHORTEST_TOKEN = 24
+TOKEN_BYTES = 32
+STOP_SECONDS = 5
+"""Seconds that open connections have for their end when the server is stopped."""
+
+
+class CannotListen(EnvhistError):
+    """The port cannot be used."""
+
+    code = "cannot-listen"
+    usual_hint = "use --http 0 for any free port"
+
+
+def serve_http(server: HistoryServer, port: int, announce: Callable[[str], None]) -> None:
+    """Serve on a port of the loopback address until a signal arrives; `announce` gets the address and the token."""
+    given = os.environ.get(TOKEN)
+    token = read_token(given)
+    listening = _listen(port)
+    announce(f"serving on http://{LOOPBACK}:{listening.getsockname()[1]}/mcp")
+    if given is None:
+        announce(f"token: {token}")
+    app = TokenGate(server.streamable_http_app(host=LOOPBACK), token)
+    config = uvicorn.Config(app, log_level="error", access_log=False, timeout_graceful_shutdown=STOP_SECONDS)
+    with listening:
+        uvicorn.Server(config).run(sockets=[listening])
+
+
+def read_token(given: str | None) -> str:
+    """Return the token that the user chose, or a random one; raise `UsageError` if it can be guessed."""
+    if given is None:
+        return secrets.token_urlsafe(TOKEN_BYTES)
+    if len(given) < SHORTEST_TOKEN or not (given.isascii() and given.isprintable()):
+        raise UsageError(
+            f"{TOKEN} is too short, or not ASCII", hint=f"use at least {SHORTEST_TOKEN} random characters"
+        )
+    return given
+
+
+def _listen(port: int) -> socket.socket:
+    listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind((LOOPBACK, port))
+        # A client may connect as soon as it reads the address.
+        listening.listen()
+    except (OSError, OverflowError) as error:
+        listening.close()
+        reason = getattr(error, "strerror", None) or str(error)
+        raise CannotListen(f"cannot listen on port {port}: {reason}") from error
+    return listening
+
+
+class TokenGate:
+    """Pass on requests with the token; answer all others with 401."""
+
+    def __init__(self, app: ASGIApp, token: str) -> None:
+        self._app = app
+        self._expected = f"Bearer {token}".encode("ascii")
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "lifespan" and not self._is_known(scope):
+            refusal = PlainTextResponse("a token is needed", 401, {"WWW-Authenticate": "Bearer"})
+            await refusal(scope, receive, send)
+            return
+        await self._app(scope, receive, send)
+
+    def _is_known(self, scope: dict[str, Any] | Scope) -> bool:
+        found = [value for name, value in scope.get("headers", ()) if name == b"authorization"]
+        return len(found) == 1 and secrets.compare_digest(found[0], self._expected)
