@@ -98,7 +98,7 @@ DONE = {"git": "git's hooks", ALL_AGENTS: "data of agent hooks"}
     "agents",
     metavar="<name>",
     multiple=True,
-    help="claude-code, codex, gemini, cursor or copilot",
+    help="claude-code, codex, gemini, cursor, copilot, opencode, antigravity",
 )
 @option("--global", "everywhere", is_flag=True, help="add hooks for all your repositories")
 @option("--shell", is_flag=True, help="link the man pages and shell completions instead")

@@ -1,6 +1,6 @@
 """Read events from the hooks of coding agents, and decide which capture each one starts.
 
-`read_event` validates the JSON of five agents, with several spellings each, into one `AgentEvent`. `advance` tracks
+`read_event` validates the JSON of seven agents, with several spellings each, into one `AgentEvent`. `advance` tracks
 the turn of a session: its number, its prompt, how many tools have changed something, and which events were already
 seen. The last section reads spooled events and stores the session states, under one lock and in order: the background
 process that a hook started, or a hook that waits, handles all events up to its own.
@@ -38,6 +38,10 @@ READ_ONLY_TOOLS = frozenset((
     *("SemanticSearch", "ReadLints", "TabRead", "List", "FetchRules"),
     # Copilot
     *("view", "grep", "rg", "report_intent", "update_todo", "fetch_copilot_cli_documentation", "read_bash"),
+    # OpenCode
+    *("read", "list", "webfetch", "websearch", "codesearch", "todowrite", "todoread", "skill", "question"),
+    # Antigravity CLI
+    *("view_file", "find_by_name", "search_web", "read_url_content", "view_content_chunk", "command_status"),
 ))  # fmt: skip
 """Tools that only read; a tool with any other name may change something."""
 
@@ -117,6 +121,10 @@ def read_event(
         value = json.loads(data)
     except (ValueError, RecursionError):
         return None
+    if isinstance(value, dict) and registered == "antigravity":
+        from git_envhist.integrations.agents.antigravity import common_form  # loaded late: one agent needs it
+
+        value = common_form(kind, value)
     if not isinstance(value, dict):
         return None
     agent = _agent(registered, value)
@@ -135,7 +143,7 @@ def read_event(
         call=_word(value, "tool_use_id", "tool_call_id", "toolCallId"),
         arguments=_as_text(_first(value, "tool_input", "toolArgs")),
         transcript=own or _path(value, "transcript_path", "transcriptPath") or copilot,
-        version=_word(value, "cursor_version"),
+        version=_word(value, "cursor_version", "agent_version"),
         subagent=subagent,
         subagent_type=_word(value, "agent_type", "agentType") if subagent else None,
     )

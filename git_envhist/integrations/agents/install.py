@@ -378,7 +378,7 @@ class AgentIntegration:
         text = _read(path)
         commands = self._commands(target)
         try:
-            new = (add_table if _is_toml(path) else add_hooks)(text, self.form, commands)
+            new = self._with_hooks(path, text, commands)
         except UnknownSettingsForm:
             raise _unknown_form(path) from None
         reading = " ".join(sorted(READ_ONLY_TOOLS))
@@ -415,8 +415,7 @@ class AgentIntegration:
         """Return a part for each event."""
         script = os.path.exists(self._script_path(target))
         for path in filter(_is_file, self._settings_files(target)):
-            text = _read(path)
-            found = table_elements(text) if _is_toml(path) else elements(text)
+            found = self._found_hooks(path, _read(path))
             if found:
                 return tuple(self._part(target, hook, path, found, script) for hook in self.form.hooks)
         return ()
@@ -442,12 +441,23 @@ class AgentIntegration:
     def _plan_without(self, path: str) -> FileEdit:
         text = _read(path)
         try:
-            left = remove_table(text) if _is_toml(path) else remove_hooks(text, self.form)
+            left = self._without_hooks(path, text)
         except UnknownSettingsForm:
             if MARK not in text:
                 return plan_content(path, _bytes(text))
             raise _unknown_form(path) from None
         return plan_content(path, None if left is None else _bytes(left))
+
+    # The three functions of a form; an agent with another form has its own (`other_forms`).
+
+    def _with_hooks(self, path: str, text: str, commands: dict[str, str]) -> str:
+        return (add_table if _is_toml(path) else add_hooks)(text, self.form, commands)
+
+    def _without_hooks(self, path: str, text: str) -> str | None:
+        return remove_table(text) if _is_toml(path) else remove_hooks(text, self.form)
+
+    def _found_hooks(self, path: str, text: str) -> dict[str, list[object]]:
+        return table_elements(text) if _is_toml(path) else elements(text)
 
     def _settings(self, target: InstallTarget) -> str:
         """Return the file into which hooks are written."""
