@@ -381,6 +381,14 @@ class AgentIntegration:
             new = self._with_hooks(path, text, commands)
         except UnknownSettingsForm:
             raise _unknown_form(path) from None
+        return InstallPlan(
+            (plan_content(path, _bytes(new)),),
+            (self.form.remark,) if self.form.remark else (),
+            own=(self.plan_script(target),),
+        )
+
+    def plan_script(self, target: InstallTarget) -> FileEdit:
+        """Plan the script in the user's data directory that the hooks call."""
         reading = " ".join(sorted(READ_ONLY_TOOLS))
         script = (
             template(SCRIPT_TEMPLATE)
@@ -389,11 +397,7 @@ class AgentIntegration:
         )
         variable = PROJECT_VARIABLES.get(self.name)
         script = script.replace("@PROJECT@", f"${{{variable}-}}" if variable else "")
-        return InstallPlan(
-            (plan_content(path, _bytes(new)),),
-            (self.form.remark,) if self.form.remark else (),
-            own=(plan_content(self._script_path(target), os.fsencode(script), PROGRAM_MODE),),
-        )
+        return plan_content(self._script_path(target), os.fsencode(script), PROGRAM_MODE)
 
     def plan_uninstall(self, target: InstallTarget) -> InstallPlan:
         """Plan the settings without our hooks; the script is removed with the last repository that uses it."""
