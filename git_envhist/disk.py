@@ -194,10 +194,15 @@ def replace_with_symlink(path: str, target: bytes, *, temporary: str) -> None:
 
 
 def append_line(path: str, line: bytes, *, durability: Durability) -> None:
-    """Append a line by one write, so that lines of concurrent processes do not mix."""
+    """Append a line by one write, so that lines of concurrent processes do not mix.
+
+    Only where the system writes a part of it, e.g. on a full file system, another write adds the rest.
+    """
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     try:
-        os.write(descriptor, line + b"\n")
+        rest = memoryview(line + b"\n")
+        while rest:
+            rest = rest[os.write(descriptor, rest) :]
         if durability is not Durability.NONE:
             sync(descriptor)
     finally:

@@ -16,7 +16,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from typing import IO, TYPE_CHECKING, NamedTuple
 
 from git_envhist.config import Service, Settings
-from git_envhist.disk import state_directory
+from git_envhist.disk import read_exactly, state_directory
 from git_envhist.errors import Damaged
 from git_envhist.git.process import LOCAL_VARIABLES
 from git_envhist.lazy import pattern
@@ -160,7 +160,7 @@ def _failure(status: int, output: IO[bytes]) -> str | None:
         return None
     status_text = f"it exited with status {status}" if status > 0 else f"it was killed by signal {-status}"
     size = _size(output)
-    tail = os.pread(output.fileno(), TAIL, max(0, size - TAIL)).replace(b"\0", b"").strip().splitlines()
+    tail = read_exactly(output.fileno(), TAIL, max(0, size - TAIL)).replace(b"\0", b"").strip().splitlines()
     words = mask_secrets(failure_line(tail)).decode("utf-8", "replace")[:MAX_WORD]
     return f"{status_text}: {words}" if words else status_text
 

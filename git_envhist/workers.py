@@ -27,6 +27,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any, Protocol, TypeVar, cast
 
+from git_envhist.disk import read_exactly, write_all
 from git_envhist.errors import Damaged, EnvhistError, SealingError, StorageFull, WorkingTreeGone
 from git_envhist.platform import (
     COPIES,
@@ -630,7 +631,7 @@ class _WorkQueue:
         for piece in stream:
             self.sent += 1
             data = pickle.dumps(piece, pickle.HIGHEST_PROTOCOL)
-            os.pwrite(self._pieces, data, at)
+            write_all(self._pieces, data, at)
             try:
                 os.write(self._writing, PLACE.pack(at, len(data)))
             except BrokenPipeError:
@@ -647,7 +648,7 @@ class _WorkQueue:
         # Reads and writes of so few bytes are atomic.
         while (place := os.read(self._reading, PLACE.size)) and os.getppid() == parent:
             at, length = PLACE.unpack(place)
-            yield pickle.loads(os.pread(self._pieces, length, at))
+            yield pickle.loads(read_exactly(self._pieces, length, at))
 
     def close(self) -> None:
         for descriptor in (self._pieces, self._reading, self._writing):

@@ -1,6 +1,6 @@
-"""The tests; `support` holds what they share."""
+"""The tests; `support` has their shared helpers."""
 
 import pytest
 
-# What fails inside a helper says with what values, as in a test.
+# Assertions in helpers show the compared values, as those in tests do.
 pytest.register_assert_rewrite("tests.support", "tests.end_to_end.captures")

@@ -53,7 +53,7 @@ GIT_CONFIG = """\
 	auto = false
 """
 
-# Variables that a terminal, an agent or a user's shell may have set and that our programs read.
+# Variables that a terminal, an agent or a user's shell may have set and that git-envhist's programs read.
 FOREIGN_PREFIXES = ("GIT_", "XDG_", "LC_", "CLAUDE", "CODEX_", "GEMINI_", "CURSOR_", "ENVHIST_", "LESS")
 # The variable with which the test run itself disables features of the system.
 KEPT_NAME = "GIT_ENVHIST_WITHOUT"
@@ -86,7 +86,7 @@ SHARED_FIXTURES = (
     "tests/secrets/test_canaries.py",
     "tests/secrets/test_corpus.py",
 )
-"""Directories and files whose tests share fixtures that take long to make: one worker runs all tests of each."""
+"""Directories and files whose tests share slow fixtures: one worker runs all tests of each."""
 MEMORY = "/dev/shm"
 MEMORY_NEEDED = 3 << 30
 """Bytes that must be free in memory before the tests keep their directories there."""
@@ -106,7 +106,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 SLOW_TESTS = Path(__file__).parent / "slow_tests.txt"
-"""Functions that took more than half a second when the list was made: `--full` runs them, as those marked `full`."""
+"""Functions that took more than half a second when the list was made: `--full` runs them, like those marked
+`full`."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -117,7 +118,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_cmdline_main(config: pytest.Config) -> None:
-    """Keep the tests' directories in memory where there is room: a sync costs nothing there."""
+    """Keep the tests' directories in memory if there is space, because a sync costs nothing there."""
     if "PYTEST_DEBUG_TEMPROOT" in os.environ or config.getoption("basetemp"):
         return
     with suppress(OSError):
@@ -127,7 +128,7 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
-    """Start no workers for a file or two: they take longer to start than the tests to run."""
+    """Start no workers for one or two files, because starting takes longer than the tests."""
     names_files = all(".py" in argument for argument in config.args)
     return 0 if names_files and len(config.args) <= 2 else None
 
@@ -155,7 +156,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_collection_finish() -> None:
-    """Exclude everything loaded so far from garbage collection: a forked worker would copy every page of it."""
+    """Exclude everything loaded so far from garbage collection, which would make a forked worker copy every page."""
     gc.collect()
     gc.freeze()
 
@@ -172,7 +173,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Spread the tests among the workers one by one, but for those that share slow fixtures."""
+    """Distribute the tests among the workers one by one, except those that share slow fixtures."""
     from xdist.scheduler import LoadScopeScheduling  # exists only with pytest-xdist
 
     class ByTest(LoadScopeScheduling):
@@ -184,13 +185,13 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 @pytest.fixture(scope="session")
 def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory with `git-envlog` and the other programs, run by this interpreter."""
+    """Make a directory with `git-envlog` and the other programs, run by this interpreter."""
     return make_programs(tmp_path_factory.mktemp("programs"))
 
 
 @pytest.fixture(scope="session", autouse=True)
 def sealed_session(tmp_path_factory: pytest.TempPathFactory, programs: Path) -> Iterator[None]:
-    """A clean environment for fixtures that a whole module shares."""
+    """Provide a clean environment for fixtures that a whole module shares."""
     with pytest.MonkeyPatch.context() as patch:
         for name in list(os.environ):
             if (name.startswith(FOREIGN_PREFIXES) or name in FOREIGN_NAMES) and name != KEPT_NAME:
@@ -212,11 +213,11 @@ def sealed_session(tmp_path_factory: pytest.TempPathFactory, programs: Path) -> 
 
 @pytest.fixture(autouse=True)
 def hermetic(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A new home and git configuration and a clean environment; returns the home."""
+    """Provide a new home, git configuration and clean environment; return the home."""
     home = tmp_path_factory.mktemp("home")
     for name, value in sealed_environment(home).items():
         monkeypatch.setenv(name, value)
-    # A test may have set another one.
+    # A test may have changed it.
     os.umask(0o022)
     return home
 
@@ -246,5 +247,5 @@ def sealed_environment(home: Path) -> dict[str, str]:
 
 @pytest.fixture
 def repo(tmp_path: Path) -> Repo:
-    """A fresh repository with one commit: `app.py`, tracked and clean."""
+    """Return a new repository with one commit: `app.py`, tracked and clean."""
     return make_repo(tmp_path / "repo")

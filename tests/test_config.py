@@ -1,4 +1,4 @@
-"""git's configuration is read as git reads it, and a slip in it costs a warning and nothing else."""
+"""git's configuration is read as git reads it, and an invalid value causes only a warning."""
 
 from __future__ import annotations
 

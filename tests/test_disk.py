@@ -14,7 +14,7 @@ from git_envhist.disk import Durability, append_line, replace_file, replace_with
 
 @pytest.fixture
 def synced(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The kinds of what was synced, in order."""
+    """Record the kinds of synced files, in order."""
     kinds: list[str] = []
 
     def record(descriptor: int) -> None:
@@ -28,7 +28,7 @@ def synced(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     ("durability", "kinds"),
     [(Durability.NONE, []), (Durability.FILE, ["file"]), (Durability.FULL, ["file", "directory"])],
 )
-def test_replace_file_syncs_what_its_durability_names(
+def test_replace_file_syncs_according_to_its_durability(
     tmp_path: Path, synced: list[str], durability: Durability, kinds: list[str]
 ) -> None:
     replace_file(str(tmp_path / "file"), b"new", durability=durability)

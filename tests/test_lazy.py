@@ -1,4 +1,4 @@
-"""Our dataclasses behave as the standard library's, but cost nothing before their first use."""
+"""git-envhist's dataclasses behave like the standard library's, but cost nothing before their first use."""
 
 from __future__ import annotations
 

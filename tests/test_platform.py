@@ -1,4 +1,4 @@
-"""Calls to the system that a plain call of Python does not cover."""
+"""System calls for which Python has no plain function."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ def fifo(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def unnoticed_signal() -> Iterator[None]:
-    """A handler that raises, for a signal that interrupts no system call of this thread.
+    """Install a handler that raises, for a signal that interrupts no system call of this thread.
 
-    To Python this is the case of a signal that arrives just before the system call begins.
+    For Python, this is a signal that arrives just before the system call begins.
     """
 
     def arrive(number: int, frame: object) -> None:

@@ -181,7 +181,7 @@ def bears_mark(keep_path: str) -> bool:
     except OSError:
         return False
     try:
-        return os.read(descriptor, len(KEEP_MARK) + 1) == KEEP_MARK
+        return read_exactly(descriptor, len(KEEP_MARK) + 1, 0) == KEEP_MARK
     except OSError:
         return False
     finally:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Self
 
+from git_envhist.disk import read_exactly
 from git_envhist.git.repository import Repository
 from git_envhist.model import Entry, StoredAs
 from git_envhist.objects.reader import ObjectReader, OpenSealed
@@ -81,7 +82,7 @@ class WorktreeReader(ObjectReader):
             if status.st_size:
                 # Fails if the page is not cached.
                 os.preadv(source, [bytearray(1)], status.st_size - 1, WITHOUT_WAITING)
-            return os.pread(source, status.st_size, 0)
+            return read_exactly(source, status.st_size, 0)
         except OSError:
             return None
         finally:

@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 from git_envhist.config import BIG_FILE
 from git_envhist.diff.classes import database_of
+from git_envhist.disk import read_exactly
 from git_envhist.errors import Refused, StorageFull
 from git_envhist.git.cat_file import HeaderReader
 from git_envhist.git.process import Git
@@ -194,7 +195,7 @@ def _is_sqlite(path: bytes) -> bool:
     except OSError:
         return False
     try:
-        return os.read(descriptor, len(SQLITE_HEADER)) == SQLITE_HEADER
+        return read_exactly(descriptor, len(SQLITE_HEADER), 0) == SQLITE_HEADER
     except OSError:
         return False
     finally:

@@ -15,7 +15,7 @@ from contextlib import suppress
 from enum import Enum
 from typing import Any, NamedTuple
 
-from git_envhist.disk import Durability, replace_file, sync_directory, write_all
+from git_envhist.disk import Durability, read_exactly, replace_file, sync_directory, write_all
 from git_envhist.errors import Damaged
 from git_envhist.lazy import dataclass, replace
 from git_envhist.model import (
@@ -166,7 +166,7 @@ def _is_durable(directory: str, name: str, data: bytes) -> bool:
     except OSError:
         return False
     try:
-        if os.read(descriptor, len(data) + 1) != data:
+        if read_exactly(descriptor, len(data) + 1, 0) != data:
             return False
         os.fsync(descriptor)
     finally:

@@ -18,6 +18,7 @@ from urllib.parse import quote
 from git_envhist.capture.pipeline import CapturePipeline
 from git_envhist.config import read_settings
 from git_envhist.discovery import homes_of, open_plain
+from git_envhist.disk import read_exactly
 from git_envhist.errors import EnvhistError, Refused
 from git_envhist.git.process import clean_environment, read_all
 from git_envhist.git.refs import git_directory_of, is_own_submodule
@@ -340,7 +341,7 @@ def _read(top: int, path: EnvPath) -> bytes:
             descriptor = _open_file(directory, name)
             try:
                 small = os.fstat(descriptor).st_size <= MAX_SIZE
-                return read_all(descriptor) if small else os.read(descriptor, 4096)
+                return read_all(descriptor) if small else read_exactly(descriptor, 4096, 0)
             finally:
                 os.close(descriptor)
     except OSError:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from git_envhist.disk import read_exactly
 from git_envhist.errors import SealingError
 from git_envhist.secrets.age_file import decrypt
 from git_envhist.secrets.age_keys import MAX_FILE, Identity, make_identity, read_identities
@@ -59,7 +60,7 @@ class Identities:
             self._problems.append(f"cannot read '{path}': {failure.strerror}")
             return ()
         try:
-            text = os.read(descriptor, MAX_FILE).decode("utf-8", "replace")
+            text = read_exactly(descriptor, MAX_FILE, 0).decode("utf-8", "replace")
             return read_identities(text)
         except (OSError, SealingError) as failure:
             self._problems.append(f"'{path}': {getattr(failure, 'message', failure)}")

@@ -19,7 +19,7 @@ from contextlib import AbstractContextManager, suppress
 from importlib import import_module
 from typing import Any, Protocol
 
-from git_envhist.disk import Durability, replace_file
+from git_envhist.disk import Durability, read_exactly, replace_file
 from git_envhist.errors import Refused, SealingError
 from git_envhist.lazy import dataclass, field, pattern
 
@@ -82,7 +82,7 @@ def read_file(path: str) -> bytes | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     try:
-        return os.read(descriptor, 1 << 16)
+        return read_exactly(descriptor, 1 << 16, 0)
     finally:
         os.close(descriptor)
 

@@ -247,7 +247,7 @@ def made_by_us(keep_path: str) -> bool:
     except FileNotFoundError:
         return False
     try:
-        return KEEP_MARK.startswith(os.read(descriptor, len(KEEP_MARK) + 1))
+        return KEEP_MARK.startswith(read_exactly(descriptor, len(KEEP_MARK) + 1, 0))
     finally:
         os.close(descriptor)
 

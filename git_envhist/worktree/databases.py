@@ -32,6 +32,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, Protocol
 
+from git_envhist.disk import read_exactly
 from git_envhist.lazy import dataclass
 from git_envhist.model import SQLITE_HEADER, SQLITE_SIDECARS, MissingReason
 from git_envhist.model.entries import database_of_sidecar
@@ -99,7 +100,7 @@ def is_database(descriptor: int, size: int) -> bool:
 
 def _first_bytes(descriptor: int, size: int) -> bytes:
     try:
-        return os.pread(descriptor, size, 0)
+        return read_exactly(descriptor, size, 0)
     except OSError:
         return b""  # reading the whole file will report the error
 
@@ -467,7 +468,7 @@ def _read_bytes(name: bytes, start: int, size: int) -> bytes:
     except (FileVanished, Unreadable, KindChanged):
         return b""
     try:
-        return os.pread(descriptor, size, start)
+        return read_exactly(descriptor, size, start)
     except OSError:
         return b""
     finally:

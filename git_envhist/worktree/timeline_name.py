@@ -55,6 +55,8 @@ def find_timeline(repository: Repository, settings: Settings) -> Found:
     path = os.path.join(repository.state, FILE)
     if os.path.isfile(repository.state):
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), repository.state)
+    if os.path.isdir(repository.state) and not os.access(repository.state, os.X_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), repository.state)
     damaged = os.path.lexists(path)
     if not damaged and not os.path.lexists(os.path.join(repository.state, CACHE)):
         return Found(None)

@@ -15,7 +15,7 @@ import stat
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from git_envhist.disk import Durability, replace_file
+from git_envhist.disk import Durability, read_exactly, replace_file
 from git_envhist.lazy import dataclass, field
 from git_envhist.worktree.stat_cache import COLUMNS
 
@@ -111,7 +111,7 @@ def _read_digest(key: bytes, place: bytes, seen: os.stat_result) -> bytes:
         return b""
     descriptor = os.open(place, READ)
     try:
-        data = os.pread(descriptor, MAX_LENGTH + 1, 0)
+        data = read_exactly(descriptor, MAX_LENGTH + 1, 0)
     finally:
         os.close(descriptor)
     return digest_of(key, data)

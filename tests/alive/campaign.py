@@ -64,7 +64,7 @@ class Row:
 def main() -> int:
     words = argparse.ArgumentParser(description=__doc__)
     words.add_argument("--scale", type=float, default=1.0, help="how much of everything: 0.1 is a tenth")
-    words.add_argument("kinds", nargs="*", help=f"of {', '.join(KINDS)}; all of them where none is named")
+    words.add_argument("kinds", nargs="*", help=f"of {', '.join(KINDS)}; default: all")
     asked = words.parse_args()
     print("| what | captures | met during them | judged | flagged | wrong | longest |")
     print("| --- | --- | --- | --- | --- | --- | --- |", flush=True)
@@ -134,7 +134,7 @@ class Words:
 
 @contextmanager
 def programs(*commands: list[str]) -> Iterator[Words]:
-    """Programs that run, and talk, for as long as the context lasts."""
+    """Run programs that print their progress until the context ends."""
     with ExitStack() as stack:
         children = []
         for words in commands:
@@ -175,7 +175,7 @@ while True:
 
 
 def storm(repo: Repo, scale: float) -> Row:
-    """Files come and go by the ten thousand a second."""
+    """Create and remove ten thousand files per second."""
     row = Row("a storm of files")
     seconds = 0.0
     work = str(repo.path / "work")

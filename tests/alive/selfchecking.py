@@ -1,8 +1,7 @@
 """Files with versions that can be recognised from their bytes, and a program that keeps changing them.
 
-A version is complete, cut in half, or empty: these are the states that one system call leaves, and the only
-ones that may ever be found. `python -m tests.alive.selfchecking DIRECTORY SEED PAUSE` prints a word for each
-change.
+A version is complete, cut in half, or empty: these are the states that one system call leaves, and no others may ever
+be found. `python -m tests.alive.selfchecking DIRECTORY SEED PAUSE` prints a word for each change.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ def plant(directory: Path, files: int, seed: int) -> None:
 
 
 class Changer:
-    """Changes files, one call of the system at a time."""
+    """Change files, one system call at a time."""
 
     def __init__(self, paths: list[Path], seed: int) -> None:
         self._chance = random.Random(seed)

@@ -103,7 +103,7 @@ def serving(
 def wait_until(happened: Callable[[], bool]) -> None:
     deadline = time.monotonic() + PATIENCE_SECONDS
     while not happened():
-        assert time.monotonic() < deadline, "it did not come"
+        assert time.monotonic() < deadline, "timed out waiting for the server"
         time.sleep(0.02)
 
 

@@ -80,7 +80,7 @@ JOURNAL_CRASH = """
 
 @contextmanager
 def writing(database: Path, mode: str, writers: int = 1, synchronous: str = "off") -> Iterator[Progress]:
-    """Programs that write transaction after transaction for as long as the context lasts."""
+    """Run programs that write one transaction after another until the context ends."""
     children = [_start(WRITER, database, mode, synchronous) for _ in range(writers)]
     try:
         progress = Progress(children)
@@ -146,7 +146,8 @@ def crash_with_a_log(database: Path, least: int, checkpoint: int = 0) -> set[int
 
 
 def crash_in_a_transaction(database: Path, rows: int, least: int = 1100) -> set[int]:
-    """Kill a program in the midst of a transaction that has reached the database; the rows committed before it."""
+    """Kill a program in the middle of a transaction that has reached the database; return the rows committed before
+    it."""
     _kill_after(_start(JOURNAL_CRASH, database, str(rows)), least)
     return set(range(1, rows + 1))
 
@@ -158,7 +159,7 @@ def _kill_after(child: subprocess.Popen[bytes], number: int) -> int:
         while last < number:
             last = int(child.stdout.readline())
         child.kill()
-        # What it committed between its last word and its death is there too.
+        # Rows committed after the last printed line and before the kill are in the database, too.
         for line in child.stdout:
             last = int(line) if line.endswith(b"\n") else last
     return last

@@ -45,7 +45,7 @@ def install(repo: Repo, place: bytes, words: list[str], tmp_path: Path) -> None:
         assert one.snapshot is not None
         told = {missing.path for missing in one.missing}
         for path, data in contents(repo, one.snapshot.commit).items():
-            # What both have is written from its beginning to its end.
+            # The bytes that snapshot and final file have in common are the beginning of the file.
             assert path in told or path not in final or final[path].startswith(data) or is_remade(path)
     assert git_fsck(repo.path) == ""
 

@@ -75,7 +75,7 @@ def test_postgresql_cluster_is_reported_while_its_server_runs_and_exact_otherwis
         assert (b"pg", "unstable", "PostgreSQL") in told(captured(open_repo))
         (data / "postmaster.pid").write_bytes(b"%d\n" % server.pid)
     assert is_exact(open_repo)
-    # What a crash leaves lies still, and is what the server itself will start from.
+    # After a crash the files do not change any more, and the server itself recovers from them.
     (data / "postmaster.pid").write_bytes(b"%d\n" % os.getpid())
     assert is_exact(open_repo)
 
@@ -143,7 +143,7 @@ def test_server_is_detected_by_its_lock_and_not_by_its_file(
 ) -> None:
     repo.write(f"data/{mark}", b"1")
     repo.write(f"data/{lock}", b"1")
-    # As InnoDB and WiredTiger hold theirs: the whole file, for writing, for as long as they run.
+    # InnoDB and WiredTiger lock their files like this: the whole file, for writing, while they run.
     with held(
         repo, sys.executable, f"import fcntl; f = open('data/{lock}', 'r+b'); fcntl.lockf(f, fcntl.LOCK_EX)"
     ):

@@ -100,7 +100,7 @@ def test_capture_after_a_crash_changes_no_file_of_the_user(repo: Repo, data: Pat
 def test_programs_read_and_write_while_the_log_is_locked(data: Path) -> None:
     make_database(data / "app.db")
     connection = sqlite3.connect(data / "app.db", isolation_level=None, timeout=5)
-    # With a log that has just been made, no reader has left a mark in it yet that another could share.
+    # No reader has yet left a mark in a new log that another reader could share.
     assert connection.execute("select count(*) from t").fetchone() == (1,)
     hold = """
         import os, sys
@@ -152,7 +152,7 @@ def test_database_opened_during_the_read_is_captured_with_its_log_or_reported(
         taken = captured(repo)
     assert mark.exists()
     if size:
-        # It was captured alone, without an entry for its log.
+        # The database was captured without its log.
         assert [(one.path, one.why.value) for one in taken.missing] == [(b"data/app.db", "unstable")]
         taken = captured(repo)
     assert taken.missing == ()

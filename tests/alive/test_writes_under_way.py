@@ -12,7 +12,7 @@ from git_envhist.worktree.read_file import open_file, read_streamed
 LARGE = 128 << 20
 
 
-def test_long_write_is_not_captured_by_halves(tmp_path: Path) -> None:
+def test_long_write_is_not_captured_half_done(tmp_path: Path) -> None:
     ones = b"\1" * LARGE
     for number in range(3):
         path = tmp_path / f"file{number}"

@@ -1,1 +1,2 @@
-"""How fast it is, beside others: `python -m tests.benchmarks` repeats the tables of docs/internals/performance.md."""
+"""Benchmarks in comparison with other programs: `python -m tests.benchmarks` repeats docs/internals/performance.md's
+tables."""

@@ -1,4 +1,4 @@
-"""`python -m tests.benchmarks`: make the environment, run ours and the others, print the table."""
+"""`python -m tests.benchmarks`: make the environment, run git-envhist and its peers, print the table."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ VERSIONS = (("git", "--version"), ("restic", "version"), ("borg", "--version"), 
 
 
 def main(words: Sequence[str]) -> int:
-    """Measure, print, leave nothing behind."""
+    """Measure, print the table and remove all files."""
     options = _options(words)
     signal.signal(signal.SIGTERM, _stop)
     signal.signal(signal.SIGHUP, _stop)
@@ -37,7 +37,7 @@ def main(words: Sequence[str]) -> int:
             for name in options.only or ROWS:
                 lines += ROWS[name](bench)
         finally:
-            # What was measured before an interruption is worth something, too.
+            # Print what was measured before an interruption, too.
             print("\n".join(facts), end="\n\n")
             print(render(lines, judged=not options.small))
         if options.small:
@@ -49,14 +49,24 @@ def main(words: Sequence[str]) -> int:
 
 def _options(words: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description=__doc__)
-    parser.add_argument("--small", action="store_true", help="a fiftieth of the environment, under a minute")
-    parser.add_argument("--middle", action="store_true", help="a fifth of it: for many captures in a row")
-    parser.add_argument("--only", nargs="+", choices=ROWS, metavar="ROW", help=f"of {', '.join(ROWS)}")
     parser.add_argument(
-        "--runs", type=int, default=3, metavar="N", help="so many turns each, the median counts"
+        "--small", action="store_true", help="a fiftieth of the environment; takes under a minute"
     )
     parser.add_argument(
-        "--keep", type=Path, metavar="DIR", help="keep the environment there for the next time"
+        "--middle", action="store_true", help="a fifth of the environment, for many captures in a row"
+    )
+    parser.add_argument(
+        "--only", nargs="+", choices=ROWS, metavar="ROW", help=f"rows to measure: {', '.join(ROWS)}"
+    )
+    parser.add_argument(
+        "--runs",
+        type=int,
+        default=3,
+        metavar="N",
+        help="turns of each program (default 3); the median counts",
+    )
+    parser.add_argument(
+        "--keep", type=Path, metavar="DIR", help="keep the environment in this directory for the next run"
     )
     return parser.parse_args(words)
 
@@ -77,7 +87,7 @@ def _make_bench(scratch: Scratch, options: argparse.Namespace) -> Bench:
 
 
 def _kept(place: Path, scale: Scale, top: Path) -> None:
-    """A copy of the environment that is kept; what is measured is changed, and that is not."""
+    """Return a copy of the kept environment, because measuring changes it."""
     if not is_built(place, scale):
         if place.exists() and any(place.iterdir()):
             raise SystemExit(f"'{place}' holds something else")

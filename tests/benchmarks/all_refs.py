@@ -1,10 +1,9 @@
-"""What 1,000 snapshots look like to `--all`, and what they cost git.
+"""Show how 1,000 snapshots look under `--all`, and how they slow git down.
 
 `python -m tests.benchmarks.all_refs --out docs/pictures`
 
 Makes a repository by real commits and real captures, takes the pictures of docs/internals/all-refs.md (Xvfb, xterm,
-tmux, ImageMagick, gitk, tig, lazygit; one that is not installed is left out and named), and prints the table of
-that page.
+tmux, ImageMagick, gitk, tig, lazygit; missing ones are skipped and named), and prints the table of that page.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from tests.benchmarks.screens import Screen, screen, show_terminal, show_window
 WITHOUT = "--exclude='refs/envhist/*' --exclude='refs/notes/envhist/*' --all"
 GRAPH = "git log --graph --oneline --decorate"
 BRANCHES = "--argscmd=git for-each-ref --format='%(refname)' refs/heads refs/remotes refs/tags"
-# The code commit that is checked out in the middle of the page, what comes before it above.
+# The checked-out code commit in the middle of the page, with the newer ones above.
 TO_THE_CODE = ["/", "HEAD", "Enter"]
 LAZYGIT_CONFIG = f"""\
 git:
@@ -42,7 +41,7 @@ ROUNDS = 15
 
 
 def take_pictures(on: Screen, top: Path, out: Path, config: Path) -> None:
-    """Every picture of the page."""
+    """Take every picture of the page."""
     terminal: Callable[..., None] = lambda *words: show_terminal(on, top, *words)  # noqa: E731
     terminal(f"{GRAPH} --all", out / "log-all.png")
     terminal(f"LESS=FRXj16 {GRAPH} --all", out / "log-all-code.png", TO_THE_CODE)
@@ -65,7 +64,7 @@ def _has(program: str) -> bool:
 
 
 def _take_gitk(on: Screen, top: Path, out: Path, config: Path) -> None:
-    # gitk reads its layout from there: more room for the list than for the patch.
+    # gitk reads its layout from this file: more room for the list than for the patch.
     (config / "git").mkdir(parents=True, exist_ok=True)
     sizes = "main 956x556+0+0 topwidth 956 topheight 330 pwsash0 {560 2} pwsash1 {770 2} botwidth 560 botheight 120"
     (config / "git" / "gitk").write_text(f"array set geometry {{{sizes}}}\n")
@@ -84,7 +83,7 @@ def _take_lazygit(terminal: Callable[..., None], out: Path, config: Path) -> Non
 
 
 def without_snapshots(top: Path, place: Path) -> Path:
-    """The same repository as if no snapshot had ever been taken."""
+    """Return the same repository without any snapshot."""
     shutil.copytree(top, place, symlinks=True)
     refs = git(place, "for-each-ref", "--format=delete %(refname)", "refs/envhist", "refs/notes/envhist")
     subprocess.run(["git", "update-ref", "--stdin"], cwd=place, input=refs + "\n", text=True, check=True)
@@ -95,7 +94,7 @@ def without_snapshots(top: Path, place: Path) -> Path:
 
 
 def measure(places: list[tuple[Path, Path]]) -> dict[str, list[float]]:
-    """What people type, in repositories that take turns: the middle of several runs; `git gc` once, at the end."""
+    """Time everyday commands in repositories that take turns: medians of several runs; `git gc` once, at the end."""
     for top, upstream in places:
         git(top, "remote", "add", "upstream", str(upstream))
         git(top, "fetch", "-q", "upstream")
@@ -124,7 +123,7 @@ def _one_more(upstream: Path) -> None:
 
 
 def print_table(top: Path, work: Path) -> None:
-    """Each command: no snapshot, all of them, and all of them below one index of all packs."""
+    """Print each command's time with no snapshot, with all, and with all below one multi-pack index."""
     listed = [len(git(top, *words).splitlines()) for words in LISTED]
     print("git log lists {}, --all {}, without snapshots {}".format(*listed))
     indexed = work / "indexed"
@@ -132,7 +131,7 @@ def print_table(top: Path, work: Path) -> None:
     git(indexed, "multi-pack-index", "write")
     places = []
     for place in (without_snapshots(top, work / "without"), top, indexed):
-        git(place, "status")  # writes what a copy has changed of the files' times
+        git(place, "status")  # updates git's index, because copying changed the files' times
         upstream = work / f"upstream-of-{place.name}"
         git(work, "clone", "-q", "--bare", str(place), str(upstream))
         places.append((place, upstream))
@@ -148,9 +147,13 @@ def print_table(top: Path, work: Path) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--out", type=Path, help="the directory for the pictures; none: only the table")
+    parser.add_argument(
+        "--out", type=Path, help="the directory for the pictures (default: print only the table)"
+    )
     parser.add_argument("--snapshots", type=int, default=1000)
-    parser.add_argument("--repository", type=Path, help="one that was made before, instead of a new one")
+    parser.add_argument(
+        "--repository", type=Path, help="use this repository of an earlier run instead of a new one"
+    )
     chosen = parser.parse_args()
     with tempfile.TemporaryDirectory() as directory, sealed(Path(directory) / "home"):
         work = Path(directory)
@@ -159,7 +162,7 @@ def main() -> None:
             make_repository(top, snapshots=chosen.snapshots)
         else:
             shutil.copytree(chosen.repository, top, symlinks=True)
-        git(top, "status")  # writes what a copy has changed of the files' times
+        git(top, "status")  # updates git's index, because copying changed the files' times
         if chosen.out is not None:
             with screen() as on:
                 take_pictures(on, top, chosen.out.resolve(), work / "home" / "config")

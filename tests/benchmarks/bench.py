@@ -1,4 +1,4 @@
-"""What all rows share: the environment, the tools that are installed, and a repository of each with a first capture."""
+"""State that all rows share: the environment, the installed tools, and a repository of each with a first capture."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from tests.benchmarks.scratch import Scratch
 from tests.benchmarks.table import Line, amount
 
 OFTEN = 3
-"""Programs that take well under a second are run so many times as often as the others."""
+"""Programs that take well under a second run this many times as often as the others."""
 
 
 @dataclass
 class Bench:
-    """One run of the benchmarks."""
+    """A run of the benchmarks."""
 
     scratch: Scratch
     setting: Setting
@@ -29,7 +29,7 @@ class Bench:
     ours: Ours = field(default_factory=Ours)
     git: Git = field(default_factory=Git)
     stores: dict[str, Path] = field(default_factory=dict)
-    """By tool: the repository that later rows go on with."""
+    """The repository of each tool that later rows continue with."""
 
     def __post_init__(self) -> None:
         self.peers: list[Tool] = [self.git, Restic(), Borg(), Tar()]
@@ -37,22 +37,22 @@ class Bench:
 
     @property
     def tools(self) -> list[Tool]:
-        """Ours first, then every peer that is on this machine."""
+        """Return git-envhist first, then every peer that is installed."""
         return [self.ours, *(peer for peer in self.peers if is_installed(peer.name))]
 
     @property
     def keepers(self) -> list[Tool]:
-        """Those whose second capture builds on the first."""
+        """Return the tools that build a second capture on the first."""
         return [tool for tool in self.tools if tool.keeps]
 
     def new_store(self, tool: Tool) -> Path:
-        """A fresh file system with an empty repository in it."""
+        """Return a new file system with an empty repository in it."""
         store = self.scratch.fresh(tool.name.split()[0])
         tool.prepare(self.setting, store)
         return store
 
     def ensure(self, *tools: Tool) -> None:
-        """Every tool has captured the environment once; ours is the one that git finds."""
+        """Capture the environment once with each tool; git finds the repository of git-envhist."""
         for tool in tools or self.keepers:
             if tool.name not in self.stores:
                 self.say(f"{tool.name}: first capture, not measured")
@@ -61,11 +61,11 @@ class Bench:
         self.ours.use(self.setting, self.stores[self.ours.name])
 
     def time(self, tool: Tool) -> float:
-        """One capture into the repository that is kept."""
+        """Time one capture into the repository that is kept."""
         return seconds(tool.capture(self.setting, self.stores[tool.name]))
 
     def interleaved(self, jobs: dict[str, list[Job]]) -> dict[str, float]:
-        """The median seconds of quick programs that take turns."""
+        """Return the median seconds of quick programs that take turns."""
         times: dict[str, list[float]] = {name: [] for name in jobs}
         for _ in range(OFTEN * self.runs + 1):
             for name, work in jobs.items():
@@ -76,7 +76,7 @@ class Bench:
     def compare(
         self, work: str, taken: dict[str, float], limits: dict[str, float], unit: str = "s"
     ) -> Iterator[Line]:
-        """Ours beside every peer, with the limits that there are."""
+        """Yield a line per peer that compares git-envhist with it, with the limits that are set."""
         ours = amount(taken[self.ours.name], unit)
         for peer in (*(name for name in limits if name not in taken), *taken):
             if peer != self.ours.name:
@@ -85,5 +85,5 @@ class Bench:
 
 
 def medians(samples: dict[str, list[float]]) -> dict[str, float]:
-    """The middle of each."""
+    """Return the median of each list."""
     return {name: middle(values) for name, values in samples.items() if values}

@@ -1,6 +1,7 @@
-"""How much memory one big file costs: `python -m tests.benchmarks.big_file [--size 3072]` captures and restores it.
+"""Measure the memory that one big file needs: `python -m tests.benchmarks.big_file [--size 3072]` captures and
+restores it.
 
-The bytes cannot be compressed and do not repeat, so that all of them are cut, hashed, written, read back and compared.
+The bytes cannot be compressed and do not repeat, so the whole file is cut, hashed, written, read back and compared.
 The peak is that of all processes together; it must not grow with the file.
 """
 
@@ -25,9 +26,11 @@ LIMIT = 300 * MEGA
 
 
 def main(words: Sequence[str]) -> int:
-    """Print the peaks; status 1 where one is over the limit, or the file did not come back."""
+    """Print the peaks; return 1 if one is over the limit or the file was not restored exactly."""
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.big_file", description=__doc__)
-    parser.add_argument("--size", type=int, default=3072, metavar="MIB", help="of the file (default 3072)")
+    parser.add_argument(
+        "--size", type=int, default=3072, metavar="MIB", help="size of the file (default 3072)"
+    )
     # On the disk, not in memory: the file, its pack and its copy are three times its size.
     base = Path(tempfile.mkdtemp(prefix="envhist-big-", dir="/var/tmp"))
     try:
@@ -35,12 +38,12 @@ def main(words: Sequence[str]) -> int:
     finally:
         shutil.rmtree(base, ignore_errors=True)
     print(f"capture: {captured / MEGA:.0f} MB at most, restore: {restored / MEGA:.0f} MB at most")
-    print("the file came back as it was" if same else "the file did NOT come back as it was")
+    print("the file was restored exactly" if same else "the file was NOT restored exactly")
     return 0 if same and max(captured, restored) <= LIMIT else 1
 
 
 def measure(base: Path, size: int) -> tuple[int, int, bool]:
-    """The most memory of a capture and of a restore, and whether the file came back."""
+    """Return the peak memory of a capture and of a restore, and whether the file was restored exactly."""
     top, place = base / "app", base / "back"
     top.mkdir()
     environment = surroundings(base)
@@ -52,7 +55,7 @@ def measure(base: Path, size: int) -> tuple[int, int, bool]:
 
 
 def write(path: Path, size: int) -> None:
-    """That many MiB of noise, the same every time."""
+    """Write this many MiB of noise, the same every time."""
     noise = random.Random(size)
     with open(path, "xb") as file:
         file.writelines(noise.randbytes(BLOCK) for _ in range(size))

@@ -1,7 +1,7 @@
-"""What stands in the files of the generated environment: text and bytecode of this interpreter's library, recut.
+"""Contents of the generated environment's files: text and bytecode of this interpreter's library, recut.
 
-Every file is made of stretches of real modules with its own words put in, so that no two are equal while each
-compresses as code does. The same name and seed give the same bytes under the same interpreter.
+Every file consists of parts of real modules with some words replaced, so that no two files are equal while each
+compresses like code. The same name and seed give the same bytes under the same interpreter.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from functools import cache
 from pathlib import Path
 
 COMPILED = 3_000_000
-"""So much source text is compiled for the bytecode; more of it takes time and looks the same."""
+"""The bytes of source text compiled for the bytecode; more takes time and looks the same."""
 MACHINE_CODE = 24_000_000
 HEADER = {"js": b"// %s\n", "dts": b"// %s\n", "py": b"# %s\n"}
 IGNORED = b"/.venv/\n/node_modules/\n/build/\n.env\n*.sqlite3\n"
@@ -35,13 +35,13 @@ class Pools:
 
 @cache
 def pools() -> Pools:
-    """Read once, before workers are forked, so that they share it."""
+    """Return the material, read before workers are forked, so that they share it."""
     modules = [path.read_bytes() for path in _modules()]
     return Pools(b"".join(modules), _compiled(modules), _machine_code(), _mappings())
 
 
 def content(kind: str, size: int, key: str) -> bytes:
-    """The bytes of a file of that kind, about that size; `key` is its name and seed."""
+    """Return the bytes of a file of this kind and about this size; `key` is its name and seed."""
     rng = random.Random(key)
     made = _make(kind, size, rng, pools())
     return made[:size] if size else made
@@ -74,12 +74,13 @@ def _make(kind: str, size: int, rng: random.Random, pool: Pools) -> bytes:
 
 
 def _code(size: int, rng: random.Random, pool: Pools) -> bytes:
-    """Stretches of neighbouring modules, with one word of this file's own in place of a frequent one."""
+    """Return parts of neighbouring modules, with a frequent word replaced by one of this file's own."""
     return _recut(pool.text, size, rng).replace(b"name", b"n%x" % rng.getrandbits(20))
 
 
 def _recut(pool: bytes, size: int, rng: random.Random) -> bytes:
-    # A file stays in one neighbourhood, as a real one has one subject; wide enough that stretches rarely repeat.
+    # A file takes its parts from one range of modules, as a real file has one subject; the range is wide, so parts
+    # rarely repeat.
     span = min(len(pool) - 1, max(60_000, 3 * size))
     base = rng.randrange(len(pool) - span)
     return b"".join(_stretches(pool, base, span, size, rng))

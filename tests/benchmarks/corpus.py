@@ -31,7 +31,7 @@ ROW_BYTES = 900
 
 @dataclass(frozen=True)
 class Scale:
-    """How large an environment is."""
+    """The size of an environment."""
 
     name: str
     python: int
@@ -41,9 +41,9 @@ class Scale:
     libraries: int
     database: int
     snapshots: int
-    """How long the timeline is that `git envlog` lists."""
+    """The length of the timeline that `git envlog` lists."""
     runs: tuple[int, int]
-    """The many changed files: so many runs of so many neighbours."""
+    """The many changed files: the number of runs, and the number of neighbours in each."""
 
 
 FULL = Scale("full", 36_000, 43_000, 20_000, 500, 120, 200_000_000, 10_000, (20, 50))
@@ -52,7 +52,7 @@ SMALL = Scale("small", 700, 750, 400, 50, 4, 12_000_000, 1_000, (4, 10))
 
 
 class Planned(NamedTuple):
-    """A file that is to be written."""
+    """A file to be written."""
 
     path: str
     kind: str
@@ -61,7 +61,7 @@ class Planned(NamedTuple):
 
 @dataclass(frozen=True)
 class Shape:
-    """What came of it, for the line of facts."""
+    """The size and shape of the environment, for the line of facts."""
 
     files: int
     bytes: int
@@ -69,7 +69,7 @@ class Shape:
 
 
 def plan(scale: Scale) -> list[Planned]:
-    """Every file but the database, in the order of its path."""
+    """Return every file but the database, in the order of its path."""
     rng = random.Random(f"{SEED} {scale.name}")
     found = {file.path: file for file in _everything(scale, rng)}
     return [found[path] for path in sorted(found)]
@@ -92,19 +92,19 @@ def build(top: Path, scale: Scale) -> None:
 
 
 def is_built(top: Path, scale: Scale) -> bool:
-    """Whether the environment stands there whole."""
+    """Return whether the environment is completely written."""
     mark = top / ".git" / MARK
     return mark.is_file() and mark.read_text() == f"{SEED} {scale.name}\n"
 
 
 def shape(top: Path) -> Shape:
-    """How many files there are, and how large."""
+    """Return how many files there are, and how large."""
     sizes = [os.lstat(os.path.join(place, name)).st_size for place, name in walk(top)]
     return Shape(len(sizes), sum(sizes), sum(size <= SMALL_FILE for size in sizes) / max(1, len(sizes)))
 
 
 def walk(top: Path) -> Iterator[tuple[str, str]]:
-    """(directory, name) of every file of the environment, in order."""
+    """Yield (directory, name) of every file of the environment, in order."""
     for place, directories, names in os.walk(top):
         if place == str(top):
             directories[:] = [name for name in directories if name != ".git"]
@@ -115,7 +115,7 @@ def walk(top: Path) -> Iterator[tuple[str, str]]:
 
 
 def write_database(path: Path, size: int) -> None:
-    """A SQLite database of about that size, made by SQLite."""
+    """Write a SQLite database of about this size."""
     rng = random.Random(f"{SEED} database")
     rows = ((number, rng.random(), _body(number, rng)) for number in range(size // (ROW_BYTES + 60)))
     with closing(sqlite3.connect(path)) as connection, connection:
@@ -189,7 +189,7 @@ def _node_packages(top: str, rng: random.Random, depth: int) -> Iterator[Planned
         package = f"{top}/{scope}package{number:04}"
         yield Planned(f"{package}/package.json", "json", 500 + rng.randrange(2000))
         yield Planned(f"{package}/README.md", "text", 300 + rng.randrange(6000))
-        # Many packages carry the very same licence.
+        # Many packages have exactly the same licence.
         yield Planned(f"{package}/LICENSE", "licence", 1071)
         for place, module in _spread(f"{package}/dist", rng):
             yield from _javascript(f"{place}/module{module:03}", rng)
@@ -207,7 +207,7 @@ def _javascript(stem: str, rng: random.Random) -> Iterator[Planned]:
 
 
 def _spread(top: str, rng: random.Random) -> Iterator[tuple[str, int]]:
-    """(directory, number) of the modules of one package: a few for most, hundreds for some."""
+    """Yield (directory, number) of the modules of one package: a few for most, hundreds for some."""
     places = [top]
     for number in range(min(600, int(rng.lognormvariate(2.6, 1.2)) + 1)):
         if rng.random() < 0.2:

@@ -1,7 +1,7 @@
-"""What facts cost: `python -m tests.benchmarks.facts [--small]`, captures in turn with them and without.
+"""Measure the cost of facts: `python -m tests.benchmarks.facts [--small]` captures in turn with them and without.
 
-Two histories of one environment, so that each goes on from what it knew. Reports medians of the seconds that processors
-worked and of the wall, where nothing changed, and after a package came.
+Uses two histories of one environment, so that each builds on its own earlier captures. Reports medians of CPU seconds
+and of elapsed seconds, with nothing changed and after a package was added.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ WITHOUT = {"GIT_ENVHIST_WITHOUT": "facts"}
 
 
 def capture(top: Path, git_dir: Path, programs: Path, extra: dict[str, str]) -> tuple[float, float]:
-    """Seconds of processors and of the wall that a capture takes."""
+    """Return the CPU seconds and the elapsed seconds of a capture."""
     environment = {**os.environ, "GIT_DIR": str(git_dir), "GIT_WORK_TREE": str(top), **extra}
     started = time.monotonic()
     child = os.posix_spawn(
@@ -39,7 +39,7 @@ def capture(top: Path, git_dir: Path, programs: Path, extra: dict[str, str]) -> 
 
 
 def install(top: Path, number: int) -> None:
-    """What pip leaves of a small package."""
+    """Write the files that pip writes for a small package."""
     place = top / f".venv/lib/python3.11/site-packages/package_{number}-1.{number}.dist-info"
     place.mkdir(parents=True)
     (place / "METADATA").write_text(PACKAGE.format(number))

@@ -1,4 +1,4 @@
-"""The row about forks: everything as it is, once more, beside what copies it without a word about it."""
+"""The row about forks: a copy of the whole environment, compared with programs that copy it without a description."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ COPY = "cp -a --reflink=auto"
 
 
 def fork(bench: Bench) -> Iterator[Line]:
-    """A working tree of its own with all that is here, on a timeline that begins there."""
+    """Time a fork: a new working tree with all files, and a new timeline."""
     bench.ensure(bench.ours)
     setting = bench.setting
-    # What is forked is the newest moment, and everything is as it was then.
+    # Fork the newest snapshot of an unchanged working tree each time.
     bench.time(bench.ours)
     times: dict[str, list[float]] = defaultdict(list)
     for run in range(bench.runs):

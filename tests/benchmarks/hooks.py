@@ -1,9 +1,9 @@
-"""What hooks add to `git commit`: `python -m tests.benchmarks.hooks [commits] [in a row]` prints a table.
+"""Measure what hooks add to `git commit`: `python -m tests.benchmarks.hooks [commits] [in a row]` prints a table.
 
-Two repositories are committed to in turns, one with our hooks and one without; after each commit the worker is waited
-for, so that what is measured is the hook and not the capture of the commit before; with so many in a row, it is waited
-for after the last of these alone. A third is the same with a hook that is there and does nothing, which says what git
-itself spends on calling one.
+Commits are made in turns in two repositories, one with git-envhist's hooks and one without. After each commit (with
+[in a row]: after each such group) the program waits for the worker, so that it measures the hook and not the capture
+of the commit before. A third repository has a hook that does nothing, which shows what git itself spends on calling
+one.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def _measure(repos: dict[str, Repo], commits: int, in_a_row: int) -> dict[str, l
 
 
 def _commit(repo: Repo, number: int) -> tuple[float, float]:
-    """(milliseconds on the clock, milliseconds of processors) of one commit in the foreground."""
+    """Return (elapsed milliseconds, CPU milliseconds) of one commit in the foreground."""
     before, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
     repo.git("commit", "-q", "-a", "-m", f"number {number}")
     passed = time.perf_counter() - started

@@ -31,7 +31,7 @@ INTENTS = (
 
 
 def build(top: Path, number: int) -> None:
-    """Capture twice, then append snapshots until there are that many."""
+    """Capture twice, then append snapshots until the timeline has this many."""
     history = EnvHistory.open(str(top), workers="here", one_command=True)
     trees = [_captured_tree(history, top, value) for value in ("3000", "3001")]
     repository = history.repository

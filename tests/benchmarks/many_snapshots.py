@@ -30,13 +30,13 @@ SUBJECTS = (
     "tests: empty cart",
     "build: smaller",
 )
-BRANCH_FROM, BRANCH_TO = 0.62, 0.9  # the part of the time in which work goes on in a branch of its own
-NAMED = 25  # every so many-th snapshot gets a name, hence a note
+BRANCH_FROM, BRANCH_TO = 0.62, 0.9  # the part of the time in which work continues on a branch
+NAMED = 25  # every 25th snapshot gets a name, hence a note
 
 
 @contextmanager
 def sealed(home: Path) -> Iterator[None]:
-    """Nothing of this machine's git configuration, for this process and its children."""
+    """Hide this machine's git configuration from this process and its children."""
     home.mkdir(parents=True, exist_ok=True)
     (home / "gitconfig").write_text(
         "[user]\n\tname = A Developer\n\temail = dev@example.com\n[init]\n\tdefaultBranch = main\n"
@@ -98,7 +98,7 @@ def _fill(top: Path) -> None:
 
 
 def _set_clock(part: float) -> None:
-    # Work goes on from morning to evening.
+    # Spread the work from morning to evening.
     day, hour = divmod(part * DAYS, 1)
     now = BEGIN + timedelta(days=int(day), hours=hour * 10)
     os.environ["GIT_COMMITTER_DATE"] = os.environ["GIT_AUTHOR_DATE"] = now.strftime("%Y-%m-%dT%H:%M:%S+0000")

@@ -1,7 +1,7 @@
-"""How fast objects become a durable pack: `python tests/benchmarks/pack_writer.py [directory of samples]`.
+"""Measure how fast objects become a durable pack: `python tests/benchmarks/pack_writer.py [directory of samples]`.
 
-Reads every file below the directory (by default this interpreter's library) into memory first, then reports the parts
-of the work and the whole of it, and one lookup in the index that came of it.
+Reads every file below the directory (by default this interpreter's library) into memory first, then reports the time
+of each part of the work, the total, and the time of one lookup in the resulting index.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Ours and the others: how each makes an empty repository, and how each captures the environment into it."""
+"""git-envhist and its peers: how each makes an empty repository, and how each captures the environment into it."""
 
 from __future__ import annotations
 
@@ -20,29 +20,29 @@ CHECKOUT = Path(__file__).resolve().parents[2]
 
 @dataclass(frozen=True)
 class Setting:
-    """Where everything stands: the environment, its git directory as it was made, the tools' surroundings."""
+    """The paths of a run: the environment, its original git directory, and the variables of the tools."""
 
     top: Path
     git_dir: Path
     variables: Mapping[str, str]
 
     def job(self, *words: str | Path, **more: str) -> Job:
-        """A program in the environment's top directory."""
+        """Return a job that runs a program in the environment's top directory."""
         return Job([str(word) for word in words], self.top, {**self.variables, **more})
 
 
 class Tool(Protocol):
-    """Something that captures an environment."""
+    """A program that captures an environment."""
 
     name: str
     keeps: bool
     """Whether a second capture builds on the first."""
 
     def prepare(self, setting: Setting, store: Path) -> None:
-        """An empty repository in the store."""
+        """Make an empty repository in the store."""
 
     def capture(self, setting: Setting, store: Path) -> list[Job]:
-        """The programs that take one capture."""
+        """Return the programs that take one capture."""
 
 
 class Ours:
@@ -54,11 +54,11 @@ class Ours:
     def prepare(self, setting: Setting, store: Path) -> None:
         shutil.copytree(setting.git_dir, store / "git", dirs_exist_ok=True)
         self.use(setting, store)
-        # As any `git status` of the user's leaves it: else every tracked file would be read by every capture.
+        # Do what any `git status` of the user does; without it, every capture would read every tracked file.
         text(setting.job("git", "update-index", "-q", "--refresh"))
 
     def use(self, setting: Setting, store: Path) -> None:
-        """Point the working tree to the repository in that store."""
+        """Point the working tree to the repository in this store."""
         (setting.top / ".git").write_text(f"gitdir: {store / 'git'}\n")
 
     def capture(self, setting: Setting, store: Path) -> list[Job]:
@@ -66,7 +66,7 @@ class Ours:
 
 
 class Git:
-    """git itself, everything added by force to an index and a repository of their own."""
+    """git itself: everything is added by force to a private index and repository."""
 
     name = "git add -A -f, write-tree"
     keeps = True
@@ -85,11 +85,11 @@ class Git:
         return [self.job(setting, store, "add", "-A", "-f", "."), self.job(setting, store, "write-tree")]
 
     def job(self, setting: Setting, store: Path, *words: str) -> Job:
-        """A git command on the private index."""
+        """Return a job that runs a git command on the private index."""
         return self.program(setting, store, "git", *words)
 
     def program(self, setting: Setting, store: Path, *words: str) -> Job:
-        """A program whose gits work on the private index."""
+        """Return a job for a program; git commands in it use the private index."""
         return setting.job(
             *words,
             GIT_DIR=str(store / "git"),
@@ -112,7 +112,7 @@ class Restic:
 
 
 class Borg:
-    """borg, not encrypted, lz4: as quick as it gets."""
+    """borg without encryption and with lz4, its fastest settings."""
 
     name = "borg lz4"
     keeps = True
@@ -130,13 +130,13 @@ class Borg:
 
 
 class Tar:
-    """A compressed archive: no history, no deduplication, everything read every time."""
+    """A compressed archive: no history, no deduplication, every file read every time."""
 
     name = "tar | zstd -T0 -3"
     keeps = False
 
     def prepare(self, setting: Setting, store: Path) -> None:
-        """Nothing has to be there."""
+        """Do nothing: an archive needs no repository."""
 
     def capture(self, setting: Setting, store: Path) -> list[Job]:
         archive = shlex.quote(str(store / "archive"))
@@ -152,12 +152,12 @@ PROGRAMS = {
 
 
 def is_installed(name: str) -> bool:
-    """Whether the peer's program is on this machine."""
+    """Return whether the peer's program is installed."""
     return shutil.which(PROGRAMS.get(name, name)) is not None
 
 
 def surroundings(base: Path) -> dict[str, str]:
-    """The variables for every program: a home of its own, nothing of this machine's configuration."""
+    """Return the variables for every program: a new home, and no configuration of this machine."""
     home = base / "home"
     home.mkdir(exist_ok=True)
     (home / "gitconfig").write_text(
@@ -180,7 +180,7 @@ def surroundings(base: Path) -> dict[str, str]:
 
 
 def _write_programs(place: Path) -> None:
-    """The console programs as an installer writes them, on a copy: the checkout may be worked on meanwhile."""
+    """Write the console programs like an installer, from a copy, because the checkout may change during the run."""
     package = place / "lib" / "git_envhist"
     shutil.copytree(CHECKOUT / "git_envhist", package, ignore=shutil.ignore_patterns("__pycache__"))
     compileall.compile_dir(package, quiet=1)

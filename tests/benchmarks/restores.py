@@ -1,8 +1,8 @@
-"""The rows about going back: a whole environment into an empty directory, and a thousand files where they stand.
+"""The rows about restores: a whole environment into an empty directory, and a thousand files in place.
 
-git does the second by `read-tree -u`: it neither saves what it replaces nor reads back what it wrote, which is in our
-time. So two rows stand beside it: git as it is, and git that saves all first and holds what it wrote to its ids.
-Likewise restic as it is, and restic that reads back; borg cannot.
+For the second, git uses `read-tree -u`. It neither saves the files that it replaces nor reads back what it wrote,
+both of which are part of git-envhist's time. So there are two rows: plain git, and git that first saves everything
+and then verifies the written files. The same for restic with and without verification; borg has no verification.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MEMORY_LIMIT = 300 * MEGA
 
 
 def everything(bench: Bench) -> Iterator[Line]:
-    """A whole environment into an empty directory."""
+    """Time a restore of the whole environment into an empty directory."""
     bench.ensure()
     times: dict[str, list[float]] = defaultdict(list)
     for run in range(bench.runs):
@@ -50,7 +50,7 @@ def _ways(bench: Bench) -> dict[str, Callable[[Path], list[Job]]]:
     setting, stores = bench.setting, bench.stores
     ways: dict[str, Callable[[Path], list[Job]]] = {
         bench.ours.name: lambda place: [setting.job("git-envrestore", "--to", place, "@")],
-        # As where nothing of it stands here any more.
+        # The files are lost from the working tree.
         LOST: lambda place: [
             setting.job("git-envrestore", "--to", place, "@", GIT_ENVHIST_WITHOUT="nowait"),
         ],
@@ -80,7 +80,7 @@ def _ways(bench: Bench) -> dict[str, Callable[[Path], list[Job]]]:
 
 
 def some(bench: Bench) -> Iterator[Line]:
-    """A thousand changed files, back to what they were and forth again."""
+    """Time a restore of a thousand changed files and the way back."""
     bench.ensure(bench.ours, bench.git)
     setting = bench.setting
     before = _moment(bench)
@@ -88,7 +88,7 @@ def some(bench: Bench) -> Iterator[Line]:
     after = _moment(bench)
     times: dict[str, list[float]] = defaultdict(list)
     for (mine, tree), other in [(before, after), (after, before)] * (bench.runs + 1):
-        # Each finds the files as the other moment has them, rewritten by a program that is not its own.
+        # Each program finds the files of the other snapshot, written by another program.
         ways = {
             bench.ours.name: [setting.job("git-envrestore", mine)],
             GIT_SOME: [git_job(bench, "read-tree", "--reset", "-u", tree)],
@@ -103,7 +103,7 @@ def some(bench: Bench) -> Iterator[Line]:
 
 
 class Moment(NamedTuple):
-    """The environment at one time, as ours and as git have it."""
+    """A state of the environment, as a snapshot of git-envhist and as a git tree."""
 
     id: str
     tree: str
@@ -117,7 +117,7 @@ def _moment(bench: Bench) -> Moment:
 
 
 def careful_jobs(bench: Bench, here: str, there: str) -> list[Job]:
-    """What is here is saved first, and what was written is held to the ids of the target, path by path."""
+    """Return jobs that save the current state first and verify the written files by the target's ids."""
     changed = f"git diff-tree -r --no-renames --diff-filter=d {here} {there}"
     written = "cut -f2 | git hash-object --no-filters --stdin-paths"
     wanted = "cut -d' ' -f4"

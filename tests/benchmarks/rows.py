@@ -25,7 +25,7 @@ START_FACTOR = 60 / 8
 
 
 def first(bench: Bench) -> Iterator[Line]:
-    """First capture, and the space that it takes."""
+    """Time a first capture, and measure the space that it takes."""
     times: dict[str, list[float]] = defaultdict(list)
     sizes: dict[str, list[float]] = defaultdict(list)
     for run in range(bench.runs):
@@ -50,7 +50,7 @@ def _first_capture(bench: Bench, tool: Tool, times: list[float], sizes: list[flo
 
 
 def memory(bench: Bench) -> Iterator[Line]:
-    """The most memory of a first capture, all processes."""
+    """Measure the peak memory of a first capture, all processes together."""
     store = bench.new_store(bench.ours)
     peak = peak_memory(bench.ours.capture(bench.setting, store)[0])
     bench.scratch.drop(store)
@@ -58,7 +58,7 @@ def memory(bench: Bench) -> Iterator[Line]:
 
 
 def unchanged(bench: Bench) -> Iterator[Line]:
-    """A capture where nothing changed."""
+    """Time a capture without changes."""
     bench.ensure()
     samples: dict[str, list[float]] = defaultdict(list)
     others = _scanners(bench)
@@ -84,17 +84,17 @@ def _scanners(bench: Bench) -> dict[str, Job]:
 
 
 def _on_turn(bench: Bench, run: int) -> list[Tool]:
-    """The slow ones come every third time."""
+    """Return the tools of this turn; slow ones take part in every third."""
     return [tool for tool in bench.keepers if run % OFTEN == 0 or tool.name in (bench.ours.name, GIT)]
 
 
 def few(bench: Bench) -> Iterator[Line]:
-    """A capture after ten files changed."""
+    """Time a capture after ten files changed."""
     yield from _changed(bench, "10 files changed", bench.editor.change_few)
 
 
 def many(bench: Bench) -> Iterator[Line]:
-    """A capture after a thousand files changed."""
+    """Time a capture after a thousand files changed."""
     yield from _changed(bench, f"{bench.editor.many:,} files changed", bench.editor.change_many)
 
 
@@ -109,7 +109,7 @@ def _changed(bench: Bench, work: str, change: Callable[[], None]) -> Iterator[Li
 
 
 def database(bench: Bench) -> Iterator[Line]:
-    """A capture after pages of the large database changed: what it adds, and how long it takes."""
+    """Measure time and added bytes of a capture after pages of the large database changed."""
     bench.ensure()
     times: dict[str, list[float]] = defaultdict(list)
     added: dict[str, list[float]] = defaultdict(list)
@@ -125,7 +125,7 @@ def database(bench: Bench) -> Iterator[Line]:
 
 
 def log(bench: Bench) -> Iterator[Line]:
-    """The newest of a long timeline."""
+    """Time the listing of the newest snapshots of a long timeline."""
     there = _long_timeline(bench)
     ref = text(there.job("git", "for-each-ref", "--format=%(refname)", "refs/envhist/heads"))
     taken = bench.interleaved({
@@ -155,7 +155,7 @@ def _long_timeline(bench: Bench) -> Setting:
 
 
 def diff(bench: Bench) -> Iterator[Line]:
-    """Two snapshots compared, a thousand files apart."""
+    """Time a comparison of two snapshots that differ in a thousand files."""
     bench.ensure(bench.ours)
     bench.time(bench.ours)
     bench.editor.change_many()
@@ -197,4 +197,4 @@ ROWS: dict[str, Row] = {
     "fork": fork,
     "series": series,
 }
-"""In the order in which they are measured: the first capture fills the repositories that the others go on with."""
+"""The rows in the order in which they are measured: the first capture fills the repositories that the others use."""

@@ -1,4 +1,4 @@
-"""Runs a program and says what it cost: seconds, and the memory of all of its processes."""
+"""Run a program and measure its cost: seconds, and the memory of all its processes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ INTERVAL = 0.02
 
 @dataclass(frozen=True)
 class Job:
-    """One program, ready to be run."""
+    """A program, ready to run."""
 
     words: Sequence[str]
     cwd: Path
@@ -25,24 +25,24 @@ class Job:
 
 
 class Cost(float):
-    """Seconds on the wall; beside them those of processors, which a busy machine changes less."""
+    """Elapsed seconds, with the CPU seconds, which a busy machine changes less."""
 
     processor = 0.0
 
     @classmethod
     def of(cls, wall: float, processor: float) -> Cost:
-        """Both."""
+        """Return a cost from both."""
         cost = cls(wall)
         cost.processor = processor
         return cost
 
 
 class Failed(Exception):
-    """A program that is measured did not do its work."""
+    """A measured program failed."""
 
 
 def seconds(jobs: Sequence[Job]) -> Cost:
-    """How long they take, one after another; what is still to be written goes to the disk before the clock runs."""
+    """Return the cost of the jobs in sequence; pending writes are flushed to the disk before the clock starts."""
     os.sync()
     start, worked = time.perf_counter(), _processor()
     for job in jobs:
@@ -56,12 +56,12 @@ def _processor() -> float:
 
 
 def middle(costs: Sequence[float]) -> float:
-    """The median, of the wall and of the processors apart."""
+    """Return the median of the elapsed and of the CPU seconds separately."""
     return Cost.of(median(costs), median(getattr(cost, "processor", 0.0) for cost in costs))
 
 
 def text(job: Job) -> str:
-    """What it prints."""
+    """Return the output of the program."""
     done = subprocess.run(job.words, cwd=job.cwd, env=dict(job.environment), capture_output=True, text=True)
     if done.returncode:
         raise Failed(f"'{' '.join(job.words)}': {done.stderr.strip()}")
@@ -69,9 +69,9 @@ def text(job: Job) -> str:
 
 
 def peak_memory(job: Job) -> int:
-    """The most bytes that the program and all its children held at one time; pages that are shared count once.
+    """Return the peak memory of the program and all its children; shared pages count once.
 
-    Not from the control group: that counts the page cache of every file which was read or written, too.
+    The control group is not used: it also counts the page cache of every file that was read or written.
     """
     running = start_job(job)
     peak = 0
@@ -83,7 +83,7 @@ def peak_memory(job: Job) -> int:
 
 
 def start_job(job: Job) -> subprocess.Popen[bytes]:
-    """The program, running; what it prints goes nowhere."""
+    """Start the program and discard its output."""
     return subprocess.Popen(
         job.words,
         cwd=job.cwd,
@@ -95,7 +95,7 @@ def start_job(job: Job) -> subprocess.Popen[bytes]:
 
 
 def finish(running: subprocess.Popen[bytes], job: Job) -> None:
-    """Wait for its end."""
+    """Wait for the program to end."""
     try:
         _, complaint = running.communicate()
     except BaseException:

@@ -1,7 +1,7 @@
-"""How fast a directory is compared with its record: `python tests/benchmarks/scan.py [directory]`.
+"""Measure how fast a directory is compared with its record: `python tests/benchmarks/scan.py [directory]`.
 
-Reports, in time of the processor, the ways that there are of asking whether anything below the directory changed (by
-default this interpreter's library), the one that `worktree/stat_cache.py` takes last.
+Reports the CPU time of several ways to find out whether anything below the directory changed (by default this
+interpreter's library). The last one is the way of `worktree/stat_cache.py`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from git_envhist.worktree.stat_cache import DirectoryRecord, differing_records, 
 
 
 def make_records(top: bytes) -> list[DirectoryRecord]:
-    """A record of every directory, as a capture leaves it."""
+    """Return a record of every directory, as a capture leaves it."""
     found = []
     for place, directories, names in os.walk(top):
         os.chdir(place)
@@ -34,7 +34,7 @@ def make_records(top: bytes) -> list[DirectoryRecord]:
 
 
 def loop_over_scandir(top: bytes) -> int:
-    """What is usually done."""
+    """Scan in the usual way."""
     stack, count = [top], 0
     while stack:
         with os.scandir(stack.pop()) as listing:
@@ -47,7 +47,7 @@ def loop_over_scandir(top: bytes) -> int:
 
 
 def only_stats(top: bytes, records: list[DirectoryRecord]) -> None:
-    """The least that has to be asked of the kernel."""
+    """Make only the system calls that cannot be avoided."""
     for record in records:
         os.chdir(top + b"/" + record.path)
         for name in record.names:

@@ -1,4 +1,4 @@
-"""What changes in the environment between two captures."""
+"""Changes to the environment between two captures."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ PAGES = 50
 
 
 class Editor:
-    """Changes the environment the way programs do; never the same change twice."""
+    """Change the environment like real programs, never the same way twice."""
 
     def __init__(self, top: Path, runs: tuple[int, int]) -> None:
         self._top = top
         self._runs = runs
-        # Text, not what is large: an edit should cost what noticing it costs.
+        # Use text and no large files: an edit should cost as much as noticing it.
         self._files = [
             os.path.join(place, name)
             for place, name in walk(top)
@@ -30,17 +30,17 @@ class Editor:
 
     @property
     def many(self) -> int:
-        """How many files the large edit changes."""
+        """Return how many files the large edit changes."""
         return self._runs[0] * self._runs[1]
 
     def change_few(self) -> None:
-        """Ten files, anywhere."""
+        """Change ten files, anywhere."""
         self._round += 1
         for path in self._rng.sample(self._files, 10):
             self._rewrite(path)
 
     def change_many(self) -> None:
-        """Runs of neighbours, as an upgrade of some packages changes them."""
+        """Change runs of neighbours, like an upgrade of some packages."""
         self._round += 1
         count, length = self._runs
         stride = len(self._files) // count
@@ -50,7 +50,7 @@ class Editor:
                 self._rewrite(path)
 
     def change_pages(self) -> None:
-        """Rows all over the database, each on a page of its own, through SQLite."""
+        """Change rows all over the database through SQLite, each on its own page."""
         self._round += 1
         with closing(sqlite3.connect(self._top / "app.sqlite3")) as connection, connection:
             (rows,) = connection.execute("select max(id) from events").fetchone()

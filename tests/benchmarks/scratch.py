@@ -1,8 +1,8 @@
-"""Fresh places to write to: a file system of its own for every run, where that is possible, and nothing left behind.
+"""New directories to write to: a file system for every run where possible, all removed at the end.
 
-ext4 gets slower for minutes after a large tree was deleted in it, so that a run must not inherit the deletions of the
-one before. As root each run writes to a new ext4 in an image in memory; otherwise to a new directory in memory, and
-what is done with is deleted at the very end.
+ext4 is slower for minutes after a large tree was deleted in it, so a run must not inherit the deletions of the one
+before. As root, each run writes to a new ext4 in an image in memory; otherwise to a new directory in memory, and used
+directories are deleted at the very end.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ IMAGE_SIZE = 8 << 30
 
 
 class Scratch:
-    """A directory in memory with fresh places in it; all of it goes away when the `with` ends."""
+    """A directory in memory with new directories in it; all are removed when the `with` ends."""
 
     def __init__(self) -> None:
         self.base = Path(tempfile.mkdtemp(prefix="envhist-bench-", dir=MEMORY if MEMORY.is_dir() else None))
@@ -40,7 +40,7 @@ class Scratch:
 
     @property
     def kind(self) -> str:
-        """What the places are, for the line of facts."""
+        """Return the kind of the directories, for the line of facts."""
         return (
             "a fresh ext4 in memory for each run"
             if self.mounts
@@ -48,17 +48,17 @@ class Scratch:
         )
 
     def fresh(self, name: str) -> Path:
-        """An empty place that nothing was ever deleted in."""
+        """Return an empty directory in which nothing was ever deleted."""
         self._number += 1
         place = self.base / f"{name}-{self._number}"
         place.mkdir()
         if self.mounts and not self._mount(place):
-            # A container may be root and yet not be allowed to mount.
+            # In a container, root may not be allowed to mount.
             self.mounts = False
         return place
 
     def drop(self, place: Path) -> None:
-        """The place is done with."""
+        """Discard a directory that is not used any more."""
         if place in self._mounted:
             self._unmount(place)
         elif MEMORY in place.parents:
@@ -86,7 +86,7 @@ class Scratch:
 
 
 def du(place: Path) -> int:
-    """The bytes that a tree holds on its disk."""
+    """Return the bytes that a tree uses on its disk."""
     found = {(seen.st_dev, seen.st_ino): seen.st_blocks * 512 for seen in map(os.lstat, _paths(place))}
     return sum(found.values())
 

@@ -1,4 +1,4 @@
-"""Pictures of real programs: an X server without a screen, a terminal in it, ImageMagick takes the picture.
+"""Pictures of real programs: an X server without a display, a terminal in it, and ImageMagick takes the picture.
 
 Needs Xvfb, xterm, tmux and ImageMagick.
 """
@@ -15,7 +15,7 @@ from pathlib import Path
 
 WIDTH, HEIGHT = 956, 556
 COLUMNS, LINES = 118, 32
-# Letters of one colour make a picture a tenth as large.
+# Without antialiasing, the picture is a tenth as large.
 FONT, FONT_SIZE = "DejaVu Sans Mono:antialias=false", "10"
 LARGEST = 150_000
 SETTLED = 1.2
@@ -24,7 +24,7 @@ PATIENCE = 30
 
 @dataclass(frozen=True)
 class Screen:
-    """An X server of our own."""
+    """A private X server."""
 
     display: str
 
@@ -33,7 +33,7 @@ class Screen:
         return {**os.environ, "DISPLAY": self.display}
 
     def picture(self, place: Path) -> None:
-        """What is on the screen, few colours, small."""
+        """Save what the screen shows, with few colours and as a small file."""
         place.parent.mkdir(parents=True, exist_ok=True)
         subprocess.run(
             ["import", "-display", self.display, "-window", "root", "-strip", "+dither", "-colors", "24",
@@ -46,7 +46,7 @@ class Screen:
 
 @contextmanager
 def screen() -> Iterator[Screen]:
-    """A screen that nobody looks at."""
+    """Run a private X server during the block."""
     reading, writing = os.pipe()
     words = ["Xvfb", "-displayfd", str(writing), "-screen", "0", f"{WIDTH}x{HEIGHT}x24", "-nolisten", "tcp"]
     server = subprocess.Popen(words, pass_fds=[writing], stderr=subprocess.DEVNULL)
@@ -62,7 +62,7 @@ def screen() -> Iterator[Screen]:
 def show_window(
     on: Screen, top: Path, words: Sequence[str], place: Path, *, wait: float, environment: Mapping[str, str]
 ) -> None:
-    """Run a program with a window of its own, and take its picture."""
+    """Run a program with its own window, and take its picture."""
     program = subprocess.Popen(
         words,
         cwd=top,
@@ -81,7 +81,7 @@ def show_window(
 def show_terminal(on: Screen, top: Path, command: str, place: Path, keys: Sequence[str] = ()) -> None:
     """Run a command in a terminal, press keys, and take its picture."""
     tmux = ["tmux", "-f", os.devnull, "-L", f"picture-{os.getpid()}-{place.stem}"]
-    # A command that ends leaves its last screen to the picture.
+    # When a command ends, its last screen stays for the picture.
     session = [*tmux, "new-session", "-s", "picture", f"{command}; sleep 60", ";", "set", "status", "off"]
     words = ["xterm", "-fa", FONT, "-fs", FONT_SIZE, "-geometry", f"{COLUMNS}x{LINES}+0+0", "-b", "6", "+sb",
              "-bg", "#16181d", "-fg", "#dcdcdc", "-xrm", "XTerm*color4: #5f87d7", "-e", *session]  # fmt: skip
@@ -100,7 +100,7 @@ def show_terminal(on: Screen, top: Path, command: str, place: Path, keys: Sequen
 
 
 def _wait_for_text(look: Sequence[str]) -> None:
-    """Until the terminal shows something that no longer changes."""
+    """Wait until the terminal shows text that no longer changes."""
     before, until = "", time.monotonic() + PATIENCE
     while time.monotonic() < until:
         time.sleep(SETTLED)
@@ -108,4 +108,4 @@ def _wait_for_text(look: Sequence[str]) -> None:
         if seen.strip() and seen == before:
             return
         before = seen
-    raise SystemExit("the terminal stayed empty, or never came to rest")
+    raise SystemExit("the terminal stayed empty, or never stopped changing")

@@ -1,4 +1,4 @@
-"""Two hundred captures in a row, as two weeks of work bring them: their time, and the space before and after `gc`."""
+"""Two hundred captures in a row, like two weeks of work: their time, and the space before and after `gc`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TOLD_EVERY = 50
 
 
 def series(bench: Bench) -> Iterator[Line]:
-    """Each tool captures the same states into a fresh repository; git itself would take an hour of them."""
+    """Measure each tool capturing the same states into a new repository; git itself would need an hour."""
     tools = [tool for tool in bench.keepers if tool.name in (bench.ours.name, RESTIC, BORG)]
     stores = {tool.name: bench.new_store(tool) for tool in tools}
     empty = {name: du(store) for name, store in stores.items()}
@@ -38,7 +38,7 @@ def series(bench: Bench) -> Iterator[Line]:
     cleaning = seconds([bench.setting.job("git-envlog", "gc")])
     space[bench.ours.name] = float(du(stores[bench.ours.name]) - empty[bench.ours.name])
     yield from bench.compare("the same, after gc", space, {RESTIC: 1.0}, "bytes")
-    yield Line("git envlog gc of them", amount(cleaning))
+    yield Line("git envlog gc after them", amount(cleaning))
 
 
 def _change(bench: Bench, number: int) -> None:

@@ -1,4 +1,4 @@
-"""The table: what was done, how much ours took, how much another took, what is allowed."""
+"""The table: the measured work, the result of git-envhist, the result of a peer, the limit."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Amount:
     value: float
     unit: str
     processor: float = 0.0
-    """Seconds that processors worked, where time is measured."""
+    """CPU seconds, where time is measured."""
 
     def __str__(self) -> str:
         if self.unit == "s":
@@ -25,13 +25,13 @@ class Amount:
 
 
 def amount(value: float, unit: str = "s") -> Amount:
-    """What was measured, with the work of processors if that was, too."""
+    """Return a measured amount, with its CPU seconds if these were measured."""
     return Amount(value, unit, getattr(value, "processor", 0.0))
 
 
 @dataclass(frozen=True)
 class Line:
-    """One comparison; without a peer the limit is an amount of its own."""
+    """A comparison; without a peer the limit is an amount."""
 
     work: str
     ours: Amount
@@ -47,7 +47,7 @@ class Line:
 
     @property
     def processor_ratio(self) -> float | None:
-        """The ratio of the processors' seconds."""
+        """Return the ratio of the CPU seconds."""
         if self.theirs is None or not self.theirs.processor:
             return None
         return self.ours.processor / self.theirs.processor
@@ -63,7 +63,7 @@ class Line:
         return self.limit is not None or (self.ratio_limit is not None and self.ratio is not None)
 
     def cells(self, *, judged: bool) -> tuple[str, ...]:
-        """The words of the line."""
+        """Return the texts of the line's cells."""
         ratio = "" if self.ratio is None else f"{self.ratio:.2f}"
         theirs = str(self.theirs) if self.theirs else ("not installed" if self.peer else "")
         verdict = ("OVER" if self.is_over else "ok") if judged and self.is_judged else ""
@@ -79,7 +79,7 @@ class Line:
 
 
 def render(lines: Sequence[Line], *, judged: bool = True) -> str:
-    """A table that a person reads in a terminal, and Markdown shows."""
+    """Return a Markdown table that is also readable in a terminal."""
     rows = [
         HEADINGS,
         *(tuple(cell.replace("|", "\\|") for cell in line.cells(judged=judged)) for line in lines),

@@ -20,7 +20,7 @@ from tests.benchmarks.scratch import Scratch, du
 from tests.benchmarks.table import Amount, Line, render
 
 
-def test_the_full_environment_has_the_size_and_shape_that_is_promised() -> None:
+def test_full_environment_has_the_promised_size_and_shape() -> None:
     files = plan(FULL)
     flat = [file for file in files if file.path.startswith("node_modules/@icons/all/")]
     small = sum(file.size <= SMALL_FILE for file in files) / len(files)
@@ -40,7 +40,7 @@ def test_a_file_is_as_large_as_planned(kind: str) -> None:
     assert len(content(kind, 4000, "name")) == 4000
 
 
-def test_an_edit_of_the_database_changes_about_as_many_pages_as_it_says(tmp_path: Path) -> None:
+def test_database_edit_changes_about_as_many_pages_as_requested(tmp_path: Path) -> None:
     database = tmp_path / "app.sqlite3"
     write_database(database, 4_000_000)
     before = _pages(database)
@@ -57,7 +57,7 @@ def _pages(path: Path) -> list[bytes]:
     return [data[at : at + 4096] for at in range(0, len(data), 4096)]
 
 
-def test_nothing_of_a_scratch_is_left_behind() -> None:
+def test_scratch_leaves_no_files_behind() -> None:
     with Scratch() as scratch:
         place = scratch.fresh("store")
         (place / "file").write_bytes(b"x" * 100_000)
@@ -66,7 +66,7 @@ def test_nothing_of_a_scratch_is_left_behind() -> None:
     assert not os.path.ismount(place)
 
 
-def test_nothing_of_a_scratch_is_left_behind_after_an_interruption() -> None:
+def test_scratch_leaves_no_files_behind_after_an_interruption() -> None:
     scratch = Scratch()
     with pytest.raises(KeyboardInterrupt):
         _interrupted(scratch)
@@ -80,12 +80,12 @@ def _interrupted(scratch: Scratch) -> None:
         raise KeyboardInterrupt
 
 
-def test_a_program_that_fails_is_no_measurement(tmp_path: Path) -> None:
+def test_failed_program_is_not_measured(tmp_path: Path) -> None:
     with pytest.raises(Failed):
         seconds([Job(["sh", "-c", "exit 3"], tmp_path, dict(os.environ))])
 
 
-def test_the_git_that_reads_back_minds_what_is_not_as_it_wrote_it(tmp_path: Path) -> None:
+def test_git_with_verification_fails_when_written_files_differ(tmp_path: Path) -> None:
     (tmp_path / "app").mkdir()
     with Scratch() as scratch:
         setting = Setting(tmp_path / "app", tmp_path, dict(os.environ))
@@ -105,21 +105,21 @@ def test_the_git_that_reads_back_minds_what_is_not_as_it_wrote_it(tmp_path: Path
         seconds(jobs[-1:])
 
 
-def test_memory_is_that_of_all_processes_together(tmp_path: Path) -> None:
+def test_peak_memory_counts_all_processes(tmp_path: Path) -> None:
     hold = "held = bytearray(60_000_000); import time; time.sleep(0.5)"
     script = f"{sys.executable} -c '{hold}' & {sys.executable} -c '{hold}'; wait"
     peak = peak_memory(Job(["sh", "-c", script], tmp_path, dict(os.environ)))
     assert 120_000_000 < peak < 250_000_000
 
 
-def test_a_big_file_comes_back_and_its_memory_is_measured(tmp_path: Path) -> None:
+def test_big_file_is_restored_and_its_memory_is_measured(tmp_path: Path) -> None:
     captured, restored, same = big_file.measure(tmp_path, 24)
     assert same
     assert 0 < captured < big_file.LIMIT
     assert 0 < restored < big_file.LIMIT
 
 
-def test_a_line_over_its_limit_says_so() -> None:
+def test_line_over_its_limit_is_marked() -> None:
     fast, slow = Amount(1.0, "s"), Amount(4.0, "s")
     assert "| ok " in render([Line("work", fast, "git", slow, 0.25)])
     assert "OVER" in render([Line("work", slow, "git", fast, 0.25)])
@@ -127,5 +127,5 @@ def test_a_line_over_its_limit_says_so() -> None:
     assert "OVER" not in render([Line("work", slow, "git", fast, 0.25)], judged=False)
 
 
-def test_a_peer_that_is_not_here_is_said_to_be_missing() -> None:
+def test_missing_peer_is_named() -> None:
     assert "not installed" in render([Line("work", Amount(1.0, "s"), "restic", None, 0.08)])

@@ -1,8 +1,9 @@
-"""What a history costs the git of its owner: `python -m tests.benchmarks.users_git [--files N] [--snapshots N]`.
+"""Measure how a history slows down its owner's git: `python -m tests.benchmarks.users_git [--files N] [--snapshots
+N]`.
 
-A project is committed and captured over and over, and copied without its history; the same commands then take turns in
-both, so that a busy machine slows both alike. The middle of many turns is printed, on the wall and of the processors,
-and what may be allowed: 1.1 times as much. `git gc` is measured apart, as what each further snapshot adds to it.
+A project is committed and captured many times, and copied without its history. The same commands then take turns in
+both, so that a busy machine slows both alike. Prints the median elapsed and CPU times, and the limit (1.1 times as
+much). `git gc` is measured separately, as the time that each further snapshot adds.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ WIDE = 20_000
 
 @dataclass(frozen=True)
 class Place:
-    """One of the two repositories, and the one that it fetches from and pushes to."""
+    """A repository, with the remote that it fetches from and pushes to."""
 
     top: Path
     upstream: Path
@@ -44,7 +45,7 @@ Prepare = Callable[[Place], None]
 
 
 def nothing(_: Place) -> None:
-    """What only looks needs no preparation."""
+    """Do nothing: reading commands need no preparation."""
 
 
 def edit(place: Place) -> None:
@@ -76,7 +77,7 @@ COMMANDS: dict[str, tuple[Prepare, tuple[str, ...]]] = {
 
 
 def make_project(top: Path, files: int, snapshots: int) -> None:
-    """Commits, and captures between them, of a tree of so many files."""
+    """Make commits, with captures between them, of a tree with this many files."""
     top.mkdir(parents=True)
     git(top, "init", "-q", "--template=")
     (top / ".gitignore").write_text("/installed/\n")
@@ -103,11 +104,11 @@ def _work(top: Path, step: int) -> None:
 
 
 def as_if_never_captured(top: Path, place: Path) -> Path:
-    """A copy without the history; both are packed as `git gc` leaves them."""
+    """Return a copy without the history; both are packed as `git gc` leaves them."""
     shutil.copytree(top, place, symlinks=True)
     refs = git(place, "for-each-ref", "--format=delete %(refname)", "refs/envhist", "refs/notes/envhist")
     subprocess.run(["git", "update-ref", "--stdin"], cwd=place, input=refs + "\n", text=True, check=True)
-    # What git found in a pack of a capture it did not store again.
+    # git did not store objects again that it found in a capture's pack, so copy them.
     git(place, "repack", "-q", "-a", "-d", "--pack-kept-objects")
     for kept in (place / ".git" / "objects" / "pack").glob("*.keep"):
         for suffix in (".pack", ".idx", ".keep"):
@@ -119,14 +120,14 @@ def as_if_never_captured(top: Path, place: Path) -> Path:
 
 
 def compare(with_history: Path, work: Path, rounds: int) -> bool:
-    """Print a row for each command; whether all stay within what is allowed."""
+    """Print a row for each command; return whether all stay within the limit."""
     places = []
     for top in (as_if_never_captured(with_history, work / "without"), with_history):
         upstream = work / f"upstream-of-{top.name}"
         git(work, "clone", "-q", "--bare", "--no-local", "--single-branch", str(top), str(upstream))
         git(top, "remote", "add", "upstream", str(upstream))
         git(top, "fetch", "-q", "upstream")
-        git(top, "status")  # writes what a copy has changed of the files' times
+        git(top, "status")  # updates git's index, because copying changed the files' times
         git(top, "branch", "-f", "topic")
         places.append(Place(top, upstream))
     print(
@@ -156,7 +157,7 @@ def _row(name: str, places: list[Place], prepare: Prepare, words: tuple[str, ...
 
 
 def gc_slope(work: Path, files: int, counts: tuple[int, int], *, wide: bool) -> float:
-    """Milliseconds that `git gc` takes for each snapshot more."""
+    """Return the milliseconds that `git gc` takes for each further snapshot."""
     taken = []
     top = work / f"gc-{wide}"
     make_project(top, files, 1)
@@ -200,10 +201,10 @@ def main() -> int:
     parser.add_argument("--large", action="store_true", help="100,000 files")
     parser.add_argument("--snapshots", type=int, default=1_000)
     parser.add_argument(
-        "--project", type=Path, help="a repository that was made before, instead of a new one"
+        "--project", type=Path, help="use this repository of an earlier run instead of a new one"
     )
     parser.add_argument("--rounds", type=int, default=25)
-    parser.add_argument("--gc", action="store_true", help="only what git gc pays for each snapshot")
+    parser.add_argument("--gc", action="store_true", help="measure only the time of git gc per snapshot")
     chosen = parser.parse_args()
     files = 100_000 if chosen.large else chosen.files
     with tempfile.TemporaryDirectory(prefix="users-git-") as directory, sealed(Path(directory) / "home"):
@@ -223,7 +224,7 @@ def main() -> int:
 
 def print_gc(work: Path, files: int, snapshots: int) -> int:
     for wide in (False, True):
-        # The wide ones are the slower to take, and tell more by each.
+        # Snapshots of wide trees take longer and show more effect each, so fewer are enough.
         counts = (snapshots // 25, snapshots // 5) if wide else (snapshots // 5, snapshots)
         slope = gc_slope(work, files, counts, wide=wide)
         what = f"one of {WIDE:,} entries of a directory changed" if wide else "three files changed"

@@ -1,1 +1,1 @@
-"""The programs, and what they print."""
+"""The programs and their output."""

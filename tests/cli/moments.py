@@ -1,4 +1,4 @@
-"""Snapshots made by hand, for what only renders them."""
+"""Snapshots made by hand, for tests of their output."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ def test_failed_check_prints_a_hint(repo: Repo) -> None:
         "hint: output of the check: git envlog show; what changed in this snapshot: git envdiff @~1..@"
     ]
     repo.run("envlog", "capture", "--verify", "true", check=True)
-    # Another check passed, not this one.
+    # Another check passed, so a passing state is named only for that one.
     assert "good" not in hints(repo.run("envlog", "verify", "--", "exit 3").err)[0]
     check = "! test -e broken"
     repo.run("envlog", "capture", "--verify", check, check=True)
@@ -139,6 +139,6 @@ def test_trace_prints_each_step_with_its_time(repo: Repo, tmp_path: Path) -> Non
         assert words in place.read_text()
 
 
-def test_nothing_is_traced_without_the_variable(repo: Repo) -> None:
+def test_trace_is_off_without_the_variable(repo: Repo) -> None:
     for value in ("", "0", "false"):
         assert repo.run("envlog", "capture", "x", env={"GIT_ENVHIST_TRACE": value}).err == ""

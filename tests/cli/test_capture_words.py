@@ -1,4 +1,4 @@
-"""Messages of `git envlog capture` and of restores that belong to one."""
+"""Messages of `git envlog capture` and of restores after it."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_file_over_the_budget_is_reported_with_the_setting(repo: Repo) -> None:
     ]
 
 
-def test_first_capture_does_not_advise_to_leave_installed_packages_out(repo: Repo) -> None:
+def test_first_capture_does_not_advise_to_exclude_installed_packages(repo: Repo) -> None:
     repo.write("node_modules/a/index.js", "1\n" * 1000)
     repo.write(".venv/bin/python", "1\n" * 1000)
     assert "to leave one out" not in repo.run("envlog", "capture", "-m", "x", check=True).out
@@ -56,7 +56,7 @@ def test_first_capture_does_not_advise_to_leave_installed_packages_out(repo: Rep
     assert "echo /cache/ >>" in repo.run("envlog", "capture", "-m", "x", check=True).out
 
 
-def test_undo_after_head_says_how_to_move_it(repo: Repo) -> None:
+def test_undo_after_head_prints_the_command_to_move_it(repo: Repo) -> None:
     first = capture(repo, "first")
     repo.write("app.py", "2\n")
     repo.commit("second commit")
@@ -74,7 +74,7 @@ def test_undo_after_head_names_the_last_commit_of_an_unchanged_environment(repo:
     first = capture(repo, "first")
     repo.write("app.py", "2\n")
     capture(repo, "second")
-    # The commit changes no file: its snapshot has the state of the one before.
+    # The commit changes no file, so its snapshot has the state of the one before.
     repo.commit("second commit")
     capture(repo, "after the commit")
     there = repo.git("rev-parse", "--short=7", "HEAD")

@@ -1,4 +1,4 @@
-"""Dates are spelled as git spells them; git itself is the judge."""
+"""Dates are formatted like git's, with git as the judge."""
 
 from __future__ import annotations
 

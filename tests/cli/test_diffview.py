@@ -1,4 +1,4 @@
-"""The views of a diff: against plain git where git has one, by hand where it has none."""
+"""The views of a diff: compared with plain git if git has the view, else with texts written by hand."""
 
 from __future__ import annotations
 
@@ -182,7 +182,7 @@ def test_attributes_and_external_diff_programs_are_ignored(plain: Views) -> None
     assert plain.show("patch") == said
 
 
-def test_changes_in_the_manifest_only_are_shown_as_modes(repo: Repo, git: Git) -> None:
+def test_changes_of_the_manifest_only_are_shown_as_modes(repo: Repo, git: Git) -> None:
     views = Views(
         repo, git, {b"key": file(b"k", 0o644), b"d/x": file(), b"own": file(b"o")},
         {b"key": file(b"k", 0o600), b"d/x": file(), b"d/empty": directory(0o700), b"pipe": fifo(),
@@ -354,7 +354,7 @@ LINES = st.lists(st.sampled_from([b"a\n", b"b\n", b"c\r\n", b"\x0cd\n", b"e"]), 
 
 
 @given(LINES, LINES)
-def test_a_diff_made_here_turns_the_old_text_into_the_new(
+def test_computed_patch_turns_the_old_text_into_the_new(
     tmp_path_factory: pytest.TempPathFactory, before: bytes, after: bytes
 ) -> None:
     place = tmp_path_factory.mktemp("text")

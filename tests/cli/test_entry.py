@@ -1,4 +1,4 @@
-"""The outermost part of a program: which exit status an exception becomes."""
+"""The outermost part of a program: the exit status of each exception."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from git_envhist.cli import main
 from git_envhist.cli.errors import SignalReceived
 
 
-def test_a_signal_while_a_class_is_made_ends_the_program_by_its_number(
+def test_signal_while_a_class_is_made_ends_the_program_with_its_number(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     class Interrupts:

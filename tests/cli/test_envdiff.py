@@ -25,7 +25,7 @@ def diff(repo: Repo, *words: str) -> str:
 
 @pytest.fixture
 def three(repo: Repo) -> tuple[str, str, str]:
-    """The ids of three snapshots; the working tree differs from the last one."""
+    """Return the ids of three snapshots; the working tree differs from the last one."""
     return start_from(repo, three_snapshots)
 
 
@@ -106,7 +106,7 @@ def test_a_wrong_revision_is_status_4_with_a_hint(repo: Repo, three: tuple[str, 
         assert "\nhint: " in done.err
 
 
-def test_without_a_snapshot_there_is_nothing_to_compare_with(repo: Repo) -> None:
+def test_diff_without_a_snapshot_is_an_error(repo: Repo) -> None:
     assert repo.run("envdiff").status == 4
 
 
@@ -220,7 +220,7 @@ def test_an_error_under_json_is_json(repo: Repo) -> None:
     assert json.loads(done.out)["error"]["code"] == "no-such-snapshot"
 
 
-def test_a_capture_counts_what_a_diff_shows(repo: Repo) -> None:
+def test_counts_of_a_capture_equal_those_of_a_diff(repo: Repo) -> None:
     for number in range(5):
         repo.write(f"d/{number}", "x")
     (repo.path / "empty").mkdir()
@@ -237,7 +237,7 @@ def test_a_capture_counts_what_a_diff_shows(repo: Repo) -> None:
     assert [told[word] for word in counts] == [shown[word] for word in counts] == [1, 2, 2]
 
 
-def test_strange_names_are_quoted_as_core_quotepath_has_it(repo: Repo) -> None:
+def test_unusual_names_are_quoted_as_configured_by_core_quotepath(repo: Repo) -> None:
     capture(repo, "before")
     repo.write("ümlaut", "x")
     assert diff(repo, "--name-only") == '"\\303\\274mlaut"\n'

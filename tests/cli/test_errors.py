@@ -1,4 +1,4 @@
-"""The failures that people meet, one by one: the status, the line, the hint, and the same as JSON."""
+"""Common failures, one by one: the status, the line, the hint, and the same as JSON."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ CASES = {
 
 
 def prepare(repo: Repo, case: Case) -> None:
-    """Bring a repository into the state that the case starts from."""
+    """Put a repository into the initial state of the case."""
     if case.before is _opened:
         start_from(repo, _opened)
     else:

@@ -123,7 +123,8 @@ ELSEWHERE = {
     "two-directories": ("cli/test_init.py", "there is one history for both"),
     "worker-failed": ("crash/test_stopped.py", "a worker process ended unexpectedly"),
 }
-"""Errors that need a race, a signal or a special file system: the test that causes each, and the text to find there."""
+"""Errors that need a race, a signal or a special file system: the test that causes each, and a text that the test
+contains."""
 NEVER = {
     "refs-moved": "whoever moves a ref begins again where another was quicker: nobody is told",
     "not-named": "hooks of agents print nothing, and write nothing to a repository that no person named",
@@ -132,7 +133,7 @@ NEVER = {
 
 @pytest.fixture(scope="module")
 def shelf(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The repository that all begin with, and a remote that holds nothing."""
+    """Return the repository that all cases begin with, which has an empty remote."""
     place = tmp_path_factory.mktemp("shelf")
     repo = make_repo(place / "repo")
     repo.git("init", "-q", "--bare", "--template=", "../remote.git")

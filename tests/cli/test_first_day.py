@@ -146,7 +146,7 @@ def test_labels_of_envdiff_select_a_class(repo: Repo) -> None:
     assert repo.run("envdiff", "--only=pip", check=True).out == repo.run("envdiff", "--only=packages").out
     assert repo.run("envrestore", "-n", "@", "--only=db", check=True).status == 0
     assert repo.run("envdiff", "--only=odd").status == 129
-    # A restore brings back nothing that was not asked for: npm's packages are none of pip's.
+    # Packages of npm are not part of `pip`, so nothing is restored.
     refused = repo.run("envrestore", "-n", "@", "--only=pip")
     assert (refused.status, "git envrestore <rev> -- .venv" in refused.err) == (129, True)
 
@@ -182,7 +182,7 @@ def test_a_man_page_opens_at_the_section_of_a_subcommand() -> None:
     plain = re.sub("\x1b\\[[0-9;]*m|.\x08", "", told.stdout).splitlines()
     for name in SUBCOMMANDS:
         wanted = opened_at(name)[b"LESS"].decode().partition("+/^")[2]
-        # The first that less finds.
+        # less opens at the first line that matches.
         assert next(line for line in plain if line.startswith(wanted)) == f"   {name}"
 
 

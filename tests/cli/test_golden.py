@@ -58,7 +58,8 @@ def make_history(repo: Repo) -> list[str]:
 
 
 def shown(result: Result, ids: list[str]) -> str:
-    """The output with the ids, which hang on the local key, as words: `<1>` is the oldest, `<1..>` its start."""
+    """Return the output with ids, which depend on the local key, replaced: `<1>` is the oldest, `<1..>` its first
+    digits."""
     text = result.out
     for number, one in enumerate(ids, start=1):
         text = text.replace(one, f"<{number}>").replace(one[:7], f"<{number}..>")
@@ -73,7 +74,7 @@ LIST = """\
 """
 
 
-def test_the_list(repo: Repo, ids: list[str]) -> None:
+def test_list_has_one_line_per_snapshot(repo: Repo, ids: list[str]) -> None:
     done = repo.run("envlog")
     assert (shown(done, ids), done.err, done.status) == (LIST, "", 0)
 
@@ -113,7 +114,9 @@ def test_the_list(repo: Repo, ids: list[str]) -> None:
         (("v1..", "--", "app.py"), "4"),
     ],
 )
-def test_which_snapshots_are_listed(repo: Repo, ids: list[str], words: tuple[str, ...], numbers: str) -> None:
+def test_arguments_choose_the_listed_snapshots(
+    repo: Repo, ids: list[str], words: tuple[str, ...], numbers: str
+) -> None:
     done = repo.run("envlog", "--format=%H", *words, check=True)
     assert [ids.index(line) + 1 for line in done.out.splitlines()] == [int(number) for number in numbers]
 
@@ -148,11 +151,13 @@ def test_pathspec_is_relative_to_the_current_directory(repo: Repo, ids: list[str
          "<3..> after package install\n notes.txt | 1 -\n 1 file changed, 1 deletion(-)\n"),
     ],
 )  # fmt: skip
-def test_how_they_are_shown(repo: Repo, ids: list[str], words: tuple[str, ...], text: str) -> None:
+def test_options_choose_the_layout_of_a_list(
+    repo: Repo, ids: list[str], words: tuple[str, ...], text: str
+) -> None:
     assert shown(repo.run("envlog", *words, check=True), ids) == text
 
 
-def test_a_patch_below_each(repo: Repo, ids: list[str]) -> None:
+def test_patch_is_shown_below_each_snapshot(repo: Repo, ids: list[str]) -> None:
     done = repo.run("envlog", "-p", "-1", check=True)
     assert shown(done, ids).splitlines()[0] == LIST.splitlines()[0]
     assert done.out.endswith("@@ -1 +1 @@\n-print('bye')\n+print('again')\n")
@@ -215,7 +220,7 @@ def test_show_of_two_paths_is_a_usage_error(repo: Repo, ids: list[str]) -> None:
     assert repo.run("envlog", "show", "@", "--", "a", "b").status == 129
 
 
-def test_naming_and_noting(repo: Repo, ids: list[str]) -> None:
+def test_name_and_note_print_their_results(repo: Repo, ids: list[str]) -> None:
     for words, text in [
         (("name", "release", "@~1"), "<3..> is named 'release': after package install\n"),
         (("note", "release", "-m", "it was the proxy"), "added a note to <3..>: after package install\n"),
@@ -284,7 +289,7 @@ def test_first_capture_prints_directories_and_how_to_exclude_one(repo: Repo) -> 
     assert "echo /node_modules/" not in done.out
 
 
-def test_nothing_changed(repo: Repo, ids: list[str]) -> None:
+def test_capture_without_changes_is_reported(repo: Repo, ids: list[str]) -> None:
     done = repo.run("envlog", "capture", "--if-changed")
     assert done.out.startswith("nothing changed since the newest snapshot (")
     assert repo.run("envlog", "capture", "--if-changed", "--porcelain").out == ids[3] + "\n"
@@ -292,7 +297,7 @@ def test_nothing_changed(repo: Repo, ids: list[str]) -> None:
 
 
 def test_a_dry_run_stores_nothing(repo: Repo) -> None:
-    # A file that is as new as the clock is coarse would be read once more.
+    # A file as new as the resolution of the clock would be read once more.
     time.sleep(2 * CLOCK_GRANULARITY_NS / 1e9)
     repo.run("envlog", "capture", "first", check=True)
     repo.write("big/file", "x" * 3000)
@@ -302,13 +307,13 @@ def test_a_dry_run_stores_nothing(repo: Repo) -> None:
     assert len(repo.run("envlog", "--oneline").out.splitlines()) == 1
 
 
-def test_before_the_first_capture_the_list_is_empty(repo: Repo) -> None:
+def test_list_before_the_first_capture_is_empty(repo: Repo) -> None:
     done = repo.run("envlog")
     assert (done.out, done.status) == ("", 0)
     assert done.err == "hint: nothing was captured here yet: git envlog capture\n"
 
 
-def test_a_path_where_a_revision_is_expected(repo: Repo, ids: list[str]) -> None:
+def test_path_instead_of_a_revision_gets_a_hint(repo: Repo, ids: list[str]) -> None:
     done = repo.run("envlog", "notes.md")
     assert done.status == 4
     repo.write("notes.md")

@@ -1,7 +1,7 @@
 """Every command at 60, 80 and 200 columns, with colour and without, in a pipe and on a real terminal.
 
-What comes stands in `tests/cli/golden/`, a file a command; `WRITE_GOLDEN=write` writes them anew, and `git diff`
-shows what has changed. Ids, times of the machine and sizes that hang on compression are made equal.
+The expected output is in `tests/cli/golden/`, a file per command. `WRITE_GOLDEN=write` writes the files again, and
+`git diff` shows what has changed. Ids, times of the machine and sizes that depend on compression are replaced.
 """
 
 from __future__ import annotations
@@ -101,21 +101,21 @@ CHANGING = {
     "prune-dry": ("git-envlog", "prune", "-n"),
 }
 AS_GIT_HAS_THEM = ("diff-patch", "diff-raw", "log-patch", "log-name-status")
-"""Lines that are not ours: a patch, or a path a line in git's own form."""
+"""Outputs with lines in git's own form: a patch, or one path per line."""
 SIZES_VARY = ("du", "gc", "push", "push-dry", "push-refused", "export", "import", "purge")
 ALONE = re.compile(r"""(?:.*\ \ |\W*|(?:hint|error|warning|note):\ )   # the beginning of a line, or of a column
     (?:\S+|\S*'[^']+'\S*|git\ [^;),]+)""", re.VERBOSE)  # fmt: skip
 """Text that may be longer than a line: a path, an id or a command alone on a line or in the last column."""
 SAID_TOO = ("error", "usage", "recent", "push-dry", "push-refused", "fetch", "purge-dry", "undrop", "init", "uninstall",
             "browse", "watch", "mcp", "name", "note", "effect")  # fmt: skip
-"""Commands without progress: here standard error is the terminal too."""
+"""Commands without progress, whose standard error goes to the terminal, too."""
 ALL_WAYS = [*product((None, *WIDTHS), ("never", "always"))]
 WAYS = [(None, "never"), (60, "always"), (80, "never"), (200, "always")]
-"""Each of them once; every combination for what people look at most."""
+"""Each width and colour once; the most important commands get every combination."""
 FEW_WAYS = [(None, "never"), (60, "always")]
 """In the default run: a pipe, and the terminal on which most lines are cut or broken."""
 WIDE_WAYS = [(None, "never"), (200, "always")]
-"""Replacements for the name of the machine and the place of the installation, on which line breaks depend."""
+"""For commands whose line breaks depend on the name of the machine or the path of the installation."""
 LOOKED_AT = ("log", "log-graph", "log-full", "show", "diff", "diff-stat", "restore-likeliest", "status")
 
 
@@ -128,10 +128,10 @@ def place() -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def shelf(place: Path) -> Repo:
-    """The history that all start from: wide letters, long words, a check that failed, a secret, packages."""
+    """Make the history that all commands use: wide letters, long words, a failed check, a secret, packages."""
     repo = make_repo(place / "repo")
     repo.git("config", "envhist.timeline", "laptop/app-4f2a91")
-    # On how many processors it runs shows in the number of packs.
+    # The number of packs depends on the number of processors.
     repo.git("config", "envhist.workers", "1")
     repo.git("init", "-q", "--bare", "--template=", "../remote.git")
     repo.git("remote", "add", "origin", "../remote.git")
@@ -164,7 +164,7 @@ def _take(repo: Repo, clock: str, *words: str) -> None:
 
 @pytest.fixture
 def fresh(shelf: Repo) -> Repo:
-    """The same place with the same contents, whatever the command before has done."""
+    """Return the repository with its original contents, whatever the previous command changed."""
     kept = shelf.path.parent / "kept"
     if not kept.exists():
         shutil.copytree(shelf.path, kept, symlinks=True)
@@ -180,7 +180,7 @@ def fresh(shelf: Repo) -> Repo:
 
 
 def plain(text: str, repo: Repo) -> str:
-    """The output with everything equal that another run, or another machine, would have otherwise."""
+    """Return the output with everything replaced that differs between runs or machines."""
     seen: dict[str, str] = {}
 
     def number(found: re.Match[str]) -> str:
@@ -190,12 +190,12 @@ def plain(text: str, repo: Repo) -> str:
     text = text.replace(str(repo.path.parent), "<place>").replace(repo.env["HOME"], "<home>")
     text = re.sub(r"> /\S*/([^/\s]+)", r"> <program>/\1", text)
     text = STORED.sub("<size> stored", FAST.sub("<time>", text))
-    # A check that took longer has more digits, and breaks the line elsewhere.
+    # A longer check time has more digits and changes the line breaks.
     text = re.sub(r"<time>, carried over\s+from\s+", "<time>, carried over from ", text)
-    # After midnight an hour ago has a date as well, and breaks the line elsewhere.
+    # After midnight, the time an hour ago is printed with a date and changes the line breaks.
     text = re.sub(r"(?ms)^since [^:]*:\d\d.*?, from\s([^:]*): ([\d,]+) paths\s+read", _since, text)
     text = re.sub(r"[\w.-]+/golden-fork-[0-9a-f]{6}", "<host>/golden-fork-<id>", text)
-    # The rest of an id that was cut.
+    # The rest of a shortened id.
     text = re.sub(r"(?<= of )[0-9a-f]{1,6}(?=…)", lambda found: "x" * len(found[0]), text)
     return HEX.sub(number, text).replace("\x1b", "^")
 
@@ -289,7 +289,7 @@ def test_command_prints_its_golden_text(fresh: Repo, server: ProgramServer, name
 
 
 def reaching_beyond(text: str, columns: int) -> list[str]:
-    """The lines that are wider than the terminal, and need not be."""
+    """Return the lines that are wider than the terminal although they could be broken."""
     lines = PAINT.sub("", text).splitlines()
     return [line for line in lines if width(line) > columns and not ALONE.fullmatch(line)]
 

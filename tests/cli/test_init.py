@@ -20,7 +20,7 @@ from tests.support.trees import File, Link, build
 
 @pytest.fixture
 def plain(tmp_path: Path) -> Repo:
-    """A directory without git, with a few files."""
+    """Return a directory without git, with a few files."""
     place = tmp_path / "notes"
     build({b"a": File(b"1\n"), b"in/b": File(b"2\n", 0o755), b"in/link": Link(b"b")}, place)
     return Repo(place, dict(os.environ))
@@ -54,7 +54,7 @@ def told(repo: Repo, *words: str) -> dict[str, object]:
 
 
 def store(repo: Repo) -> Repo:
-    """The repository that holds the history."""
+    """Return the repository that contains the history."""
     place = Path(str(told(repo)["repository"]))
     return Repo(place, {**repo.env, "GIT_DIR": str(place)})
 
@@ -76,7 +76,7 @@ def test_history_without_git_works_as_in_a_repository(plain: Repo) -> None:
     assert done.out.splitlines()[0].startswith(f"the history of '{plain.path}' is stored in '")
     assert done.out.splitlines()[1] == "take the first snapshot: git envlog capture"
     first = capture(plain, "first", "--name", "start")
-    assert listing(plain.path, top=True) == seen, "nothing is put into the directory"
+    assert listing(plain.path, top=True) == seen, "init must not write into the directory"
     plain.write("in/b", b"3\n")
     plain.write(".env", b"TOKEN=abc\n")
     second = capture(plain, "second")
@@ -96,7 +96,7 @@ def test_history_without_git_works_as_in_a_repository(plain: Repo) -> None:
     assert git_fsck(store(plain).path) == ""
 
 
-def test_git_sees_nothing_there_and_no_code_commit_is_known(begun: Repo) -> None:
+def test_git_finds_no_repository_there_and_no_code_commit_is_recorded(begun: Repo) -> None:
     card = json.loads(begun.run("envlog", "show", "--json", check=True).out)
     assert (card["git_changed"], card["head"], card["branch"]) == ([], None, None)
     assert begun.run_git("rev-parse", check=False).status == 128
@@ -162,7 +162,7 @@ def test_new_directory_at_the_same_path_needs_a_decision(begun: Repo) -> None:
     begun.path.mkdir()
     begun.write("other", b"1\n")
     if begun.run("envlog").status == 0:
-        pytest.skip("this file system does not tell one directory from the next with its number")
+        pytest.skip("this file system does not distinguish directories with the same inode number")
     (name,) = records(begun)
     for words in (("envlog",), ("envlog", "capture"), ("envdiff",)):
         said = error(begun.run(*words), 128)
@@ -244,7 +244,7 @@ def test_git_repository_inside_is_nearer(begun: Repo) -> None:
     )
 
 
-def test_inside_a_git_repository_there_is_nothing_to_set_up(repo: Repo) -> None:
+def test_init_inside_a_git_repository_changes_nothing(repo: Repo) -> None:
     (repo.path / "sub").mkdir()
     for words in ((), ("sub",)):
         done = repo.run("envlog", "init", *words, check=True)
@@ -264,7 +264,7 @@ def test_directory_that_became_a_repository_names_its_old_history(begun: Repo) -
     assert begun.execute("sh", "-c", f"{way} --format=%s").out == "first\n"
     assert str(before) in begun.run("envlog", "capture", "-m", "in git", check=True).err
     assert intents(begun) == ["in git"]
-    assert begun.run("envlog", check=True).err == "", "it is said until there is a history in git"
+    assert begun.run("envlog", check=True).err == "", "the warning must end with the first snapshot in git"
     assert begun.run("envlog", "init", check=True).out.startswith("nothing to set up: ")
     shutil.rmtree(begun.path / ".git")
     assert intents(begun) == ["first"]

@@ -84,7 +84,7 @@ def test_list_limits_the_paths_and_show_does_not(repo: Repo) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="no permission binds root")
-def test_what_is_missing_is_listed(repo: Repo) -> None:
+def test_missing_paths_are_listed_as_json(repo: Repo) -> None:
     repo.write("locked", mode=0)
     repo.run("envlog", "capture", "x")
     shown = answer(repo, "snapshot", "show", "--json")
@@ -93,7 +93,7 @@ def test_what_is_missing_is_listed(repo: Repo) -> None:
     assert [(one["path"], one["why"]) for one in shown["missing"]] == [("locked", "unreadable")]
 
 
-def test_the_live_environment(repo: Repo) -> None:
+def test_working_tree_is_described_as_json(repo: Repo) -> None:
     repo.run("envlog", "capture", "x", check=True)
     repo.write("new")
     told = answer(repo, "present", "show", "now", "--json")
@@ -106,7 +106,7 @@ def test_the_live_environment(repo: Repo) -> None:
     }
 
 
-def test_names_and_notes(repo: Repo) -> None:
+def test_names_and_notes_are_listed_as_json(repo: Repo) -> None:
     repo.run("envlog", "capture", "x", check=True)
     assert answer(repo, "named", "name", "--json", "v1")
     assert answer(repo, "noted", "note", "--json", "-m", "said \x1b later")
@@ -117,7 +117,7 @@ def test_names_and_notes(repo: Repo) -> None:
     assert answer(repo, "named", "name", "--json", "-d", "v1")
 
 
-def test_a_history_for_a_plain_directory(tmp_path: Path) -> None:
+def test_init_of_a_plain_directory_prints_json(tmp_path: Path) -> None:
     plain = Repo(tmp_path, dict(os.environ))
     told = answer(plain, "begun", "init", "--json")
     assert isinstance(told, dict)
@@ -138,7 +138,7 @@ def test_a_history_for_a_plain_directory(tmp_path: Path) -> None:
         (("-C", "nowhere"), 128, "no-such-directory"),
     ],
 )
-def test_an_error_is_an_object_too(repo: Repo, words: tuple[str, ...], status: int, code: str) -> None:
+def test_error_is_an_object_with_json(repo: Repo, words: tuple[str, ...], status: int, code: str) -> None:
     repo.run("envlog", "capture", "x", check=True)
     done = repo.run("envlog", *words, "--json")
     told = json.loads(done.out)
@@ -147,7 +147,7 @@ def test_an_error_is_an_object_too(repo: Repo, words: tuple[str, ...], status: i
     assert (told["error"]["status"], told["error"]["code"]) == (status, code)
 
 
-def test_an_ambiguous_word_lists_its_candidates(repo: Repo) -> None:
+def test_ambiguous_word_lists_its_candidates_as_json(repo: Repo) -> None:
     for number in range(2):
         repo.write("file", str(number))
         repo.run("envlog", "capture", "twice", check=True)

@@ -1,4 +1,4 @@
-"""`git envlog key`: what it shows, gives out and takes in, and that it keeps the secret to itself."""
+"""`git envlog key` shows, exports and imports keys, and never prints the secret."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ KNOWN = Key.of(bytes(range(64)))
 
 @pytest.fixture
 def ring(repo: Repo, hermetic: Path) -> KeyRing:
-    """The ring that the program sees."""
+    """Return the key ring that the program uses."""
     return KeyRing(str(repo.path / ".git" / "envhist"), str(hermetic / "config"))
 
 
@@ -59,7 +59,7 @@ def test_exported_key_is_one_line_with_a_warning(repo: Repo, ring: KeyRing) -> N
 
 
 @pytest.mark.parametrize("words", [("export",), ("export", "0123456789ab")])
-def test_a_key_that_is_not_there_cannot_be_exported(repo: Repo, words: tuple[str, ...]) -> None:
+def test_missing_key_cannot_be_exported(repo: Repo, words: tuple[str, ...]) -> None:
     done = repo.run("envlog", "key", *words)
     assert (done.status, done.out) == (128, "")
     assert done.err.startswith("error: there is no key")

@@ -1,4 +1,4 @@
-"""Words that are read without click mean what click takes them for; all others are left to it."""
+"""The quick parser reads words as click does, and leaves all others to click."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every option is in its man page and in the completions, and nothing else."""
+"""Every option is in its man page and in the completions, and no other option is."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TITLE = re.compile(r"^(?P<title>[A-Za-z ]+)\n(?P<line>=+|-+)$", re.MULTILINE)
 TERM = re.compile(r"^``-.*$", re.MULTILINE)
 OPTION = re.compile(r"``(--?[A-Za-z][A-Za-z-]*)")
 QUIET = {"-q", "--quiet"}
-# Another spelling of an option, made by the pass before click.
+# Another spelling of an option, handled before click.
 SPELLED_OUT = {"--no-color"}
 
 
@@ -43,12 +43,12 @@ def options_of(place: str) -> set[str]:
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_the_man_page_has_every_option_and_no_other(place: str) -> None:
+def test_man_page_has_every_option_and_no_other(place: str) -> None:
     page, names = PLACES[place]
     found = sections(page)
     terms = [term for name in names for term in TERM.findall(found.get(name, ""))]
     documented = {option for term in terms for option in OPTION.findall(term)}
-    # The common options say which commands have it.
+    # The section of common options names the commands that have this one.
     assert documented - QUIET == options_of(place) - QUIET
     assert options_of(place).isdisjoint(QUIET) or documented >= QUIET
 
@@ -64,7 +64,7 @@ def test_every_option_is_explained_in_the_short_help(place: str) -> None:
 
 
 @pytest.mark.parametrize("source", sorted(MAN.glob("*.rst")), ids=lambda path: path.stem)
-def test_the_committed_page_was_made_from_its_source(source: Path) -> None:
+def test_committed_page_was_made_from_its_source(source: Path) -> None:
     stamp = runpy.run_path(str(MAN / "build.py"))["stamp"]
     page = (MAN / "man1" / f"{source.stem}.1").read_text(encoding="utf-8")
     assert page.startswith(stamp(source.read_bytes())), "run: python docs/man/build.py"

@@ -1,4 +1,4 @@
-"""The programs as git starts them: dispatch, help, usage errors, and how each of them ends."""
+"""The programs as git starts them: dispatch, help, usage errors, and exit statuses."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_word_of_another_tool_gets_a_hint(repo: Repo, program: str, word: str, m
     assert done.err == f"error: no such subcommand: '{word}'\nhint: did you mean '{meant}'?\n"
 
 
-def test_an_error_under_json_is_an_object_on_stdout(repo: Repo) -> None:
+def test_error_with_json_is_an_object_on_standard_output(repo: Repo) -> None:
     done = repo.run("envlog", "--json", "--bogus")
     assert done.status == 129
     assert json.loads(done.out)["error"] == {
@@ -142,7 +142,7 @@ def test_missing_directory_is_an_error(repo: Repo) -> None:
 def test_unexpected_exception_is_one_line_and_a_report(repo: Repo, hermetic: Path) -> None:
     broken = repo.path / "broken"
     broken.mkdir()
-    # A click that cannot be imported represents any unexpected failure.
+    # A module `click` that cannot be imported stands for any unexpected failure.
     (broken / "click.py").write_text("raise ValueError('boom')\n")
     done = repo.run("envlog", "capture", "of my own", "-mmine", "-h", env={"PYTHONPATH": str(broken)})
     assert done.status == 128

@@ -34,12 +34,12 @@ def test_list_is_cut_to_the_width_of_the_terminal() -> None:
         assert all(width(line) <= columns for line in list_lines(wide, LOOK, PLAIN, columns))
 
 
-def test_without_a_terminal_nothing_is_cut() -> None:
+def test_text_is_not_cut_without_a_terminal() -> None:
     (line,) = list_lines([moment("aaaaaaa", "x" * 500)], LOOK, PLAIN, None)
     assert "x" * 500 in line
 
 
-def test_other_days_carry_their_date_and_stay_in_the_column() -> None:
+def test_snapshots_of_other_days_have_their_date_in_the_column() -> None:
     lines = list_lines(
         [moment("aaaaaaa", "new"), moment("bbbbbbb", "old", at=at(9, 5, day=17))], LOOK, PLAIN, None
     )
@@ -49,7 +49,7 @@ def test_other_days_carry_their_date_and_stay_in_the_column() -> None:
     ]
 
 
-def test_without_an_intent_the_line_says_so() -> None:
+def test_line_without_an_intent_has_a_placeholder() -> None:
     assert list_lines([moment("aaaaaaa")], LOOK, PLAIN, None) == [
         "aaaaaaa  10:18  · (no intent)  nothing changed"
     ]
@@ -132,7 +132,7 @@ def test_check_that_changed_files_is_reported() -> None:
     assert any("the check changed files" in line for line in lines)
 
 
-def test_the_template_of_the_contract() -> None:
+def test_template_of_the_contract_is_rendered() -> None:
     lines = [written("%(time) %s%(, verdict)", snapshot) for snapshot in timeline()]
     assert lines[1] == "10:18 after package install, verify failing"
     assert lines[2] == "10:11 before auth refactor"
@@ -157,11 +157,11 @@ def test_the_template_of_the_contract() -> None:
         ("%b", ""),
     ],
 )
-def test_each_placeholder(template: str, text: str) -> None:
+def test_each_placeholder_is_replaced(template: str, text: str) -> None:
     assert written(template, timeline()[1]) == text
 
 
-def test_the_body_is_what_follows_the_subject() -> None:
+def test_body_is_the_text_after_the_subject() -> None:
     assert written("%s|%b", moment("aaaaaaa", "one\ntwo\n\nthree\n\nfour\n")) == "one two|three\n\nfour"
 
 
@@ -171,7 +171,7 @@ def test_unknown_placeholder_is_a_usage_error(template: str) -> None:
         read_format(template)
 
 
-def test_the_style_of_dates_reaches_list_and_template() -> None:
+def test_date_style_applies_to_list_and_template() -> None:
     look = FormatContext(NOW, "short")
     assert written("%(time) %ad", timeline()[0], look) == "2026-11-18 2026-11-18"
     assert list_lines(timeline()[:1], look, PLAIN, None)[0].startswith("9ac31f2  2026-11-18  ✓")

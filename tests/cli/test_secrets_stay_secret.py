@@ -1,4 +1,4 @@
-"""Canaries in every class of secret: what a push of everything carries holds none, nor anything to try guesses on."""
+"""Canaries in every class of secret: a push of everything contains none of them, and nothing to test guesses with."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def captured(repo: Repo) -> Repo:
 
 
 def everything_pushed(repo: Repo) -> bytes:
-    """All objects and refs that a mirror of the repository gets, as one long text."""
+    """Return all objects and refs that a mirror of the repository gets, as one long text."""
     repo.git("clone", "-q", "--mirror", f"file://{repo.path}", "../mirror.git")
     at = ("--git-dir", "../mirror.git")
     listed = repo.git(*at, "cat-file", "--batch-all-objects", "--batch-check=%(objectname)")
@@ -56,7 +56,7 @@ def everything_pushed(repo: Repo) -> bytes:
     return content + repo.git(*at, "for-each-ref").encode()
 
 
-def test_no_canary_leaves_the_machine(captured: Repo) -> None:
+def test_push_contains_no_canary(captured: Repo) -> None:
     pushed = everything_pushed(captured)
     assert pushed.count(b"envhist-sealed 1\n") == len(FILES) + len(
         ("staged.py", "its twin in the tree", ".env.staged", "the other .env.staged", "attachment", "facts")
@@ -65,7 +65,7 @@ def test_no_canary_leaves_the_machine(captured: Repo) -> None:
     assert TOKEN.encode() not in pushed
 
 
-def test_no_hash_of_a_secret_leaves_it_either(captured: Repo) -> None:
+def test_push_contains_no_hash_of_a_secret(captured: Repo) -> None:
     pushed = everything_pushed(captured)
     for content in FILES.values():
         plain = content.encode()
@@ -76,7 +76,7 @@ def test_no_hash_of_a_secret_leaves_it_either(captured: Repo) -> None:
                 assert digest.hexdigest()[:20].encode() not in pushed
 
 
-def test_the_key_stays_at_home(captured: Repo) -> None:
+def test_push_contains_no_key(captured: Repo) -> None:
     pushed = everything_pushed(captured)
     (key_file,) = (captured.path / ".git/envhist/keys").glob("?" * 32)
     secret = key_file.read_text().splitlines()[1]

@@ -25,7 +25,7 @@ from tests.support.template import start_from
         ({"LC_ALL": "POSIX", "LANG": "en_GB.UTF-8"}, False),
         ({"LANG": "de_DE"}, False),
         ({"LANG": "de_DE.ISO-8859-1"}, False),
-        # Python has put the second there.
+        # Python sets the second variable in this case.
         ({"LANG": "C", "LC_CTYPE": "C.UTF-8"}, False),
         ({"LC_CTYPE": "C.UTF-8"}, True),
     ],
@@ -37,7 +37,7 @@ def test_symbols_depend_on_the_character_set(environ: dict[str, str], shown: boo
 
 @pytest.fixture
 def told(repo: Repo) -> Repo:
-    """A repository with two snapshots, one that passed its check and one that failed it."""
+    """Return a repository with two snapshots, one that passed its check and one that failed it."""
     start_from(repo, take_two_snapshots)
     return repo
 
@@ -77,7 +77,7 @@ def test_dumb_terminal_gets_ascii_letters(told: Repo) -> None:
     assert "✗ second" in shown
 
 
-def test_a_style_of_dates_is_chosen_as_git_chooses() -> None:
+def test_date_style_is_chosen_as_git_chooses_it() -> None:
     assert date_style(None, None, terminal=True) is None
     assert date_style(None, "iso", terminal=False) == "iso"
     assert date_style("short", "iso", terminal=False) == "short"
@@ -85,7 +85,7 @@ def test_a_style_of_dates_is_chosen_as_git_chooses() -> None:
     assert date_style(None, "auto:human", terminal=False) is None
 
 
-def test_log_date_is_the_style_where_none_is_given(repo: Repo) -> None:
+def test_log_date_is_the_style_without_an_option(repo: Repo) -> None:
     repo.env["GIT_COMMITTER_DATE"] = "2026-11-18T10:27:03+00:00"
     repo.run("envlog", "capture", "x", check=True)
     repo.git("config", "log.date", "iso")

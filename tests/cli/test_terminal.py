@@ -1,4 +1,4 @@
-"""Nothing that a stranger wrote may command the terminal of the one who reads it."""
+"""Text from other people cannot send commands to the reader's terminal."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_control_characters_are_escaped(text: str | bytes, shown: str) -> None:
     assert escape(text) == shown
 
 
-def test_a_text_of_several_lines_keeps_its_lines_only() -> None:
+def test_text_of_several_lines_keeps_only_its_line_breaks() -> None:
     assert escape("a\n\tb\x1b\r", lines=True) == "a\n\tb\\x1b\\r"
 
 
@@ -68,5 +68,5 @@ def test_shortened_text_fits_its_columns() -> None:
 
 
 @given(st.text(alphabet="ab日é🎉"), st.integers(0, 12))
-def test_shortening_keeps_to_the_columns(text: str, columns: int) -> None:
+def test_shortened_text_keeps_the_columns(text: str, columns: int) -> None:
     assert width(shorten(text, columns)) <= columns

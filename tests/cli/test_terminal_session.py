@@ -1,4 +1,4 @@
-"""On a terminal: the pager, the width, and what a signal leaves."""
+"""Behaviour on a terminal: the pager, the width, and signals."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def write_pager(repo: Repo) -> str:
     return str(place)
 
 
-def test_a_list_goes_through_the_pager_of_git(captured: Repo) -> None:
+def test_list_uses_the_pager_of_git(captured: Repo) -> None:
     pager = write_pager(captured)
     captured.git("config", "core.pager", pager)
     shown, status = on_terminal(captured, "git-envlog")
@@ -82,7 +82,7 @@ def test_a_list_goes_through_the_pager_of_git(captured: Repo) -> None:
         (("git-envlog", "show", "-P"), {}),
     ],
 )
-def test_without_a_pager_where_git_would_use_none(
+def test_pager_is_not_used_when_git_would_use_none(
     captured: Repo, words: tuple[str, ...], env: dict[str, str]
 ) -> None:
     pager = write_pager(captured)
@@ -114,7 +114,7 @@ def test_missing_pager_is_a_warning(captured: Repo) -> None:
     assert "the first of all moments" in shown
 
 
-def test_lines_keep_to_the_terminal(captured: Repo) -> None:
+def test_lines_fit_the_terminal(captured: Repo) -> None:
     shown, _ = on_terminal(captured, "git-envlog", "-P", "--no-color", columns=40)
     (line,) = shown.splitlines()
     assert len(line) <= 40
@@ -146,7 +146,7 @@ def held_open(fifo: Path) -> Iterator[None]:
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_ends_a_capture_cleanly(repo: Repo, number: signal.Signals, status: int) -> None:
-    # A FIFO as an attachment holds the capture where the signal is to find it.
+    # Reading the FIFO blocks the capture, so that the signal arrives then.
     os.mkfifo(repo.path / "fifo")
     child = subprocess.Popen(
         ["git-envlog", "capture", "x", "--attach", "fifo"],

@@ -30,14 +30,14 @@ RED, RESET = marked("\x1b[31m"), marked("\x1b[m")
         ("データ ベース の", 8, ["データ", "  ベース", "  の"]),
         (f"a {RED}red one{RESET} b", 6, [f"a {RED}red{RESET}", f"  {RED}one{RESET}", "  b"]),
     ],
-    # The mark of colours differs from process to process.
+    # The mark of colours differs between processes.
     ids=range(12),
 )  # fmt: skip
 def test_lines_break_between_words(line: str, columns: int, lines: list[str]) -> None:
     assert wrapped(line, columns) == lines
 
 
-def test_an_error_is_one_line_in_a_pipe_and_as_wide_as_a_terminal(repo: Repo) -> None:
+def test_error_is_one_line_in_a_pipe_and_wrapped_on_a_terminal(repo: Repo) -> None:
     words = ("git-envlog", "show", "a-name-that-nobody-ever-gave")
     assert len(repo.run(*words).err.splitlines()) == 2
     ours, theirs = pty.openpty()

@@ -44,7 +44,7 @@ bindkey '^Xd' told
 
 
 def share(directory: Path) -> Path:
-    """A `share` directory with the completions where shells look for them."""
+    """Make a `share` directory with the completions where shells look for them."""
     for shell, place in (
         ("bash", "bash-completion/completions"),
         ("zsh", "zsh/site-functions"),
@@ -86,7 +86,7 @@ def _talk(words: list[str], keys: bytes, where: Path, env: Mapping[str, str]) ->
         shown = _read_until(ours, b"", "$ ")
         _write(ours, keys)
         for _ in range(TIMES):
-            # zsh now and then takes the two keys for one, where it waited long for a processor between them.
+            # zsh sometimes reads the two keys as one when it had to wait for a processor between them.
             _write(ours, TELL)
             shown = _read_until(ours, shown, END, PATIENCE)
             if END.encode() in shown:

@@ -1,4 +1,4 @@
-"""The completions are made of the commands: they are those of this very version."""
+"""The committed completions are up to date with the commands."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ def test_static_words_are_completed_without_python(
         (tmp_path / program).write_text(f'#!/bin/sh\necho "$0 $*" >> {called}\n')
         (tmp_path / program).chmod(0o755)
     env = {**repo.env, "PATH": f"{tmp_path}:{repo.env['PATH']}"}
-    # Behind an alias that has words of its own zsh shows what there is first.
+    # For an alias with options, zsh lists the candidates first.
     tabs = 2 if (shell, typed[:8]) == ("zsh", "git snap") else 1
     assert press_tab(shell, typed, repo.path, env, shared, tabs)[0].rstrip() == line.rstrip()
     assert not (called.read_text() if called.exists() else "")
@@ -76,7 +76,7 @@ def test_static_words_are_completed_without_python(
 def test_snapshots_are_completed_with_their_intents(place: tuple[Repo, Path, list[str]], shell: str) -> None:
     repo, shared, ids = place
     for typed in ("git envlog show ", "git-envrestore ", "git el show ", "git envdiff upgraded.."):
-        # To list what there is takes bash a second TAB, by which zsh would take the first of them.
+        # bash needs a second TAB to list the candidates; in zsh, a second TAB would choose the first one.
         _, shown = press_tab(shell, typed, repo.path, repo.env, shared, tabs=2 if shell == "bash" else 1)
         for word in (*ids, "upgraded", "before auth refactor", "two: * and `x`"):
             assert word in shown, typed
@@ -86,7 +86,7 @@ def test_snapshots_are_completed_with_their_intents(place: tuple[Repo, Path, lis
 @pytest.mark.parametrize("typed", ["git envlog show ", "git envlog ", "git envdiff upgraded.."])
 def test_single_snapshot_is_completed(place: tuple[Repo, Path, list[str]], shell: str, typed: str) -> None:
     repo, shared, ids = place
-    # As much of the id as no other word of the list begins with.
+    # Type the shortest part of the id that matches no other candidate.
     begun = next(ids[0][:n] for n in range(2, 8) if not ids[1].startswith(ids[0][:n]))
     assert press_tab(shell, typed + begun, repo.path, repo.env, shared)[0].rstrip() == typed + ids[0]
 

@@ -1,9 +1,9 @@
-"""A process that changes files during a restore: `python -m tests.crash.adversary TREE OUTSIDE SEED`.
+"""Change files during a restore: `python -m tests.crash.adversary TREE OUTSIDE SEED`.
 
-Until its standard input ends, it edits files in place, writes through an open descriptor, saves over files, deletes
-them, puts a directory or a link in their place, and adds files to directories. It destroys nothing without a record:
-removed entries are moved to OUTSIDE, and overwritten bytes are listed in `OUTSIDE/overwritten`. Everything else in
-`OUTSIDE/written` must exist somewhere at the end.
+Until its standard input ends, this process edits files in place, writes through an open descriptor, saves over files,
+deletes them, puts a directory or a link in their place, and adds files to directories. It destroys nothing without a
+record: removed entries are moved to OUTSIDE, and overwritten bytes are listed in `OUTSIDE/overwritten`. Everything
+else in `OUTSIDE/written` must exist somewhere at the end.
 """
 
 from __future__ import annotations
@@ -22,16 +22,15 @@ from git_envhist.restore.disk_calls import DiskCalls
 BUSY, IDLE = 0.0003, 0.03
 """Seconds between changes: with a journal, and before one."""
 EARLY = 4
-"""The maximum number of changes before there is a journal: otherwise everything changes before the swap, or files never
-stay unchanged long enough to be saved, and nothing is restored at all.
-"""
+"""The maximum number of changes before there is a journal. With more, every file changes before it is swapped, or no
+file stays unchanged long enough to be saved, and nothing is restored."""
 A_TURN = 10_000
-"""Seeds with this distance are runs in one tree: each writes other contents."""
+"""The seeds of successive runs in one tree differ by this, so that each writes other contents."""
 SIZE = 40
 
 
 def content(word: str, number: int) -> bytes:
-    """Return the contents of a file, all of one length, so that no mixture is left."""
+    """Return the contents of a file; all have the same length, so that no mixture is left."""
     return f"{word} {number} ".encode().ljust(SIZE, b".")
 
 
@@ -98,7 +97,7 @@ class Adversary:
                 self._excuse(descriptor)
 
     def _put(self, mine: Path, path: Path) -> None:
-        """Put an entry of ours at a path; return the previous one to its owner."""
+        """Put one of this process's entries at a path; move the previous one to OUTSIDE."""
         outside, tree = os.open(mine.parent, os.O_RDONLY), os.open(path.parent, os.O_RDONLY | os.O_NOFOLLOW)
         try:
             with suppress(FileNotFoundError):

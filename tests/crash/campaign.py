@@ -34,9 +34,9 @@ from tests.support.repository import Repo, make_repo
 KILL = "signal=KILL"
 ERRORS = ("ENOSPC", "EIO", "EROFS", "EDQUOT", "EMFILE")
 QUIET = 8
-"""After this many captures without a fault there is no such call any more."""
+"""After this many captures without a fault, there are no further calls of this kind."""
 OPEN_STEP = 12
-"""An interpreter opens hundreds of files before it runs our code: only every n-th is tried."""
+"""An interpreter opens hundreds of files before it runs git-envhist's code, so only every n-th call is tried."""
 
 
 @dataclass
@@ -55,9 +55,9 @@ class Row:
 
 def main() -> int:
     words = argparse.ArgumentParser(description=__doc__)
-    words.add_argument("--seconds", type=float, default=1e9, help="how long a row may take")
-    words.add_argument("--captures", type=int, default=1000, help="how many beside git's own cleaning")
-    words.add_argument("kinds", nargs="*", help="of kill, git, errors, gc; all of them where none is named")
+    words.add_argument("--seconds", type=float, default=1e9, help="time limit of a row")
+    words.add_argument("--captures", type=int, default=1000, help="captures during git's own maintenance")
+    words.add_argument("kinds", nargs="*", help="kill, git, errors or gc (default: all)")
     asked = words.parse_args()
     kinds = asked.kinds or ["kill", "git", "errors", "gc"]
     print("| fault | points | old tip | new tip | wrong |\n| --- | --- | --- | --- | --- |", flush=True)
@@ -91,7 +91,7 @@ def each_point(name: str, call: str, fault: str, seconds: float, *, git: str | N
         repo = sealed_repo(Path(place))
         prepare(repo)
         is_long = call == "open" and git is None
-        # Before our first line runs, the interpreter reports a failure.
+        # Before git-envhist's first line runs, the interpreter reports a failure.
         when = first_open_of_ours(repo) if is_long and fault != KILL else 0
         quiet = 0
         while quiet < QUIET and time.monotonic() < deadline:

@@ -25,7 +25,7 @@ from tests.support.trees import Directory, File, Link, Tree, build
 
 SLOW = ("strace", "-f", "-qq", "-o", "/dev/null", "-e", "trace=renameat2,unlinkat",
         "-e", "inject=renameat2,unlinkat:delay_enter=6ms:delay_exit=1ms")  # fmt: skip
-"""Without it, everything is swapped before a check."""
+"""Slows the restore down; without it, everything is swapped before a check."""
 
 
 def environment(word: str) -> Tree:
@@ -67,7 +67,7 @@ class Desk:
             somebody.communicate()
 
     def lost(self) -> list[bytes]:
-        """Return the contents that were written, not overwritten, and are nowhere."""
+        """Return the contents that were written, not overwritten, and no longer exist anywhere."""
         stored = self._stored()
         wanted = self.written | self._noted("written")
         wanted -= self._noted("overwritten") | self._found(self.repo.path) | self._found(self.outside)
@@ -141,7 +141,7 @@ def main(minutes: float, seed: int) -> int:
             print("\n".join(f"seed {seed}: {line}" for line in wrong), end="\n" if wrong else "", flush=True)
         seed += 1
     told = ", ".join(f"{count} with {status}" for status, count in sorted(statuses.items()))
-    print(f"{sum(statuses.values())} restores ({told}) beside {written} things written, {failures} wrong")
+    print(f"{sum(statuses.values())} restores ({told}) during {written} writes, {failures} wrong")
     return 1 if failures else 0
 
 

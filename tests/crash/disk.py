@@ -1,8 +1,8 @@
 """A disk that records every write and flush, so that a power failure can be simulated at any of them.
 
-`python -m tests.crash.disk IMAGE LOG PLACE` serves the image as the file `disk` below a directory; a loop device on it
-is the disk. Every write is appended to the log: a header and the bytes. A simulated failure keeps everything up to the
-last flush, and an arbitrary part of later writes in arbitrary order, as a drive's cache may.
+`python -m tests.crash.disk IMAGE LOG PLACE` serves the image as the file `disk` below a directory; a loop device uses
+it as a disk. Every write is appended to the log: a header and the bytes. A simulated failure keeps everything up to
+the last flush, and an arbitrary part of later writes in arbitrary order, as a drive's cache may.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SECTOR = 512
 
 
 class LoggedDisk(Server):
-    """One file, written through to an image, with a log."""
+    """A file that writes to an image and to a log."""
 
     def __init__(self, image: str, log: str) -> None:
         super().__init__(os.path.dirname(image))
@@ -84,7 +84,8 @@ class Platter:
         self._flushed = 0
 
     def cut(self, at: int, chance: random.Random) -> list[tuple[int, bytes]]:
-        """Bring the image to the last flush before the n-th entry; return other writes that reached the disk."""
+        """Reset the image to the last flush before the n-th entry; return some of the later writes, as if these
+        reached the disk."""
         pending: list[Write] = []
         for entry in self._log[self._flushed : at]:
             if entry.offset is not None:

@@ -63,13 +63,13 @@ STATUSES = {0, 1, 3, 4, 5, 125, 128, 129}
 
 @dataclass(frozen=True)
 class Case:
-    """One command; `changes`: the snapshots that it may remove, and whether it may change the working tree."""
+    """A command; `changes`: the snapshots that it may remove, and whether it may change the working tree."""
 
     words: tuple[str, ...]
     forgets: bool = False
     restores: bool = False
     reads: bool = False
-    """It changes nothing, so nothing can be lost."""
+    """Whether the command only reads, so that nothing can be lost."""
 
 
 COMMANDS = {
@@ -125,7 +125,7 @@ COMMANDS = {
 
 @dataclass(frozen=True)
 class Point:
-    """One call that fails."""
+    """A call that fails."""
 
     command: str
     kind: str
@@ -261,7 +261,7 @@ def judge_words(done: Result) -> list[str]:
     wrong = []
     both = done.err + done.out
     if ("in run_program" not in both and "importlib" in both) or "unsupported hash type" in both:
-        return []  # the interpreter could not load the program: there is nothing yet that could report it
+        return []  # the interpreter could not load the program, so git-envhist cannot report the error
     if "Traceback" in both or "unexpected failure" in both or "Error: " in done.err:
         wrong.append("a defect is reported")
     lines = [line for line in done.err.splitlines() if line.startswith("error: ")]
@@ -278,7 +278,7 @@ def judge_words(done: Result) -> list[str]:
 
 
 def judge_state(repo: Repo, case: Case, known: dict[str, str], before: dict[str, bytes]) -> list[str]:
-    """Check that nothing is lost, and that the next commands recover."""
+    """Check that no snapshot or byte is lost, and that the next commands recover."""
     wrong = []
     if case.restores:
         left = run(repo, (), ("envrestore", "--abort"))
@@ -328,16 +328,16 @@ def sample(template: Template, commands: Sequence[str], chance: random.Random) -
         kind = chance.choice(list(CALLS))
         first, last = template.count(command, kind)
         if last:
-            # One in four may fail in a child before its count reaches the program's own first call.
+            # A quarter of the points may fail in a child before its count reaches the program's first call.
             low = first if chance.random() < 0.75 and first <= last else 1
             yield Point(command, kind, chance.choice(FAULTS[kind]), chance.randint(low, last))
 
 
 def main() -> int:
     words = argparse.ArgumentParser(description=__doc__)
-    words.add_argument("--seconds", type=float, default=1800, help="how long it may take")
+    words.add_argument("--seconds", type=float, default=1800, help="time limit of the campaign")
     words.add_argument("--seed", type=int, default=time.time_ns())
-    words.add_argument("commands", nargs="*", help=f"of {', '.join(COMMANDS)}; all of them by default")
+    words.add_argument("commands", nargs="*", help=f"{', '.join(COMMANDS)} (default: all)")
     asked = words.parse_args()
     deadline = time.monotonic() + asked.seconds
     counts: dict[str, list[int]] = {}

@@ -1,7 +1,7 @@
-"""Faults in a running capture by strace, and checks of the result.
+"""Cause faults in a running capture by strace, and check the result.
 
-strace counts the calls of each process separately: the n-th rename of the capture, of each of its workers and of every
-git that it runs. Calls of git alone are reached through a `git` of our own, first on PATH.
+strace counts the calls of each process separately: the n-th rename of the capture, of each of its workers and of
+every git that it runs. Calls of git only are reached through a `git` script that is first on PATH.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def capture_with_faulty_git(repo: Repo, command: str, call: str, fault: str, whe
 
 
 def first_open_of_ours(repo: Repo) -> int:
-    """Return how many files the interpreter opens before our first one, the lock."""
+    """Return how many files the interpreter opens before git-envhist's first one, the lock."""
     log = repo.path.parent / "opened"
     words = ("strace", "-qq", "-o", str(log), "-e", "trace=openat")
     repo.run("envlog", "capture", "-m", "counted", prefix=words, check=True)
@@ -142,7 +142,7 @@ def age_locks(repo: Repo) -> None:
 
 def judge_the_next(repo: Repo) -> list[str]:
     """Return the problems with the next capture, and with leftovers after it."""
-    # A git that outlived the capture keeps its staging directory locked until it ends.
+    # A git that continues after the capture's end keeps its staging directory locked until it ends.
     deadline = time.monotonic() + 10
     done = repo.run("envlog", "capture", "--porcelain", "-m", "next")
     if done.status != 0 or done.err:
@@ -165,7 +165,7 @@ def _incomplete(repo: Repo, snapshot: str) -> list[str]:
 def _badly_told(done: Result, *, published: bool) -> list[str]:
     wrong = []
     if "Traceback" in done.err or "unexpected failure" in done.err:
-        wrong.append(f"told as a defect: {done.err}")
+        wrong.append(f"reported as a defect: {done.err}")
     if done.status == 0 and not published:
         wrong.append("status 0, and no snapshot")
     return wrong

@@ -122,8 +122,7 @@ def copied(template: Template) -> Iterator[Repo]:
 
 
 def with_a_killed_git(repo: Repo, words: tuple[str, ...], way: str, when: str) -> Result:
-    """Run one of our programs; `when`: `#7` is the seventh git that it starts, other words select gits with these
-    words."""
+    """Run a program; `when`: `#7` is the seventh git that it starts, other words select gits with these words."""
     place = repo.path.parent / "killing"
     place.mkdir()
     real = shutil.which("git", path=repo.env["PATH"])
@@ -140,7 +139,7 @@ NOT_MET = 999
 
 
 def one(template: Template, command: str, way: str, when: str) -> tuple[Result, list[str]]:
-    """Run a command whose n-th git is killed; return its result and the problems."""
+    """Run a command and kill its n-th git; return the command's result and the problems."""
     with copied(template) as repo:
         here, before = listing(repo.path), _state(repo)
         done = with_a_killed_git(repo, COMMANDS[command], way, when)
@@ -205,16 +204,16 @@ def _end(template: Template, repo: Repo, command: str, here: Listing) -> Iterato
         if went_on.status != 0:
             yield f"--continue: {went_on.status}: {went_on.out}{went_on.err}"
         if listing(repo.path) != template.wanted[command]:
-            yield "half of it was restored"
+            yield "it was restored in part"
     elif repo.run("envrestore", "--continue").status == 0 and listing(repo.path) != template.wanted[command]:
-        yield "--continue came to another end"
+        yield "--continue reached another state"
 
 
 def main() -> int:
     words = argparse.ArgumentParser(description=__doc__)
     words.add_argument("commands", nargs="*", default=list(COMMANDS), metavar="COMMAND")
     words.add_argument("--ways", default=",".join(WAYS))
-    words.add_argument("--step", type=int, default=1, help="every so many gits")
+    words.add_argument("--step", type=int, default=1, help="kill every n-th git")
     asked = words.parse_args()
     failed = 0
     print("| command | its git is killed | points | wrong |\n| --- | --- | ---: | ---: |", flush=True)

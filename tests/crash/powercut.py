@@ -1,7 +1,7 @@
-"""Power failures under captures: `python -m tests.crash.powercut [--cuts N] [--captures N] [--seed N] [--options …]`,
-as root.
+"""Power failures during captures, as root: `python -m tests.crash.powercut [--cuts N] [--captures N] [--seed N]
+[--options …]`.
 
-Captures run in a repository on an ext4 of its own, on a disk that records every write and flush (`disk`). The disk is
+Captures run in a repository on a separate ext4, on a disk that records every write and flush (`disk`). The disk is
 then cut at random positions, mounted (its journal is replayed) and checked: everything reported as captured is
 complete, the tip is one that a capture made, git fsck finds nothing wrong, the next capture needs no help.
 """
@@ -71,7 +71,7 @@ def main() -> int:
     words.add_argument("--captures", type=int, default=12)
     words.add_argument("--seed", type=int, default=None)
     words.add_argument(
-        "--options", default="defaults", help="of mount, for the file system that loses its power"
+        "--options", default="defaults", help="mount options of the file system that loses power"
     )
     asked = words.parse_args()
     in_own_mounts("tests.crash.powercut")
@@ -161,7 +161,7 @@ def judge(path: Path, told: Told, writes: list[Write], at: int, figures: Counter
     surely, possibly = told.surely(reached), told.possibly(reached)
     figures["new" if len(found) > len(surely) else "old"] += 1
     if not len(surely) <= len(found) <= len(possibly) or found[::-1] != told.ids[: len(found)]:
-        wrong.append(f"said: {surely}, begun: {possibly}, there: {found}")
+        wrong.append(f"reported: {surely}, started: {possibly}, found: {found}")
     wrong += [line for commit in found[:2] for line in _incomplete(repo, commit, told.held[commit])]
     age_locks(repo)
     done = repo.run("envlog", "capture", "--porcelain", "-m", "after the cut")

@@ -1,7 +1,7 @@
-"""Killing repair at its system calls: `python -m tests.crash.repairkills [DAMAGE…] [--kinds …] [--step N]`.
+"""Kill repair at its system calls: `python -m tests.crash.repairkills [DAMAGE…] [--kinds …] [--step N]`.
 
-After each kill fsck completes, the next repair gives the result of one without a kill, with all snapshots and names;
-every damaged pack is kept somewhere, and git fsck finds nothing wrong.
+After each kill fsck completes, and the next repair gives the result of one without a kill, with all snapshots and
+names. Every damaged pack is kept, and git fsck finds nothing wrong.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ REPAIR = ("fsck", "--repair")
 
 
 def prepare(repo: Repo) -> None:
-    """Make snapshots that share a file and differ in others, with names, each in packs of its own."""
+    """Make snapshots that share a file and differ in others, with names, each in separate packs."""
     repo.write("kept", noise(2000, 99))
     for number in range(5):
         repo.write(f"d/only-{number}", noise(3000, number))
@@ -76,7 +76,7 @@ def place_of(repo: Repo, oid: str) -> tuple[Path, int]:
             words = line.split()
             if words and words[0] == oid:
                 return pack, int(words[4]) + int(words[3]) // 2 + 1
-    raise AssertionError(f"{oid} stands in no pack")
+    raise AssertionError(f"{oid} is in no pack")
 
 
 def damaged_packs(repo: Repo) -> set[str]:
@@ -144,7 +144,7 @@ def main() -> int:
     words = argparse.ArgumentParser(description=__doc__)
     words.add_argument("damages", nargs="*", default=list(DAMAGES), metavar="DAMAGE")
     words.add_argument("--kinds", default=",".join(KINDS))
-    words.add_argument("--step", type=int, default=1, help="every so many calls")
+    words.add_argument("--step", type=int, default=1, help="kill at every n-th call")
     asked = words.parse_args()
     failed = 0
     print("| damaged | killed at | points | wrong |\n| --- | --- | ---: | ---: |", flush=True)

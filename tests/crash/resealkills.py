@@ -57,7 +57,7 @@ def prepare(repo: Repo) -> None:
 
 
 def read_state(repo: Repo) -> Opened:
-    """Open all of it."""
+    """Read everything that is sealed."""
     listed = json.loads(repo.run("envlog", "--all", "--json", check=True).out)
     ids = [one["id"] for one in listed]
     shown = {one: json.loads(repo.run("envlog", "show", one, "--json", check=True).out) for one in ids}
@@ -80,7 +80,7 @@ def read_state(repo: Repo) -> Opened:
 
 
 def sealed_with_others(repo: Repo) -> list[str]:
-    """Return the objects of files sealed with another key than the newest; notes keep theirs."""
+    """Return the objects of files that are not sealed with the newest key; notes keep theirs."""
     current = (repo.path / ".git/envhist/keys/current").read_text().strip()
     found = objects(repo.path / ".git").items()
     return [
@@ -115,7 +115,7 @@ def killed_at(template: Repo, kind: str, when: int, wanted: Opened) -> tuple[Res
 def main() -> int:
     words = argparse.ArgumentParser(description=__doc__)
     words.add_argument("--kinds", default=",".join(KINDS))
-    words.add_argument("--step", type=int, default=1, help="every so many calls")
+    words.add_argument("--step", type=int, default=1, help="kill at every n-th call")
     asked = words.parse_args()
     failed = 0
     with tempfile.TemporaryDirectory(prefix="resealkills-") as place:

@@ -77,9 +77,9 @@ def main() -> int:
     words.add_argument("--cuts", type=int, default=300)
     words.add_argument("--acts", type=int, default=16)
     words.add_argument("--seed", type=int, default=None)
-    words.add_argument("--few", action="store_true", help="few plain files differ")
+    words.add_argument("--few", action="store_true", help="use snapshots that differ in few plain files")
     words.add_argument(
-        "--options", default="defaults", help="of mount, for the file system that loses its power"
+        "--options", default="defaults", help="mount options of the file system that loses power"
     )
     asked = words.parse_args()
     in_own_mounts("tests.crash.restorecut")
@@ -92,7 +92,7 @@ def main() -> int:
         except CannotBeHad as reason:
             print(f"cannot be had: {reason}")
             return 77
-    print("| mounted with | cuts | as before | as after | finished | taken back | wrong |")
+    print("| mounted with | cuts | as before | as after | continued | aborted | wrong |")
     print("| --- | --- | --- | --- | --- | --- | --- |")
     row = [figures[name] for name in ("before", "after", *ENDS)]
     print(f"| {asked.options} | {asked.cuts} | {' | '.join(map(str, row))} | {len(wrong)} |")
@@ -211,15 +211,15 @@ def wrong_end(
     now = listing(repo.path, top=True)
     if ended.status == NOTHING_LEFT:
         if found not in ((act.after,) if is_over else (act.before, act.target)):
-            yield f"neither moment stands there: {differences(found, act)}"
+            yield f"the tree equals neither snapshot: {differences(found, act)}"
         if now != found:
             yield "nothing was to be ended, and something changed"
     elif ended.status != 0:
         yield "it cannot be ended"
     elif is_over:
-        yield "it was said to be over"
+        yield "the restore was reported as complete"
     elif now != (act.target if end == "--continue" else act.before):
-        yield f"it did not come to its end: {differences(now, act)}"
+        yield f"the restore did not reach its target: {differences(now, act)}"
 
 
 def wrong_afterwards(repo: Repo, act: Act) -> Iterator[str]:

@@ -36,7 +36,7 @@ from tests.support.trees import apply as edit
 SKIPPED = {"lock", "spawn"}
 SLOW = ("strace", "-f", "-qq", "-o", "/dev/null", "-e", "trace=renameat2,unlinkat,fchmod",
         "-e", "inject=renameat2,unlinkat,fchmod:delay_exit=25ms")  # fmt: skip
-"""Most of a restore's time passes before its journal; the part after it is made as long."""
+"""Most of a restore's time passes before its journal; this makes the part after it as long."""
 JOURNALLED = (7, 16)
 """The number of renames with flags in a restore, all of them after the journal is written."""
 
@@ -60,7 +60,7 @@ class Row:
 
 
 FIGURES = ("before", "after", *ENDS, "told")
-HEADING = "| fault | points | as before | as after | finished | taken back | left out, told | wrong |"
+HEADING = "| fault | points | as before | as after | continued | aborted | skipped, reported | wrong |"
 
 
 class Walk:
@@ -68,7 +68,7 @@ class Walk:
 
     def __init__(self, repo: Repo, moments: dict[str, Listing], chance: random.Random) -> None:
         self.repo, self.moments, self.chance = repo, moments, chance
-        # It is as in the second.
+        # The environment is now in the state of the second snapshot.
         self.there, self.here = moments
         self.patience = 2.5
         """The maximum seconds before a process group is killed."""
@@ -106,7 +106,9 @@ class Walk:
             return self._stands(wrong)
         probe = self.repo.run("envlog", "capture", "--dry-run")
         if probe.status != 128 or "--continue" not in probe.err:
-            wrong.append(f"the next command did not say so: {probe.status} {probe.err}")
+            wrong.append(
+                f"the next command did not report the interrupted restore: {probe.status} {probe.err}"
+            )
         end = self.chance.choice(ENDS)
         for _ in range(depth):
             self.kill_any_time("envrestore", self.chance.choice(ENDS))
@@ -116,14 +118,14 @@ class Walk:
             return self._stands(wrong)
         expected = self.target if end == "--continue" else self.before
         if done.status != 0 or self.list_files() != expected:
-            wrong.append(f"{end} came to something else: {done.status} {done.err}")
+            wrong.append(f"{end} had another result: {done.status} {done.err}")
         self._stands(wrong)
         return end
 
     def _stands(self, wrong: list[str]) -> str:
         found = self.list_files()
         if found not in (self.before, self.target):
-            wrong.append("neither moment stands there")
+            wrong.append("the tree equals neither snapshot")
             self.repo.run("envrestore", self.here)
         wrong += [f"left behind: {name}" for name in left_behind(self.repo)] if self._capture(wrong) else []
         if found != self.target:
@@ -152,16 +154,16 @@ class Walk:
             os.killpg(running.pid, signal.SIGKILL)
             running.wait()
             if not self.is_left():
-                # On a busy machine it takes longer to start.
+                # On a busy machine, the command takes longer to start.
                 self.patience = min(60.0, 1.3 * self.patience)
 
 
 def main() -> int:
     words = argparse.ArgumentParser(description=__doc__)
-    words.add_argument("--seconds", type=float, default=1e9, help="how long a row may take")
-    words.add_argument("--spread", action="store_true", help="calls anywhere, not the first ones first")
+    words.add_argument("--seconds", type=float, default=1e9, help="time limit of a row")
+    words.add_argument("--spread", action="store_true", help="try calls in random order")
     words.add_argument("--seed", type=int, default=1)
-    words.add_argument("kinds", nargs="*", help="of kill, errors, group; all of them where none is named")
+    words.add_argument("kinds", nargs="*", help="kill, errors or group (default: all)")
     asked = words.parse_args()
     print(f"{HEADING}\n{'| --- ' * HEADING.count(' | ')}| --- |", flush=True)
     wrong = []
@@ -191,7 +193,7 @@ def each_point(name: str, command: str, call: str, fault: str, seconds: float, n
     with tempfile.TemporaryDirectory(prefix="restorekills-") as place:
         repo = sealed_repo(Path(place))
         walk = Walk(repo, prepare(repo), random.Random(number))
-        # Before our first line runs, the interpreter reports a failure.
+        # Before git-envhist's first line runs, the interpreter reports a failure.
         when = first_open_of_ours(walk) if call == "open" and fault != KILL else 0
         quiet = 0
         while quiet < (5 * QUIET if call == "open" else QUIET) and time.monotonic() < deadline:
@@ -216,7 +218,7 @@ def each_anywhere(name: str, command: str, call: str, fault: str, seconds: float
 
 
 def calls_of(walk: Walk, command: str, call: str) -> int:
-    """Return the calls of a kind in an undisturbed run, in the process with most of them."""
+    """Return how often a run without a fault makes a call, in the process with most calls."""
     if command != "restore":
         walk.break_off()
     log = walk.repo.path.parent / "calls"
@@ -251,15 +253,15 @@ def badly_told(walk: Walk, done: Result) -> list[str]:
     """Return the problems with the text of a refusal."""
     wrong = []
     if "Traceback" in done.err or "unexpected failure" in done.err:
-        wrong.append("told as a defect")
+        wrong.append("reported as a defect")
     if done.status not in (0, 3, 4, 5, 128):
         wrong.append("no such status")
     if walk.is_left() and "--continue" not in done.err:
-        wrong.append("a journal is left, and the message does not say so")
+        wrong.append("a journal is left, and the message does not mention it")
     if done.status in (3, 128) and not walk.is_left() and walk.list_files() != walk.before:
         wrong.append("something was changed")
     if done.status == 0 and walk.list_files() != walk.target:
-        wrong.append("it is said to be done")
+        wrong.append("it is reported as done")
     return wrong
 
 
@@ -273,7 +275,7 @@ def left_out(walk: Walk) -> list[str]:
 
 
 def first_open_of_ours(walk: Walk) -> int:
-    """Return how many files the interpreter opens before our first one, the lock."""
+    """Return how many files the interpreter opens before git-envhist's first one, the lock."""
     log = walk.repo.path.parent / "opened"
     words = ("strace", "-qq", "-o", str(log), "-e", "trace=openat")
     walk.repo.run("envrestore", walk.there, prefix=words, check=True)

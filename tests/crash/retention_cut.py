@@ -47,10 +47,8 @@ STEPS: tuple[tuple[int, tuple[str, ...]], ...] = (
     (4, ("gc", "--prune=now")),
     (4, ("purge", "creds")),
 )
-"""One round is a week: the day, and the command; `undrop` gets the dropped snapshot. The prune merges what was dropped
-on
-two days; after the first gc, git has a list of packs, which is removed with the packs.
-"""
+"""One round is a week: each step is a day and a command; `undrop` gets the dropped snapshot. The prune merges what
+was dropped on two days; after the first gc, git has a list of packs, which is removed with the packs."""
 BEGIN = datetime(2026, 1, 5, 9, 0, tzinfo=UTC)
 """A Monday."""
 JOINED, LISTED = "joined", "listed"
@@ -73,7 +71,9 @@ def main() -> int:
     words.add_argument("--cuts", type=int, default=300)
     words.add_argument("--rounds", type=int, default=2)
     words.add_argument("--seed", type=int, default=None)
-    words.add_argument("--options", default="defaults", help="of mount, for the file system without power")
+    words.add_argument(
+        "--options", default="defaults", help="mount options of the file system that loses power"
+    )
     asked = words.parse_args()
     in_own_mounts("tests.crash.retention_cut")
     seed = asked.seed if asked.seed is not None else int(time.time())
@@ -173,7 +173,7 @@ def judge(
     state = "before" if found == before else "after" if found == after else "between"
     figures[under.verb if under else "nothing", state] += 1
     if state == "between" and not (under and under.verb == "purge"):
-        wrong.append(f"neither before nor after: {found}; before {before}; after {after}")
+        wrong.append(f"neither the state before nor the one after: {found}; before {before}; after {after}")
     wrong += _lost(found, before, after)
     if done and done[-1].verb == "purge" and not under and (left := holding(repo, b"creds", SECRET.encode())):
         wrong.append(f"purged, and still there: {left}")
@@ -187,7 +187,7 @@ def _lost(found: Known, before: Known, after: Known) -> list[str]:
         now = {path: row for path, row in found.trees.get(one, {}).items() if path != "creds"}
         was = {path: row for path, row in before.trees[one].items() if path != "creds"}
         if now != was or found.names[one] != before.names[one]:
-            wrong.append(f"{one} is not as it was")
+            wrong.append(f"{one} has changed")
     gone = {*before.names, *before.trash} & {*after.names, *after.trash} - {*found.names, *found.trash}
     return wrong + [f"lost: {one}" for one in sorted(gone)]
 

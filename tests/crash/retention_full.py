@@ -1,7 +1,7 @@
-"""Full or failing disks under drop, prune, purge, gc and repair: `python -m tests.crash.retention_full [VERB…]`.
+"""Full or failing disks during drop, prune, purge, gc and repair: `python -m tests.crash.retention_full [VERB…]`.
 
-Each command fails at its first, second, third… call of a kind and at all later ones. It prints one line, nothing is
-lost, no lock or incomplete file is left; with free space the same command succeeds.
+Each command fails at its first, second, third… call of a kind and at all later ones. It prints one line, loses
+nothing, and leaves no lock or incomplete file; with free space the same command succeeds.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ VERBS: dict[str, tuple[str, ...]] = {
     "repair": ("fsck", "--repair"),
 }
 KINDS = ("pwrite64", "sync", "rename", "mkdir")
-"""Calls that write packs, and no pipes of other processes."""
+"""Calls that write packs, but not calls on pipes to other processes."""
 ERRORS = ("ENOSPC", "EDQUOT", "EIO")
 ROOM, ROOM_STEP = "3m", 4096
-"""A separate file system, filled up to nothing, one page, two…"""
+"""A separate file system, filled up so that nothing, one page, two pages… are free."""
 KNOWN_LEFT = frozenset(
     ("damaged", "set-aside", "rewritten", "rewritten.new", "trouble", "checks", "trouble.new")
 )
@@ -67,7 +67,7 @@ def badly_told(done: Result, error: str = "") -> list[str]:
     """Check the printed error: one line, its reason, a hint."""
     lines = done.err.splitlines()
     if any(word in done.err for word in ("Traceback", "unexpected failure")):
-        return [f"told as a defect: {done.err}"]
+        return [f"reported as a defect: {done.err}"]
     if done.status in (0, 1):
         return []
     errors = [line for line in lines if line.startswith("error: ")]
@@ -111,7 +111,7 @@ def refused_at(template: Repo, verb: str, kind: str, error: str, when: int, want
         before = read_state(repo) if verb != "repair" else wanted
         done = repo.run("envlog", *VERBS[verb], prefix=traced(kind, f"error={error}", f"{when}+"))
         if done.status == 0 and not done.err:
-            return ["came to its end"]
+            return ["succeeded"]
         wrong = badly_told(done, error)
         if verb != "repair":
             wrong += judge(repo, "purge" if verb == "purge" else "drop", before)
@@ -123,7 +123,7 @@ def row(template: Repo, verb: str, kind: str, error: str, wanted: Known, step: i
     points, wrong, quiet, when = 0, list[str](), 0, 1
     while quiet < 2 and points < 150:
         found = refused_at(template, verb, kind, error, when, wanted)
-        if found == ["came to its end"]:
+        if found == ["succeeded"]:
             quiet += 1
         else:
             points, quiet = points + 1, 0
@@ -161,7 +161,7 @@ def without_room(template: Repo, verb: str, leave: int, wanted: Known, small: Pa
     wrong = badly_told(done)
     # git does not report why it could not write a lock file.
     if done.status == 128 and not any(one in done.err.lower() for one in ("no space left", "disk is full")):
-        wrong.append(f"not told: {done.err}")
+        wrong.append(f"the error does not name the full disk: {done.err}")
     if verb != "repair":
         # Everything can be read on a full disk, too.
         wrong += judge(repo, "purge" if verb == "purge" else "drop", before)
@@ -199,8 +199,8 @@ def main() -> int:
     words.add_argument("verbs", nargs="*", default=list(VERBS))
     words.add_argument("--kinds", default=",".join(KINDS))
     words.add_argument("--errors", default=",".join(ERRORS))
-    words.add_argument("--room", action="store_true", help="on a file system that is full, too (root)")
-    words.add_argument("--step", type=int, default=1, help="every so many calls")
+    words.add_argument("--room", action="store_true", help="also on a full file system (as root)")
+    words.add_argument("--step", type=int, default=1, help="fail at every n-th call")
     asked = words.parse_args()
     failed = 0
     print("| verb | refused | points | wrong |\n| --- | --- | ---: | ---: |", flush=True)

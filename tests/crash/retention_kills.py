@@ -1,7 +1,8 @@
-"""Kill drop, prune and purge at their system calls.
+"""Kill drop, prune and purge at their system calls: `python -m tests.crash.retention_kills [VERB…] [--kinds …]
+[--step N]`.
 
-`python -m tests.crash.retention_kills [VERB…] [--kinds …] [--step N]`: after each kill nothing is lost, every snapshot
-has its names, and the same command again gives the result of one without a kill.
+A kill must lose nothing; every snapshot keeps its names, and the same command again gives the result of one without a
+kill.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class Known:
 
 
 def prepare(repo: Repo) -> None:
-    """Make five snapshots, one in the trash; all contain a file that is to be purged."""
+    """Make five snapshots, one in the trash; all contain a file to be purged."""
     for number, name in enumerate(("zero", *NAMES)):
         repo.write("creds", f"xyzzy {number}")
         repo.write("kept", f"kept {number}" * 50)
@@ -49,7 +50,7 @@ def prepare(repo: Repo) -> None:
 
 
 def read_state(repo: Repo) -> Known:
-    """Read all of it with the programs."""
+    """Read the names and environments with the programs."""
     listed = json.loads(repo.run("envlog", "--json", check=True).out)
     trash = json.loads(repo.run("envlog", "undrop", "--json", check=True).out)["trash"]
     return Known(
@@ -132,7 +133,7 @@ def main() -> int:
     words = argparse.ArgumentParser(description=__doc__)
     words.add_argument("verbs", nargs="*", default=list(VERBS))
     words.add_argument("--kinds", default=",".join(KINDS))
-    words.add_argument("--step", type=int, default=1, help="every so many calls")
+    words.add_argument("--step", type=int, default=1, help="kill at every n-th call")
     asked = words.parse_args()
     failed = 0
     print("| verb | killed at | points | wrong |\n| --- | --- | --- | --- |", flush=True)

@@ -1,11 +1,11 @@
-"""Power failures during push, fetch and import: `python -m tests.crash.sharedcut [--cuts N] [--rounds N] [--options
-…]`, as root.
+"""Power failures during push, fetch and import, as root: `python -m tests.crash.sharedcut [--cuts N] [--rounds N]
+[--options …]`.
 
 Two repositories are on a disk that records every write (`disk`): one captures, drops and pushes, the other fetches,
-gets contents on demand, and imports. The remote is elsewhere and keeps its power; it records the position in the log
-when its refs move. The disk is cut at random positions, the remote is set to its state at that time, and both continue:
-git fsck finds nothing wrong, imported snapshots exist without their file, a push of rewritten snapshots is recognized
-as ours and succeeds, a fetch completes, and fetched contents can be read.
+gets contents on demand, and imports. The remote is on another disk and keeps its power; it records the position in
+the log when its refs move. The disk is cut at random positions, the remote is reset to its state at that time, and
+both continue: git fsck finds nothing wrong, imported snapshots exist without their file, a push of rewritten
+snapshots is recognized as the repository's own and succeeds, a fetch completes, and fetched contents can be read.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ STEPS: tuple[tuple[str, ...], ...] = (
     ("ours", "push"),
     ("theirs", "fetch"),
 )
-"""One round."""
+"""The steps of one round."""
 OURS = ("refs/envhist/heads", "refs/notes")
 
 
@@ -70,7 +70,7 @@ class Place:
         return Repo(self.top / "srv.git", dict(os.environ))
 
     def stood_at(self, reached: int) -> Path:
-        """Return the remote as it was at a position of the log."""
+        """Return the state of the remote at a position of the log."""
         moved = [(int(one.name), one) for one in (self.top / "stood").iterdir()]
         return max((size, one) for size, one in moved if size <= reached)[1]
 
@@ -80,7 +80,9 @@ def main() -> int:
     words.add_argument("--cuts", type=int, default=200)
     words.add_argument("--rounds", type=int, default=2)
     words.add_argument("--seed", type=int, default=None)
-    words.add_argument("--options", default="defaults", help="of mount, for the file system without power")
+    words.add_argument(
+        "--options", default="defaults", help="mount options of the file system that loses power"
+    )
     asked = words.parse_args()
     in_own_mounts("tests.crash.sharedcut")
     seed = asked.seed if asked.seed is not None else int(time.time())
@@ -90,7 +92,7 @@ def main() -> int:
         except CannotBeHad as reason:
             print(f"cannot be had: {reason}")
             return 77
-    print("| mounted with | cuts in | so many | wrong |\n| --- | --- | ---: | ---: |")
+    print("| mounted with | cuts in | cuts | wrong |\n| --- | --- | ---: | ---: |")
     for verb, number in sorted(figures.items()):
         print(f"| {asked.options} | {verb} | {number} | {sum(f' {verb}:' in one for one in wrong)} |")
     print("\n".join([f"seed {seed}", *wrong]))
@@ -111,7 +113,7 @@ def campaign(place: Path, rounds: int, cuts: int, seed: int, options: str) -> tu
     shutil.copy(image, place / "platter")
     (place / "stood").mkdir()
     shutil.copytree(there.bare.path, place / "stood" / "0")
-    # Moved refs are recorded with the position in the log: the push ends after that.
+    # Record moved refs with the position in the log before the push ends.
     keep = f'cp -r . "{place}/stood/new" && mv "{place}/stood/new" "{place}/stood/$(stat -c %s {log})"\n'
     hook(there.bare, keep, "post-receive")
     with on_logged_disk(image, log, place, options) as work:
@@ -183,7 +185,7 @@ def judge(work: Path, done: list[Act], there: Place, reached: int) -> list[str]:
 
 def _listed(theirs: Repo) -> list[str]:
     done = theirs.run("envlog", "--all")
-    return [] if done.status == 0 else [f"what is here cannot be listed: {done.err}"]
+    return [] if done.status == 0 else [f"the snapshots cannot be listed: {done.err}"]
 
 
 def _goes_on(ours: Repo, theirs: Repo, there: Place) -> list[str]:
@@ -197,7 +199,7 @@ def _goes_on(ours: Repo, theirs: Repo, there: Place) -> list[str]:
     wrong += run(theirs.path, "fetch", out=there.top)
     wrong += had(theirs.path, f"origin/{LINE}", there.top)
     again = theirs.run("envlog", "fetch")
-    return wrong if "up to date" in again.out else [*wrong, f"a second fetch says: {again.out}{again.err}"]
+    return wrong if "up to date" in again.out else [*wrong, f"a second fetch prints: {again.out}{again.err}"]
 
 
 def had(place: Path, revision: str, top: Path) -> list[str]:

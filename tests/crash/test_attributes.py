@@ -53,7 +53,7 @@ def test_capture_is_partial_when_the_attributes_of_a_file_cannot_be_read(
     assert "Env-Complete: partial" in repo.git("log", "-1", "--format=%B", snapshot)
     strict = repo.run("envlog", "capture", "--strict", prefix=failing(calls, "EIO", at=tagged))
     assert strict.status == 3
-    # The next capture reads the attributes again, and does not take the gap from its cache.
+    # The next capture reads the attributes again and does not take them from its cache.
     whole = capture(repo, "again")
     assert ".envhist/missing" not in repo.git("ls-tree", "-r", "--name-only", whole)
     os.removexattr(tagged, "user.tag")

@@ -27,7 +27,7 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Template:
 POINTS = 16
 
 
-def test_name_of_the_timeline_is_recovered_or_the_file_named_when_it_cannot_be_read(
+def test_unreadable_name_of_the_timeline_is_recovered_or_reported(
     template: Template,
 ) -> None:
     repo = template.copy()

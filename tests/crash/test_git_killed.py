@@ -1,4 +1,4 @@
-"""The output of a killed git is ignored; `tests.crash.gitkills` kills all of them."""
+"""The output of a killed git is ignored; `tests.crash.gitkills` kills all git processes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.support.depth import FULL
 from tests.support.repository import make_repo
 
 KILLED = {
-    # The list of paths that HEAD tracks would seem empty, so that all code could be overwritten.
+    # With empty output, no path would seem tracked, and all code could be overwritten.
     "restore and keep the code": "ls-tree -r -z --name-only --full-tree HEAD",
     "restore to an older HEAD": "symbolic-ref --quiet HEAD",
     "capture": "symbolic-ref --quiet HEAD",

@@ -16,7 +16,7 @@ from tests.crash.faults import (
 )
 from tests.support.repository import Repo
 
-# One before the packs, some while they are written and published, some around the ref, the last ones after it.
+# Points before the packs, while they are written and published, around the ref, and after it.
 POINTS = {"write": (4, 9, 13), "sync": (4, 8, 11, 13), "rename": (1, 4, 8), "unlink": (1,), "mkdir": (4,)}
 
 
@@ -28,9 +28,9 @@ def test_killed_capture_leaves_a_complete_history_and_no_leftovers(repo: Repo, c
     for when in POINTS[call]:
         before = change(repo, f"{call} {when}")
         done = capture_with_fault(repo, call, "signal=KILL", str(when))
-        # If a git child was killed, the capture may do without its answer, and report that.
+        # If a git child was killed, the capture may continue without its answer, and report this.
         met = done.status != 0 or b"git ended with status -9" in done.stderr
-        assert met, f"there is no {when}th {call} any more: the points are to be chosen anew"
+        assert met, f"there is no {when}th {call} any more: choose other points"
         assert judge(repo, before, done) == [], when
         assert judge_the_next(repo) == [], when
 

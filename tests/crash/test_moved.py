@@ -38,7 +38,7 @@ def kept(repo: Repo) -> Repo:
 
 
 def moved_while(repo: Repo, words: tuple[str, ...], seconds: float) -> tuple[int, str, Path]:
-    """Run a command slowly and move its repository away after a time; its status, its errors and the new place."""
+    """Run a command slowly and move its repository away after a time; return status, errors and the new path."""
     away = repo.path.with_name("away")
     with subprocess.Popen([*SLOWLY, *words], cwd=repo.path, env=repo.env, stdin=subprocess.DEVNULL,
                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:  # fmt: skip
@@ -54,7 +54,7 @@ def moved_while(repo: Repo, words: tuple[str, ...], seconds: float) -> tuple[int
 def test_repository_is_not_made_again_when_it_is_moved(kept: Repo, command: str, seconds: float) -> None:
     known = history(kept)
     status, err, away = moved_while(kept, COMMANDS[command], seconds)
-    # A hook answers in a process of its own.
+    # A hook captures in a background process.
     deadline = time.monotonic() + (4 if command == "hook" else 0)
     while not kept.path.exists() and time.monotonic() < deadline:
         time.sleep(0.1)
@@ -70,7 +70,7 @@ def test_repository_is_not_made_again_when_it_is_moved(kept: Repo, command: str,
         assert set(known) <= set(history(kept))
 
 
-def test_command_says_that_the_repository_is_gone_when_it_is_removed(kept: Repo) -> None:
+def test_command_reports_that_the_repository_was_removed(kept: Repo) -> None:
     status, err, away = moved_while(kept, COMMANDS["capture"], 0.5)
     shutil.rmtree(away)
     assert status == 128

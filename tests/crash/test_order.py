@@ -1,4 +1,4 @@
-"""The order of writes of a capture: everything is synced before it is relied on."""
+"""The order of writes of a capture: every file is synced before another refers to it."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from tests.support.repository import Repo
 
 
 @pytest.mark.full
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root has disks of its own to cut the power of")
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a recording disk")
 def test_reported_capture_survives_a_power_failure() -> None:
     words = [sys.executable, "-m", "tests.crash.powercut", "--captures", "2", "--cuts", "4", "--seed", "5"]
     clean = {name: value for name, value in os.environ.items() if name != NAMESPACE}

@@ -85,7 +85,7 @@ def test_unreadable_file_is_the_only_one_missing(repo: Repo) -> None:
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 3 MiB."""
+    """Mount a file system of 3 MiB."""
     place = tmp_path / "small"
     place.mkdir()
     words = ["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", str(place)]

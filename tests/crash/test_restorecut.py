@@ -13,7 +13,7 @@ from tests.support.programs import CHECKOUT
 
 
 @pytest.mark.full
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root has disks of its own to cut the power of")
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a recording disk")
 def test_restore_survives_a_power_failure() -> None:
     words = [sys.executable, "-m", "tests.crash.restorecut", "--acts", "2", "--cuts", "3", "--seed", "4"]
     clean = {name: value for name, value in os.environ.items() if name != NAMESPACE}

@@ -19,7 +19,7 @@ KIB, MIB = 1 << 10, 1 << 20
 
 
 class SmallDisk:
-    """A repository on a small file system of its own."""
+    """A repository on a separate small file system."""
 
     def __init__(self, room: Room, place: Path, env: dict[str, str]) -> None:
         self.room, self.place = room, place
@@ -74,7 +74,7 @@ def test_file_larger_than_the_free_space_is_skipped_and_the_rest_is_captured(dis
 
 
 def edited(disk: SmallDisk, size: int = 2 * MIB) -> tuple[str, Listing]:
-    """Return a snapshot whose file differs now, and its contents."""
+    """Return a snapshot of an older version of the file, and the files as they are now."""
     disk.repo.write("data", b"first " * (size // 6))
     disk.repo.write("goes", b"1")
     first, then = disk.capture("first"), disk.list_files()

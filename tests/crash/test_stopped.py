@@ -88,7 +88,7 @@ def test_signal_at_any_time_ends_a_capture_with_its_status(repo: Repo, number: s
     stopped = 0
     for delay in (None, 0, 0.1):
         running = start(repo, "fork")
-        # Before its workers, and while they run; the time of a start depends on the load.
+        # Before its workers start, and while they run; the time of a start depends on the load.
         if delay is None:
             time.sleep(0.08)
         else:
@@ -99,7 +99,7 @@ def test_signal_at_any_time_ends_a_capture_with_its_status(repo: Repo, number: s
         if running.returncode == 0:
             continue
         assert b"Traceback" not in err, err.decode()
-        # Before our first line runs, the interpreter ends in its own way.
+        # Before git-envhist's first line runs, the interpreter ends in its usual way.
         assert running.returncode in (128 + number, -number)
         stopped += running.returncode == 128 + number
         assert_said_what_is_there(repo, out)
@@ -130,10 +130,10 @@ def test_signal_while_workers_read_leaves_no_worker(repo: Repo, number: signal.S
 
 @needs_proc
 @pytest.mark.parametrize("way", WAYS)
-def test_killed_worker_is_reported_and_nothing_is_published(repo: Repo, way: str) -> None:
+def test_killed_worker_is_reported_and_no_snapshot_is_published(repo: Repo, way: str) -> None:
     much(repo)
     running = start(repo, way)
-    # The first child: a later one may read facts, which a snapshot can do without.
+    # Kill the first child: a later one may read facts, which are optional.
     os.kill(min(workers(running.pid)), signal.SIGKILL)
     out, err = running.communicate(timeout=30)
     said = err.decode().splitlines()

@@ -208,7 +208,7 @@ def test_nested_repository_is_one_path(repo: Repo, git: Git) -> None:
     assert [change.path for change in compare(git, before, after, pathspecs=[b"n"])] == [b"n/.git"]
 
 
-def test_mode_change_inside_a_nested_repository_is_a_change_of_it(repo: Repo, git: Git) -> None:
+def test_mode_change_inside_a_nested_repository_changes_its_entry(repo: Repo, git: Git) -> None:
     before = write_snapshot(repo.path, {}, nested={"x": {b"hooks/a": file(b"1", 0o644)}})
     after = write_snapshot(repo.path, {}, nested={"x": {b"hooks/a": file(b"1", 0o600)}})
     (change,) = compare(git, before, after)
@@ -365,7 +365,7 @@ def described(draw: st.DrawFn) -> dict[bytes, Described]:
 
 @st.composite
 def pairs(draw: st.DrawFn) -> tuple[dict[bytes, Described], dict[bytes, Described]]:
-    """A tree and another one with much in common."""
+    """Draw a tree and another one with much in common."""
     before = draw(described())
     after = dict(draw(described()))
     for path in draw(st.sets(st.sampled_from(sorted(before)))):
@@ -427,7 +427,7 @@ def count_naively(before: Tree, after: Tree) -> ChangeCount:
 
 
 class _Scratch:
-    """One repository for all examples of a property."""
+    """A repository that all examples of a property share."""
 
     pair: Pair | None = None
 
@@ -459,7 +459,7 @@ def test_unreadable_object_is_reported_by_its_path(
     assert raised.value.hint
 
 
-@pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="no process can be held to bounds here")
+@pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="this system has no resource limits")
 @pytest.mark.parametrize(("bound", "least"), [("MAX_MEMORY", 20 << 20), ("MAX_SECONDS", 1)])
 def test_trees_of_unlimited_size_raise_tree_too_large(
     repo: Repo, git: Git, monkeypatch: pytest.MonkeyPatch, bound: str, least: int

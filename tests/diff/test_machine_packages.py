@@ -25,7 +25,7 @@ def used(lists: tuple[str, ...] = (), **installed: tuple[str, ...]) -> list[str]
         ({"pip": ()}, []),
     ],
 )
-def test_installed_packages_name_what_they_need_of_the_machine(
+def test_installed_packages_imply_packages_of_the_machine(
     installed: dict[str, tuple[str, ...]], wanted: list[str]
 ) -> None:
     assert used(**installed) == wanted

@@ -1,4 +1,4 @@
-"""Differences that any two machines have are set apart, and no others."""
+"""Differences that exist between any two machines are grouped separately, and no others."""
 
 from __future__ import annotations
 
@@ -46,16 +46,14 @@ def sort_of(change: Change, *explained: bytes) -> str | None:
     ],
     ids=lambda value: value.path.decode() if isinstance(value, Change) else None,
 )
-def test_each_change_is_listed_or_set_apart(change: Change, sort: str | None) -> None:
+def test_each_change_is_listed_or_grouped_separately(change: Change, sort: str | None) -> None:
     assert sort_of(change) == sort
 
 
 def test_changes_explained_by_packages_are_grouped_by_directory() -> None:
     file = changed(b"web/node_modules/left-pad/index.js")
     assert sort_of(file, b"web/node_modules") == "web/node_modules/"
-    assert sort_of(file, b"node_modules") is None, (
-        "no package of this place says so: somebody changed it by hand"
-    )
+    assert sort_of(file, b"node_modules") is None, "no package explains this change, so it must be listed"
 
 
 def test_groups_have_a_fixed_order() -> None:

@@ -31,7 +31,7 @@ PATHSPECS = (
 
 @pytest.fixture
 def history(repo: Repo) -> EnvHistory:
-    """Snapshots that differ in bytes, in the manifest only, in nothing, and in the kind of a path."""
+    """Make snapshots that differ in bytes, in the manifest only, in nothing, and in the kind of a path."""
     history = EnvHistory.open(str(repo.path), workers="here", one_command=True)
 
     def capture() -> None:
@@ -74,7 +74,7 @@ def test_series_agrees_with_single_comparisons(
         expected = {snapshot.commit for snapshot in snapshots if alone(history, snapshot, specs)}
         assert commits_changing_paths(history.repository.git, steps, specs) == expected, typed
         counts.add(len(expected))
-    # Otherwise this would compare nothing with nothing.
+    # Without this, the comparison could be between two empty lists.
     assert {0, 1, 2, 3} <= counts
 
 

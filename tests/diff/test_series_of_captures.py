@@ -83,7 +83,7 @@ def test_incremental_captures_agree_with_full_captures(data: st.DataObject) -> N
         build(tree, repo.path)
         take(repo)
         for _ in range(data.draw(st.integers(1, 4))):
-            # At once, i.e. within one tick of many clocks.
+            # Edit without a pause, i.e. within one tick of many clocks.
             apply(data.draw(edits(tree, max_edits=5)), repo.path)
             meanwhile(repo, data.draw(st.sampled_from(BETWEEN)))
             assert snapshot(repo).tree == reference(repo)
@@ -221,5 +221,5 @@ def worth_counting(there: Listing, on_the_other_side: Listing) -> Listing:
 
 
 def essence(entry: Listed) -> Listed:
-    # Times and hard links are not compared; the size of a directory means nothing.
+    # Times and hard links are not compared, nor the size of a directory, which has no meaning.
     return replace(entry, mtime_ns=0, linked=())

@@ -95,7 +95,7 @@ def test_list_of_paths_agrees_with_full_comparison(repo: Repo, edit: str) -> Non
 
     assert [(change.path, change.kind) for change in brief] == [(one.path, one.kind) for one in whole]
     assert whole
-    # If no pack is ours any more, git reads all of it, with the same result.
+    # Without packs of git-envhist, git reads all objects, with the same result.
     for kept in (repo.path / ".git/objects/pack").glob("*.keep"):
         kept.unlink()
     assert compare(git, before.commit, after.commit, brief=True) == brief

@@ -1,4 +1,5 @@
-"""Run every command of docs/internals/all-refs.md: it lists or transfers snapshots if the page says so."""
+"""Run every command of docs/internals/all-refs.md, and check that it lists or transfers snapshots as described
+there."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ LARGEST = 180_000
 
 @pytest.fixture(scope="module")
 def captured(tmp_path_factory: pytest.TempPathFactory) -> Repo:
-    """Two branches, a tag, a snapshot of each, one of them named."""
+    """Return a repository with two branches, a tag, and a snapshot on each branch, the second named."""
     repo = make_repo(tmp_path_factory.mktemp("all-refs") / "here")
     history = EnvHistory.open(str(repo.path), workers="here", one_command=True)
     history.capture("one moment")
@@ -39,7 +40,7 @@ def captured(tmp_path_factory: pytest.TempPathFactory) -> Repo:
 
 
 def marks(repo: Repo) -> set[str]:
-    """The marks of a snapshot in an output: its text, its id, its ref, and those of its notes."""
+    """Return the texts that show a snapshot in an output: its intent, its id, its ref, and those of its notes."""
     ids = repo.git("log", "--format=%H", "--glob=refs/envhist/*", "--glob=refs/notes/envhist/*").split()
     assert len(ids) >= 4
     return {"one moment", "another moment", "refs/envhist/", *(name[:7] for name in ids)}
@@ -55,7 +56,7 @@ def shows_code(repo: Repo, command: str) -> bool:
 
 
 def block_with(word: str) -> str:
-    """The one fenced block of the page that holds a word."""
+    """Return the one fenced block of the page that contains a word."""
     found = [
         text for text in re.findall(r"^```\w*\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL) if word in text
     ]
@@ -69,29 +70,29 @@ def test_the_page_has_both_tables() -> None:
 
 
 @pytest.mark.parametrize(("command", "state"), LISTINGS)
-def test_a_command_lists_snapshots_where_the_page_says_so(captured: Repo, command: str, state: str) -> None:
+def test_command_lists_snapshots_as_described(captured: Repo, command: str, state: str) -> None:
     assert shows_snapshots(captured, command) == (state == "listed")
 
 
-def test_leaving_snapshots_out_leaves_the_code_of_every_branch_in(captured: Repo) -> None:
+def test_commands_without_snapshots_still_list_every_branch(captured: Repo) -> None:
     left_out = [command for command, state in LISTINGS if state == "left out" and "--exclude" in command]
     assert left_out
     assert all(shows_code(captured, command) for command in left_out)
 
 
-def test_no_label_says_that_a_commit_is_a_snapshot(captured: Repo) -> None:
+def test_labels_of_git_log_do_not_mark_snapshots(captured: Repo) -> None:
     assert "refs/envhist" not in captured.git("log", "--all", "--decorate", "--oneline")
     assert "refs/envhist" not in captured.git("log", "--all", "--decorate=full", "--oneline")
 
 
-def test_the_alias_leaves_them_out(captured: Repo) -> None:
+def test_alias_excludes_snapshots(captured: Repo) -> None:
     block = block_with("alias.la").replace("--global ", "")
     assert not shows_snapshots(captured, block)
     assert shows_code(captured, block)
     captured.git("config", "--unset", "alias.la")
 
 
-def test_hidden_refs_are_left_out_only_where_that_is_asked_for(captured: Repo) -> None:
+def test_hidden_refs_are_excluded_only_with_an_option(captured: Repo) -> None:
     hidden = "git -c transfer.hideRefs=refs/envhist -c transfer.hideRefs=refs/notes/envhist log"
     assert shows_snapshots(captured, f"{hidden} --all")
     if "exclude-hidden" not in captured.execute("sh", "-c", "git rev-list -h 2>&1", check=False).out:
@@ -99,21 +100,21 @@ def test_hidden_refs_are_left_out_only_where_that_is_asked_for(captured: Repo) -
     assert not shows_snapshots(captured, f"{hidden} --exclude-hidden=uploadpack --all")
 
 
-def test_the_command_for_gitk_names_the_branches_and_tags(captured: Repo) -> None:
+def test_command_for_gitk_names_the_branches_and_tags(captured: Repo) -> None:
     words = shlex.split(block_with("--argscmd"))
     assert words[0] == "gitk"
     refs = captured.execute("sh", "-c", words[1].removeprefix("--argscmd=")).out.split()
     assert refs == ["refs/heads/main", "refs/heads/topic", "refs/tags/v1"]
 
 
-def test_the_command_for_lazygit_leaves_them_out(captured: Repo) -> None:
+def test_command_for_lazygit_excludes_snapshots(captured: Repo) -> None:
     command = next(line for line in block_with("allBranchesLogCmds").splitlines() if "- git log" in line)
     assert not shows_snapshots(captured, command.strip().removeprefix("- "))
     assert shows_code(captured, command.strip().removeprefix("- "))
 
 
-def test_the_options_for_tig_leave_them_out(captured: Repo) -> None:
-    # tig passes them to git log without a shell.
+def test_options_for_tig_exclude_snapshots(captured: Repo) -> None:
+    # tig passes the options to git log without a shell.
     options = block_with("main-options").partition("=")[2].split()
     shown = captured.git("log", "--format=%h %s", *options)
     assert "code of the topic" in shown
@@ -121,7 +122,7 @@ def test_the_options_for_tig_leave_them_out(captured: Repo) -> None:
 
 
 @pytest.mark.parametrize(("command", "state"), TRAVELS)
-def test_the_history_travels_where_the_page_says_so(
+def test_history_is_transferred_as_described(
     captured: Repo, tmp_path: Path, command: str, state: str
 ) -> None:
     captured.git("init", "-q", "--bare", str(tmp_path / "there.git"))
@@ -132,7 +133,7 @@ def test_the_history_travels_where_the_page_says_so(
     assert ["refs/envhist/" in refs, "refs/notes/envhist/" in refs] == [state == "goes along"] * 2
 
 
-def test_a_clone_by_path_brings_objects_and_no_ref(captured: Repo, tmp_path: Path) -> None:
+def test_clone_by_path_copies_objects_and_no_ref(captured: Repo, tmp_path: Path) -> None:
     captured.git("clone", "-q", str(captured.path), str(tmp_path / "clone"))
     tip = captured.git("for-each-ref", "--format=%(objectname)", "refs/envhist")
     clone = ("-C", str(tmp_path / "clone"))
@@ -140,7 +141,7 @@ def test_a_clone_by_path_brings_objects_and_no_ref(captured: Repo, tmp_path: Pat
     assert captured.git(*clone, "for-each-ref", "refs/envhist", "refs/notes") == ""
 
 
-def test_one_index_over_all_packs_changes_none(captured: Repo) -> None:
+def test_multi_pack_index_leaves_packs_unchanged(captured: Repo) -> None:
     packs = captured.path / ".git" / "objects" / "pack"
     before = {path.name: path.stat().st_mtime_ns for path in packs.iterdir()}
     captured.execute("sh", "-c", block_with("multi-pack-index"))
@@ -151,7 +152,7 @@ def test_one_index_over_all_packs_changes_none(captured: Repo) -> None:
     captured.git("fsck", "--strict")
 
 
-def test_the_pictures_are_there_and_small() -> None:
+def test_pictures_exist_and_are_small() -> None:
     readme = (CHECKOUT / "README.md").read_text(encoding="utf-8")
     shown = set(re.findall(r"\((?:docs|\.\.)/(pictures/[\w-]+\.\w+)\)", TEXT + readme))
     kept = {f"pictures/{path.name}" for path in PICTURES.iterdir() if path.suffix in (".png", ".svg")}

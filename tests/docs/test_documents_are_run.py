@@ -8,7 +8,7 @@ from pathlib import Path
 from tests.support.documents import Step, blocks, differs, run_commands, steps
 
 
-def test_a_session_is_taken_apart_into_commands_and_what_they_print() -> None:
+def test_session_is_split_into_commands_and_their_output() -> None:
     session = "$ one \\\n> more\nprinted\n\n$ two\n"
     assert list(steps(session)) == [Step("one \\\nmore", ("printed", "")), Step("two", ())]
 
@@ -24,7 +24,7 @@ def test_commands_share_a_shell_and_each_has_its_status(tmp_path: Path) -> None:
     assert [(o.status, o.out) for o in outcomes] == [(1, ""), (0, "5\n"), (0, "/\n")]
 
 
-def test_what_changes_with_every_run_may_differ_and_nothing_else() -> None:
+def test_only_values_that_change_with_every_run_may_differ() -> None:
     assert differs(("9ac31f2  10:27  · text  0.31 s",), "0123456 23:59   · text 12.5 s\n") is None
     assert differs(("[laptop/demo-4f2a91 9ac31f2] x",), "[ci-7/demo-000000 1234567] x\n") is None
     assert differs(("a … c",), "a whatever b c\n") is None

@@ -1,4 +1,4 @@
-"""docs/internals/format.md: what it shows as an example is read, and written the same."""
+"""The examples of docs/internals/format.md are read, and written again unchanged."""
 
 from __future__ import annotations
 
@@ -58,12 +58,12 @@ def test_the_pointer_is_read_and_written_the_same() -> None:
 
 
 @pytest.mark.parametrize(("name", "stored"), re.findall(r"^\| `(.*)` \| `(.*)` \|$", NAMES, re.MULTILINE))
-def test_the_names_are_stored_as_shown(name: str, stored: str) -> None:
+def test_names_are_stored_as_shown(name: str, stored: str) -> None:
     assert stored_name(name.encode()) == stored.encode()
     assert true_name(stored.encode()) == name.encode()
 
 
-def test_the_limits_are_those_of_the_reader() -> None:
+def test_limits_are_those_of_the_reader() -> None:
     assert f"{BUDGET.size >> 20} MiB and\n{BUDGET.lines:,} lines a shard" in TEXT
     assert f"{BUDGET.line >> 20} MiB a line, {BUDGET.depth:,} levels" in TEXT
     assert f"{BUDGET.path_bytes >> 30} GiB for the paths" in TEXT

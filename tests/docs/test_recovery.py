@@ -1,4 +1,4 @@
-"""docs/guide/recovery.md gets every kind of file back as it says, and leaves nothing out that it names."""
+"""Following docs/guide/recovery.md restores every kind of file that it names."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ BIG = random.Random(5).randbytes(9 << 20)
 
 @pytest.fixture(scope="module")
 def followed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Repo, list[Outcome]]:
-    """A repository with something of every kind, captured, and the whole page followed in it."""
+    """Capture a repository with every kind of file, and follow the whole page in it."""
     home = tmp_path_factory.mktemp("recovery")
     repo = make_repo(home / "work")
     repo.env["XDG_CONFIG_HOME"] = str(home / "config")
     repo.env["PYTHONPATH"] = str(CHECKOUT)
-    # The page names python3; the interpreter of the tests has the packages for unsealing.
+    # The page uses python3; the interpreter of the tests has the packages for unsealing.
     repo.env["PATH"] = os.pathsep.join((os.path.dirname(sys.executable), repo.env["PATH"]))
     _fill(repo)
     repo.run("envlog", "capture", "-m", "the moment to come back to", check=True)
@@ -46,7 +46,7 @@ def _fill(repo: Repo) -> None:
 
 
 def _commands() -> list[str]:
-    # One block is one command: the preparation, the disaster, and the last section.
+    # Each block is one command: the preparation, the loss, and the last section.
     found = blocks(PAGE, "sh")
     disaster = (
         "git worktree remove --force ../then && "
@@ -63,14 +63,14 @@ def test_every_command_of_the_page_succeeds(followed: tuple[Repo, list[Outcome]]
     assert not [outcome for outcome in followed[1] if outcome.status != 0 or "fatal:" in outcome.out]
 
 
-def test_a_file_comes_back_with_its_bytes_its_mode_and_its_time(followed: tuple[Repo, list[Outcome]]) -> None:
+def test_file_is_restored_with_its_bytes_mode_and_time(followed: tuple[Repo, list[Outcome]]) -> None:
     repo, _ = followed
     file = listing(_back(repo))[b"app.toml"]
     original = listing(repo.path)[b"config/app.toml"]
     assert (file.sha256, file.mode, file.mtime_ns) == (original.sha256, 0o640, APP_TIME)
 
 
-def test_an_escaped_name_comes_back(followed: tuple[Repo, list[Outcome]]) -> None:
+def test_file_with_an_escaped_name_is_restored(followed: tuple[Repo, list[Outcome]]) -> None:
     repo, _ = followed
     assert (_back(repo) / "gitattributes").read_bytes() == repo.read(".gitattributes")
 
@@ -83,7 +83,7 @@ def test_archive_gives_the_true_bytes_of_every_plain_file(followed: tuple[Repo, 
         assert back[path].sha256 == here[path].sha256
 
 
-def test_the_git_directory_of_a_nested_repository_comes_back(followed: tuple[Repo, list[Outcome]]) -> None:
+def test_git_directory_of_a_nested_repository_is_restored(followed: tuple[Repo, list[Outcome]]) -> None:
     repo, _ = followed
     nested = listing(_back(repo) / "nested.git", without=())
     assert nested[b"HEAD"].sha256 == listing(repo.path / "vendor/lib/.git", without=())[b"HEAD"].sha256
@@ -91,24 +91,24 @@ def test_the_git_directory_of_a_nested_repository_comes_back(followed: tuple[Rep
     assert done.out == "first commit\n"
 
 
-def test_a_big_file_is_the_file_again(followed: tuple[Repo, list[Outcome]]) -> None:
+def test_big_file_is_restored(followed: tuple[Repo, list[Outcome]]) -> None:
     assert (_back(followed[0]) / "big.bin").read_bytes() == BIG
 
 
-def test_a_sealed_file_opens_with_the_key_alone(followed: tuple[Repo, list[Outcome]]) -> None:
+def test_sealed_file_opens_with_the_key_only(followed: tuple[Repo, list[Outcome]]) -> None:
     back = _back(followed[0])
     assert b"hunter2" not in (back / "env.sealed").read_bytes()
     assert (back / "env").read_bytes() == b"API_KEY=hunter2\n"
 
 
-def test_a_timeline_without_its_ref_is_found_and_brought_back(followed: tuple[Repo, list[Outcome]]) -> None:
+def test_timeline_without_its_ref_is_found_and_restored(followed: tuple[Repo, list[Outcome]]) -> None:
     repo, outcomes = followed
     assert "the moment to come back to" in outcomes[-1].out
     subject = repo.git("log", "-1", "--format=%s", "refs/envhist/heads/rescued/timeline")
     assert subject == "the moment to come back to"
 
 
-def test_the_page_is_followed_by_a_plain_shell() -> None:
+def test_page_is_followed_by_a_plain_shell() -> None:
     # Only the one marked snippet of the page uses git-envhist.
     programs = [word for block in blocks(PAGE, "sh") for word in shlex.split(block, comments=True)]
     assert not [word for word in programs if word.startswith("git-env") or word in ("envlog", "envdiff")]

@@ -21,7 +21,7 @@ def follows(shown: tuple[str, ...], printed: list[str]) -> bool:
     return True
 
 
-def test_the_page_is_true(repo: Repo) -> None:
+def test_commands_of_the_page_print_the_shown_output(repo: Repo) -> None:
     wrapper = blocks(PAGE, "sh")[0]
     shown = [step for session in blocks(PAGE, "console") for step in steps(session)]
     # Flush at the end, as for any pipe.

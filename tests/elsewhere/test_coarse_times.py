@@ -1,4 +1,4 @@
-"""A file system with a coarse clock and few years: the times that it does not hold are reported as one loss."""
+"""A file system with a coarse clock and few years: all times that it cannot store are reported as one loss."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ TREE: Tree = {
 
 @pytest.fixture
 def place(tmp_path: Path) -> Iterator[tuple[Room, Path]]:
-    """A file system that knows whole seconds from 1901 to 2038."""
+    """Mount a file system that stores whole seconds from 1901 to 2038."""
     if os.geteuid() != 0:
         pytest.skip("only root can mount a file system")
     make = require("mkfs.ext4")
@@ -60,7 +60,7 @@ TOLD = ["the file system cannot store its mtime or those of 4 other paths"]
 
 
 @pytest.mark.parametrize("words", [("envrestore", "--json", "--to"), ("envlog", "fork", "--json")])
-def test_times_that_are_not_held_are_one_loss_of_a_new_directory(
+def test_times_that_cannot_be_stored_are_one_loss_of_a_new_directory(
     repo: Repo, place: tuple[Room, Path], words: tuple[str, ...]
 ) -> None:
     room, there = place
@@ -79,7 +79,7 @@ def test_times_that_are_not_held_are_one_loss_of_a_new_directory(
     assert found[b"dir/fraction"].mtime_ns == HELD
 
 
-def test_times_that_are_not_held_are_one_loss_of_a_restore(repo: Repo, place: tuple[Room, Path]) -> None:
+def test_times_that_cannot_be_stored_are_one_loss_of_a_restore(repo: Repo, place: tuple[Room, Path]) -> None:
     room, there = place
     (repo.path / "app.py").unlink()
     empty = repo.run("envlog", "capture", "--porcelain", "empty", check=True).out.strip()

@@ -56,7 +56,7 @@ def mount_subvolume(room: Room, above: Path) -> Path:
 
 
 def mount_overlay(room: Room, above: Path) -> Path:
-    """Mount an overlay as a container has it; below it a tmpfs, since an overlay cannot lie on another."""
+    """Mount an overlay as a container has it, on a tmpfs, because an overlay cannot be the upper layer of another."""
     base = above / "base"
     base.mkdir()
     room.mount("-t", "tmpfs", "tmpfs", base)
@@ -74,7 +74,7 @@ def mount_tmpfs(room: Room, above: Path) -> Path:
 
 
 def mount_bind(room: Room, above: Path) -> Path:
-    """Bind a directory of a file system to another place of the same one: renames between the two fail."""
+    """Bind a directory of a file system to another path of the same one; renames between the two fail."""
     place, source = above / "mounted", above / "bound"
     place.mkdir()
     source.mkdir()
@@ -83,7 +83,7 @@ def mount_bind(room: Room, above: Path) -> Path:
 
 
 def mount_fuse(room: Room, above: Path, manner: str = "hiding") -> Path:
-    """Serve a directory through FUSE; `hiding`: an open file that is removed keeps a name."""
+    """Serve a directory through FUSE; with `hiding`, a removed file that is still open keeps a name."""
     place, source = above / "mounted", above / "served"
     place.mkdir()
     source.mkdir()
@@ -92,7 +92,7 @@ def mount_fuse(room: Room, above: Path, manner: str = "hiding") -> Path:
 
 
 def mount_casefold(room: Room, above: Path) -> Path:
-    """Make a directory of ext4 in which names differ by more than case; skips where the kernel has no Unicode."""
+    """Make a directory of ext4 in which names that differ only by case are one; skip if the kernel has no Unicode."""
     place = mount_image(room, above, "mkfs.ext4", "-q", "-O", "casefold", "-E", "encoding=utf8")
     room.run("mkdir", place / "folded")
     room.run("chattr", "+F", place / "folded")
@@ -127,7 +127,9 @@ def look(room: Room, path: Path) -> Listing:
 
 @pytest.mark.full
 @pytest.mark.parametrize("name", FILE_SYSTEMS)
-def test_every_way_back_is_exact_on_each_file_system(room: Room, tmp_path: Path, name: str) -> None:
+def test_restore_undo_to_fork_and_verify_are_exact_on_each_file_system(
+    room: Room, tmp_path: Path, name: str
+) -> None:
     place = FILE_SYSTEMS[name](room, tmp_path)
     env = make_repo(tmp_path / "source").env
     room.run("cp", "-a", tmp_path / "source", place / "repo")
@@ -157,7 +159,7 @@ def test_every_way_back_is_exact_on_each_file_system(room: Room, tmp_path: Path,
 
 
 @pytest.mark.full
-def test_snapshot_of_a_btrfs_subvolume_is_a_working_tree_of_its_own(room: Room, tmp_path: Path) -> None:
+def test_btrfs_snapshot_of_a_working_tree_is_a_separate_working_tree(room: Room, tmp_path: Path) -> None:
     volume = mount_subvolume(room, tmp_path)
     env = make_repo(tmp_path / "source").env
     room.run("cp", "-a", tmp_path / "source", volume / "repo")
@@ -178,7 +180,7 @@ def test_snapshot_of_a_btrfs_subvolume_is_a_working_tree_of_its_own(room: Room, 
     assert look(room, repo.path) == before
 
 
-def test_restore_to_fails_when_the_written_paths_are_not_there(
+def test_restore_to_fails_when_written_paths_are_missing(
     repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     build(TREE, repo.path)

@@ -1,4 +1,4 @@
-"""File systems that are unlike Linux's own: they fold case, decompose names, fail to read."""
+"""File systems that differ from Linux's own: they fold case, decompose names, or fail to read."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def room() -> Iterator[Room]:
 
 @pytest.fixture
 def shown(tmp_path: Path) -> Repo:
-    """A working tree whose files are shown through another file system, and whose repository is on this one."""
+    """Return a working tree whose files are served by another file system, and whose repository is on this one."""
     (tmp_path / "behind").mkdir()
     place = make_repo(tmp_path / "place")
     place.git("init", "-q", "--separate-git-dir", str(tmp_path / "repository"))
@@ -48,7 +48,7 @@ def missing(repo: Repo, commit: str) -> str:
     return repo.run_git("--git-dir=../repository", "show", f"{commit}:.envhist/missing", check=False).out
 
 
-def test_a_file_that_the_disk_cannot_read_costs_itself_alone(shown: Repo, room: Room) -> None:
+def test_unreadable_file_does_not_affect_other_files(shown: Repo, room: Room) -> None:
     build(
         {
             b"dir/a": File(b"1"),
@@ -78,7 +78,7 @@ def without_extras(found: Listing) -> Listing:
     return {path: replace(entry, xattrs=(), uid=0, gid=0) for path, entry in found.items()}
 
 
-def test_attributes_that_a_file_system_has_no_place_for_are_told_and_all_else_comes(
+def test_attributes_that_cannot_be_stored_are_reported_and_the_rest_is_restored(
     repo: Repo, room: Room
 ) -> None:
     build(
@@ -95,7 +95,7 @@ def test_attributes_that_a_file_system_has_no_place_for_are_told_and_all_else_co
     done = repo.run(*words, prefix=room.inside(repo.path))
     assert done.status == 5, done.err
     losses = {(loss["path"], loss["why"]) for loss in json.loads(done.out)["losses"]}
-    # An ordinary user's namespace knows no other owner than its root.
+    # In an ordinary user's namespace, only one owner can be set.
     owners = {loss for loss in losses if os.geteuid() != 0 and loss[1] == "its owner could not be set"}
     assert losses - owners == {("dir/a", "its attributes could not be set")}
     found = room.listing(there / "new")
@@ -115,7 +115,7 @@ git-envrestore -q --to ../new "$first" && test "$(cat ../new/dir/a)" = 1
 """
 
 
-def test_a_file_system_that_tells_of_no_size_has_all_the_room_there_is(repo: Repo, room: Room) -> None:
+def test_file_system_without_a_size_counts_as_having_enough_space(repo: Repo, room: Room) -> None:
     there = repo.path.parent / "there"
     there.mkdir()
     room.mount("-t", "ramfs", "none", there)
@@ -124,7 +124,9 @@ def test_a_file_system_that_tells_of_no_size_has_all_the_room_there_is(repo: Rep
     assert (done.status, done.err) == (0, "")
 
 
-def test_an_owner_whom_only_root_can_make_one_is_told_and_all_else_comes(repo: Repo, tmp_path: Path) -> None:
+def test_owner_that_only_root_can_set_is_reported_and_the_rest_is_restored(
+    repo: Repo, tmp_path: Path
+) -> None:
     if os.geteuid() != 0:
         pytest.skip("only root can give a file away")
     user = as_ordinary_user()
@@ -143,13 +145,13 @@ def test_an_owner_whom_only_root_can_make_one_is_told_and_all_else_comes(repo: R
         ]
         found = listing(top, top=True)
         theirs = found[b"dir/theirs"]
-        # What ran as its owner does not run as another.
+        # A set-user-id file must not run as a different owner, so the bit is removed.
         assert (theirs.uid, theirs.mode & 0o7777) == (os.geteuid(), 0o755)
         without = {path: entry for path, entry in found.items() if path != b"dir/theirs"}
         assert without == {path: entry for path, entry in wanted.items() if path != b"dir/theirs"}
 
 
-def test_what_comes_in_small_helpings_is_read_to_the_end(shown: Repo, room: Room) -> None:
+def test_file_read_in_short_pieces_is_read_to_the_end(shown: Repo, room: Room) -> None:
     build({b"small": File(b"0123456789" * 500), b"big": File(os.urandom(9 << 20))}, behind(shown))
     room.serve("stuttering", behind(shown), shown.path)
     taken = room.capture(shown).out.strip()
@@ -161,18 +163,18 @@ def test_what_comes_in_small_helpings_is_read_to_the_end(shown: Repo, room: Room
     }
 
 
-def test_on_a_terminal_a_capture_that_takes_longer_shows_how_far_it_is(shown: Repo, room: Room) -> None:
+def test_slow_capture_shows_its_progress_on_a_terminal(shown: Repo, room: Room) -> None:
     build({b"f%d" % number: File(b"%d" % number) for number in range(30)}, behind(shown))
     room.serve("slow", behind(shown), shown.path)
     said, status = on_terminal(shown, *room.inside(shown.path), "git-envlog", "capture", "-m", "slow")
     assert status == 0
     assert "capturing" in said
     assert re.search(r"[1-9]\d* files", said)
-    # What stays is what was done, not how.
+    # The last line left on the terminal is the result, not the progress.
     assert "slow" in said[said.rindex("capturing") :]
 
 
-def test_where_case_is_folded_the_repository_is_known_in_any_spelling(shown: Repo, room: Room) -> None:
+def test_repository_is_recognized_in_any_case_when_case_is_folded(shown: Repo, room: Room) -> None:
     (behind(shown) / ".git").rename(behind(shown) / ".GIT")
     names = [b"Name", "na\u0308me".encode(), b"vendor/.Git/HEAD", b"vendor/.GITATTRIBUTES"]
     build({name: File(name) for name in names}, behind(shown))
@@ -186,7 +188,7 @@ def test_where_case_is_folded_the_repository_is_known_in_any_spelling(shown: Rep
     assert git_fsck(shown.path) == ""
 
 
-def test_where_case_counts_another_spelling_is_an_ordinary_name(repo: Repo) -> None:
+def test_another_spelling_of_git_is_an_ordinary_name_when_case_counts(repo: Repo) -> None:
     repo.write(".GIT/HEAD", b"1")
     repo.write("Name", b"1")
     repo.write("name", b"2")
@@ -213,5 +215,5 @@ def test_names_are_kept_as_the_file_system_lists_them(repo: Repo, form: str) -> 
     ],
     ids=["fine", "whole seconds", "every other second, as on FAT"],
 )
-def test_the_coarser_a_clock_the_longer_a_file_is_young(time_ns: int, wanted: int) -> None:
+def test_file_counts_as_recent_for_longer_on_a_coarser_clock(time_ns: int, wanted: int) -> None:
     assert timestamp_granularity(time_ns) == wanted

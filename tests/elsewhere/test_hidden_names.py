@@ -20,7 +20,7 @@ def room() -> Iterator[Room]:
 
 @pytest.fixture(params=["hiding", pytest.param("stingy", marks=pytest.mark.full)])
 def hiding(tmp_path: Path, room: Room, request: pytest.FixtureRequest) -> Repo:
-    """A repository, working tree and all, on such a file system."""
+    """Return a repository with its working tree on such a file system."""
     (tmp_path / "place").mkdir()
     repo = make_repo(tmp_path / "behind" / "repo")
     room.serve(request.param, tmp_path / "behind", tmp_path / "place")
@@ -38,7 +38,7 @@ def behind(repo: Repo) -> Path:
 
 
 def left(repo: Repo) -> list[str]:
-    """Return the stagings and hidden names that are left."""
+    """Return the staging directories and hidden names that are left."""
     state = behind(repo) / ".git"
     places = [state / "envhist/staging", state / "objects/.envhist-staging"]
     found = [str(path) for place in places if place.is_dir() for path in place.iterdir() if path.is_dir()]
@@ -66,7 +66,7 @@ MORE = (
 @pytest.mark.parametrize(
     "commands", [FEW, pytest.param(FEW + MORE, marks=pytest.mark.full)], ids=["few", "all"]
 )
-def test_every_command_ends_well_and_leaves_nothing_when_open_files_keep_a_name(
+def test_commands_succeed_and_leave_no_files_when_open_files_keep_a_name(
     hiding: Repo, room: Room, commands: tuple[tuple[str, ...], ...]
 ) -> None:
     for version in range(4):

@@ -1,4 +1,4 @@
-"""Working trees as other tools lay them out: hard links into a store, a sparse checkout, a shallow clone."""
+"""Working trees with a special layout: hard links into a store, a sparse checkout, a shallow clone."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.snapshot import read_back
 
 @pytest.fixture
 def store(repo: Repo, tmp_path: Path) -> Path:
-    """A store beside the working tree, two packages of which are linked into it, one of them twice."""
+    """Make a store outside the working tree, with two packages linked into the tree, one of them twice."""
     store = tmp_path / "store"
     store.mkdir()
     for name in ("left-pad", "right-pad"):
@@ -32,7 +32,7 @@ def store(repo: Repo, tmp_path: Path) -> Path:
     return store
 
 
-def test_what_is_linked_into_a_store_is_kept_once_and_told_together(repo: Repo, store: Path) -> None:
+def test_files_linked_into_a_store_are_stored_once_and_listed_as_one_file(repo: Repo, store: Path) -> None:
     before = listing(store)
     commit = capture(repo)
     assert_holds(repo, commit)
@@ -46,7 +46,7 @@ def test_what_is_linked_into_a_store_is_kept_once_and_told_together(repo: Repo, 
     assert listing(store) == before
 
 
-def test_a_change_through_the_store_is_seen_under_every_name(repo: Repo, store: Path) -> None:
+def test_change_through_the_store_is_captured_under_every_name(repo: Repo, store: Path) -> None:
     capture(repo)
     with open(store / "left-pad", "r+b") as file:
         file.write(b"LEFT")
@@ -57,7 +57,7 @@ def test_a_change_through_the_store_is_seen_under_every_name(repo: Repo, store: 
     assert changed == {sha256(store / "left-pad")}
 
 
-def test_a_sparse_checkout_is_what_is_there_and_nothing_is_told_as_deleted(repo: Repo) -> None:
+def test_sparse_checkout_is_captured_without_reporting_deleted_files(repo: Repo) -> None:
     for name in ("wanted/a", "elsewhere/b", "elsewhere/deep/c"):
         repo.write(name, name.encode())
     repo.commit()
@@ -75,7 +75,7 @@ def test_a_sparse_checkout_is_what_is_there_and_nothing_is_told_as_deleted(repo:
 
 
 @pytest.mark.parametrize("how", [("--depth=1",), ("--filter=blob:none",), ("--no-checkout",), ("--shared",)])
-def test_a_clone_of_any_kind_is_captured_and_relies_on_nothing_elsewhere(
+def test_snapshots_of_a_clone_are_readable_without_the_original(
     repo: Repo, tmp_path: Path, how: tuple[str, ...]
 ) -> None:
     for number in range(3):
@@ -90,7 +90,7 @@ def test_a_clone_of_any_kind_is_captured_and_relies_on_nothing_elsewhere(
     clone.write("own", b"2")
     second = capture(clone)
     wanted = listing(clone.path, top=True)
-    # What it was made from is gone.
+    # Remove the original repository.
     repo.path.rename(tmp_path / "gone")
     assert_holds(clone, second, wanted)
     assert clone.git("show", f"{first}:own") == "1"

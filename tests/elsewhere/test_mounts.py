@@ -1,4 +1,5 @@
-"""What is mounted below the working tree: named, not entered, and not even asked for its stat, unless it is wanted."""
+"""Mounts below the working tree are listed, but neither entered nor read with stat, unless envhist.crossMounts is
+set."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ def room() -> Iterator[Room]:
 
 
 def prepare(repo: Repo) -> Path:
-    """A directory to mount over, with something in it, and one to mount."""
+    """Make a directory with a file to mount over, and one to mount."""
     build({b"deps/data/covered": File(HIDDEN), b"deps/beside": File(b"2"), b"src/a": File(b"3")}, repo.path)
     volume = repo.path.parent / "volume"
     build({b"inner/file": File(b"in the volume"), b"file": File(b"4")}, volume)
@@ -64,9 +65,7 @@ def mount_at(room: Room, kind: str, place: Path, volume: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["tmpfs", "bind", "overlay", "fuse"])
-def test_a_mount_is_missing_and_not_entered_and_captured_where_that_is_wanted(
-    repo: Repo, room: Room, kind: str
-) -> None:
+def test_mount_is_listed_as_missing_or_captured_as_configured(repo: Repo, room: Room, kind: str) -> None:
     volume, place = prepare(repo), repo.path / "deps/data"
     mount_at(room, kind, place, volume)
     commit = taken(room, repo)
@@ -83,9 +82,7 @@ def test_a_mount_is_missing_and_not_entered_and_captured_where_that_is_wanted(
 
 
 @pytest.mark.parametrize("crossing", ["false", "true"])
-def test_a_mount_that_comes_and_goes_between_captures_is_told_rightly(
-    repo: Repo, room: Room, crossing: str
-) -> None:
+def test_mount_and_unmount_between_captures_are_noticed(repo: Repo, room: Room, crossing: str) -> None:
     repo.git("config", "envhist.crossMounts", crossing)
     volume, place = prepare(repo), repo.path / "deps/data"
     assert_holds(repo, taken(room, repo), room.listing(repo.path))
@@ -102,7 +99,7 @@ def test_a_mount_that_comes_and_goes_between_captures_is_told_rightly(
 
 
 @pytest.mark.parametrize("how", ["here", "fork"])
-def test_a_file_system_that_comes_and_goes_is_told_where_nobody_tells_of_mounts(
+def test_mounted_file_system_is_noticed_without_a_table_of_mounts(
     repo: Repo, room: Room, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
     monkeypatch.setenv(WITHOUT, "proc" if how == "fork" else "proc,fork,spawn")
@@ -111,7 +108,7 @@ def test_a_file_system_that_comes_and_goes_is_told_where_nobody_tells_of_mounts(
     assert_holds(repo, taken(room, repo), room.listing(repo.path))
     for _ in range(2):
         room.mount("-t", "tmpfs", "tmpfs", repo.path / "deps/data")
-        # What is there was there before, too, by its name: what the cache knows of it must not lead in.
+        # The mounted tree has directories of the same names; the stat cache must not lead into them.
         build(
             {b"deep/er/file": File(b"in memory"), b"other/file": File(b"8")},
             room.seen(repo.path / "deps/data"),
@@ -125,7 +122,7 @@ def test_a_file_system_that_comes_and_goes_is_told_where_nobody_tells_of_mounts(
     assert b"in memory" not in everything_stored(repo)
 
 
-def test_a_file_can_be_a_mount_point(repo: Repo, room: Room) -> None:
+def test_mount_on_a_file_is_listed_or_captured(repo: Repo, room: Room) -> None:
     volume = prepare(repo)
     room.mount("--bind", volume / "file", repo.path / "src/a")
     commit = taken(room, repo)
@@ -138,7 +135,7 @@ def test_a_file_can_be_a_mount_point(repo: Repo, room: Room) -> None:
     assert_holds(repo, taken(room, repo), room.listing(repo.path))
 
 
-def test_mounts_in_mounts_over_each_other_and_with_odd_names(repo: Repo, room: Room) -> None:
+def test_nested_and_stacked_mounts_with_special_characters_in_their_names(repo: Repo, room: Room) -> None:
     volume = prepare(repo)
     odd = repo.path / "a b\\134\tc\nd#é"
     odd.mkdir()
@@ -155,12 +152,10 @@ def test_mounts_in_mounts_over_each_other_and_with_odd_names(repo: Repo, room: R
     assert_holds(repo, taken(room, repo), room.listing(repo.path))
 
 
-def test_what_was_mounted_below_something_mounted_over_it_is_no_mount_point_any_more(
-    repo: Repo, room: Room
-) -> None:
+def test_mount_hidden_by_a_later_mount_is_not_a_mount_point(repo: Repo, room: Room) -> None:
     volume = prepare(repo)
     room.mount("--bind", volume, repo.path / "deps/data")
-    # The whole working tree once more, over itself: without what was mounted in it.
+    # Mount the working tree over itself, without the mounts inside it.
     room.mount("--bind", repo.path, repo.path)
     commit = taken(room, repo)
     assert missing(repo, commit) == set()
@@ -168,7 +163,7 @@ def test_what_was_mounted_below_something_mounted_over_it_is_no_mount_point_any_
 
 
 @pytest.mark.parametrize("how", ["proc", "proc,fchdir,nofollow"])
-def test_where_the_system_does_not_tell_a_change_of_device_does(repo: Repo, room: Room, how: str) -> None:
+def test_change_of_device_shows_a_mount_without_a_table_of_mounts(repo: Repo, room: Room, how: str) -> None:
     prepare(repo)
     room.mount("-t", "tmpfs", "tmpfs", repo.path / "deps/data")
     build({b"inner/file": File(b"in memory")}, room.seen(repo.path / "deps/data"))
@@ -180,12 +175,12 @@ def test_where_the_system_does_not_tell_a_change_of_device_does(repo: Repo, room
     assert_holds(repo, taken(room, repo), room.listing(repo.path))
 
 
-def test_a_mount_that_never_answers_does_not_hang_a_capture(repo: Repo, room: Room) -> None:
+def test_mount_that_never_answers_does_not_block_a_capture(repo: Repo, room: Room) -> None:
     volume, place = prepare(repo), repo.path / "deps/data"
     repo.commit("with what is covered tracked")
     taken(room, repo)
     room.serve("hanging", volume, place)
-    # With what the last capture knew, and from scratch.
+    # With the last capture's stat cache, in a dry run, and without the cache.
     for words in ((), ("--dry-run",)):
         done = room.capture(repo, *words)
         assert done.status == 0
@@ -193,7 +188,7 @@ def test_a_mount_that_never_answers_does_not_hang_a_capture(repo: Repo, room: Ro
     assert missing(repo, taken(room, repo)) == {"deps/data"}
 
 
-def test_our_own_repository_and_keys_are_not_met_again_through_a_mount(repo: Repo, room: Room) -> None:
+def test_repository_and_keys_are_not_captured_through_a_mount(repo: Repo, room: Room) -> None:
     prepare(repo)
     repo.write(".env", b"SECRET=1\n")
     repo.git("worktree", "add", "-q", "linked")
@@ -206,7 +201,7 @@ def test_our_own_repository_and_keys_are_not_met_again_through_a_mount(repo: Rep
     assert not [path for path in found if b"envhist/keys" in path]
 
 
-def test_a_working_tree_that_is_a_mount_itself_is_captured(repo: Repo, room: Room) -> None:
+def test_working_tree_that_is_a_mount_point_is_captured(repo: Repo, room: Room) -> None:
     volume = prepare(repo)
     room.mount("--bind", volume.parent, volume.parent)
     commit = taken(room, repo)
@@ -214,7 +209,7 @@ def test_a_working_tree_that_is_a_mount_itself_is_captured(repo: Repo, room: Roo
     assert_holds(repo, commit, room.listing(repo.path))
 
 
-def test_the_table_of_mounts_is_read_as_the_kernel_writes_it(tmp_path: Path) -> None:
+def test_table_of_mounts_is_read_in_the_kernels_format(tmp_path: Path) -> None:
     table = tmp_path / "mountinfo"
     table.write_bytes(
         b"20 1 8:1 / / rw - ext4 /dev/a rw\n"
@@ -227,5 +222,5 @@ def test_the_table_of_mounts_is_read_as_the_kernel_writes_it(tmp_path: Path) -> 
     assert read_mounts(str(table)) is None
 
 
-def test_a_loop_of_parents_ends() -> None:
+def test_loop_in_the_table_of_mounts_is_no_endless_loop() -> None:
     assert visible_points([Mount(b"1", b"2", b"/a"), Mount(b"2", b"1", b"/b")]) == (b"/a", b"/b")

@@ -1,4 +1,4 @@
-"""Directories that are never still: what stood still in them is captured, and the capture comes to an end."""
+"""Directories that change all the time: their unchanged files are captured, and the capture ends."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ for number in itertools.count():
 
 @contextmanager
 def churning(place: Path) -> Iterator[None]:
-    """Thousands of files come and go each second."""
+    """Create and remove thousands of files per second during the block."""
     churn = subprocess.Popen([sys.executable, "-c", CHURN, str(place)], stdout=subprocess.PIPE)
     assert churn.stdout is not None
     churn.stdout.readline()
@@ -50,8 +50,8 @@ def churning(place: Path) -> Iterator[None]:
         churn.communicate()
 
 
-def test_thousands_of_files_that_come_and_go_hold_up_nothing_beside_them(repo: Repo) -> None:
-    # Workers of their own: in one process, git would be started in a directory that is gone by then.
+def test_files_created_and_removed_all_the_time_do_not_affect_other_files(repo: Repo) -> None:
+    # Use worker processes: without them, git would be started in a directory that may be removed by then.
     repo.env["GIT_ENVHIST_WORKERS"] = "fork"
     still = {b"still/d%d/f%d" % (number % 5, number): File(b"%d" % number) for number in range(50)}
     build(still, repo.path)
@@ -67,7 +67,7 @@ def test_thousands_of_files_that_come_and_go_hold_up_nothing_beside_them(repo: R
     assert_holds(repo, capture(repo))
 
 
-def test_a_link_that_is_turned_elsewhere_between_two_looks_is_one_or_the_other(
+def test_link_changed_during_a_capture_is_captured_with_its_new_target(
     repo: Repo, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     link = repo.path / "link"
@@ -87,6 +87,6 @@ def test_a_link_that_is_turned_elsewhere_between_two_looks_is_one_or_the_other(
         taken = take(repo)
     assert turned
     assert taken.snapshot is not None
-    # Its directory was looked at before; the link itself is as it is now, time and all.
+    # The link was changed after its directory was scanned, and is captured with its present target and time.
     assert read_back(repo, taken.snapshot.commit).listing[b"link"] == listing(repo.path)[b"link"]
     assert_holds(repo, capture(repo))

@@ -1,4 +1,4 @@
-"""On a system that lacks something a capture takes another way, and the snapshot is the same."""
+"""On a system that lacks a feature, a capture uses another method, and the snapshot is the same."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def assert_true(repo: Repo, commit: str, lack: str) -> None:
 
 
 @pytest.mark.parametrize("lack", LACKS)
-def test_a_snapshot_and_the_next_are_true_without(repo: Repo, lack: str) -> None:
+def test_first_and_next_snapshot_are_exact_without_a_feature(repo: Repo, lack: str) -> None:
     repo.git("config", "envhist.workers", "2")
     build(TREE, repo.path)
     assert_true(repo, capture(repo, lack), lack)
@@ -84,7 +84,9 @@ def test_a_snapshot_and_the_next_are_true_without(repo: Repo, lack: str) -> None
 
 
 @pytest.mark.parametrize("lack", ["nofollow", "proc", "fork,fchdir,flock,openat2,nowait", MANY])
-def test_a_restore_leads_to_the_moment_and_nowhere_out_of_it(repo: Repo, tmp_path: Path, lack: str) -> None:
+def test_restore_without_a_feature_is_exact_and_changes_nothing_outside(
+    repo: Repo, tmp_path: Path, lack: str
+) -> None:
     outside = tmp_path / "outside"
     build({b"sub/file": File(b"outside", mode=0o640)}, outside)
     build({b"there/sub/file": File(b"inside"), b"gone/sub/file": File(b"2")}, repo.path)
@@ -110,10 +112,10 @@ CORE = (
 
 
 @pytest.mark.full
-def test_the_core_of_the_suite_holds_where_almost_everything_is_lacking() -> None:
+def test_core_tests_pass_without_most_features() -> None:
     words = [sys.executable, "-m", "pytest", "-q", "-n0", "-p", "no:cacheprovider"]
     words += [f"tests/{test}" for test in CORE]
-    # What this run was told of itself is not for the run below it.
+    # Do not pass pytest's variables on to the inner run.
     kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
     done = subprocess.run(
         words, cwd=CHECKOUT, env={**kept, WITHOUT: MANY}, capture_output=True, text=True, check=False
@@ -121,11 +123,11 @@ def test_the_core_of_the_suite_holds_where_almost_everything_is_lacking() -> Non
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-1000:]
 
 
-def test_whatever_can_be_lacking_is_tried() -> None:
+def test_every_feature_is_tried_without() -> None:
     assert {name for lack in LACKS for name in lack.split(",")} == set(Platform._fields)
 
 
-def test_the_variable_takes_away_and_gives_nothing() -> None:
+def test_variable_removes_features_and_adds_none() -> None:
     assert read_system({}) == read_system({WITHOUT: ""}) == read_system({WITHOUT: "telepathy"})
     without = read_system({WITHOUT: "fork, proc"})
     assert (without.fork, without.proc) == (False, False)
@@ -143,14 +145,15 @@ def test_the_variable_takes_away_and_gives_nothing() -> None:
         (Platform(), "here", "here"),
     ],
 )
-def test_workers_run_in_the_nearest_way_there_is(
+def test_workers_use_the_closest_mode_that_is_available(
     monkeypatch: pytest.MonkeyPatch, there: Platform, wanted: str, gets: str
 ) -> None:
     monkeypatch.setattr(platform, "SYSTEM", there)
     assert platform.worker_mode(wanted) == gets
 
 
-# Names may be swapped between two calls. Where no descriptor helps, comparing does.
+# Names may be exchanged between two calls. Without directory descriptors, files are compared before and after
+# opening.
 
 
 @pytest.fixture
@@ -166,7 +169,7 @@ def inside_and_outside(tmp_path: Path) -> Iterator[Path]:
 def before_the_next(
     monkeypatch: pytest.MonkeyPatch, call: str, when: Callable[[bytes], bool], act: Callable[[], None]
 ) -> None:
-    """Have something happen right before one call, behind the back of who looked a moment ago."""
+    """Call a function right before one system call, after the caller has checked the path."""
     real, done = getattr(os, call), []
 
     def wrapped(name: bytes, *more: object, **named: object) -> object:
@@ -186,7 +189,7 @@ def swap(place: Path) -> Callable[[], None]:
     return act
 
 
-def test_a_directory_swapped_between_look_and_step_is_no_way_out(
+def test_directory_exchanged_for_a_link_before_chdir_is_not_entered(
     inside_and_outside: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     descent = PathDirectoryCursor({b"": os.fsencode(inside_and_outside / "top")})
@@ -200,7 +203,7 @@ def test_a_directory_swapped_between_look_and_step_is_no_way_out(
     assert Path("file").read_text() == "top/a/b"
 
 
-def test_the_way_up_from_a_directory_that_was_moved_out_leads_nowhere_else(inside_and_outside: Path) -> None:
+def test_cursor_finds_its_directory_after_the_current_one_was_moved_out(inside_and_outside: Path) -> None:
     descent = PathDirectoryCursor({b"": os.fsencode(inside_and_outside / "top")})
     descent.enter(b"a/b")
     (inside_and_outside / "top/a/b").rename(inside_and_outside / "outside/moved")
@@ -211,7 +214,7 @@ def test_the_way_up_from_a_directory_that_was_moved_out_leads_nowhere_else(insid
     assert os.getcwd() == str(inside_and_outside / "top/a/c")
 
 
-def test_two_descents_of_one_process_do_not_lead_each_other_astray(inside_and_outside: Path) -> None:
+def test_two_cursors_of_one_process_do_not_disturb_each_other(inside_and_outside: Path) -> None:
     first = PathDirectoryCursor({b"": os.fsencode(inside_and_outside / "top")})
     second = PathDirectoryCursor({b"": os.fsencode(inside_and_outside / "outside")})
     for _ in range(2):
@@ -220,7 +223,7 @@ def test_two_descents_of_one_process_do_not_lead_each_other_astray(inside_and_ou
 
 
 @pytest.mark.parametrize("what", ["a link", "another file", "nothing"])
-def test_a_file_swapped_between_look_and_opening_is_not_read(
+def test_file_exchanged_before_it_is_opened_is_not_read(
     inside_and_outside: Path, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
     path = inside_and_outside / "top/a/b/file"
@@ -239,7 +242,7 @@ def test_a_file_swapped_between_look_and_opening_is_not_read(
 
 @contextmanager
 def swapping(directory: Path, target: Path) -> Iterator[None]:
-    """A directory that is a link to another one half of the time."""
+    """Exchange a directory and a link to another one over and over during the block."""
     ended = threading.Event()
     link, aside = directory.with_name("link"), directory.with_name("aside")
     link.symlink_to(target)
@@ -261,7 +264,7 @@ def swapping(directory: Path, target: Path) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("lack", ["", "fchdir,nofollow"])
-def test_nothing_outside_is_read_while_a_directory_is_a_link_half_of_the_time(
+def test_no_file_outside_is_read_while_a_directory_alternates_with_a_link(
     repo: Repo, tmp_path: Path, lack: str
 ) -> None:
     canary = b"canary that nobody may ever capture"

@@ -1,4 +1,4 @@
-"""A snapshot holds what find and sha256sum see: arbitrary trees, and arbitrary edits between two captures."""
+"""A snapshot equals what find and sha256sum list: arbitrary trees, and arbitrary edits between two captures."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def fresh_repo() -> Iterator[Repo]:
         shutil.rmtree(directory)
 
 
-def test_everything_that_can_stand_in_a_directory_is_captured(repo: Repo) -> None:
+def test_every_kind_of_entry_is_captured(repo: Repo) -> None:
     build(EVERYTHING, repo.path)
     assert_holds(repo, capture(repo, "everything"))
     assert git_fsck(repo.path) == ""
@@ -81,7 +81,7 @@ def test_an_arbitrary_tree_is_captured(tree: dict[bytes, Node]) -> None:
 
 @settings(max_examples=examples(4, 25))
 @given(st.data(), st.booleans())
-def test_whatever_was_edited_between_two_captures_is_in_the_second(
+def test_arbitrary_edits_between_two_captures_are_in_the_second(
     data: st.DataObject, with_cache: bool
 ) -> None:
     tree = data.draw(trees(max_entries=12))
@@ -89,7 +89,7 @@ def test_whatever_was_edited_between_two_captures_is_in_the_second(
         build(tree, repo.path)
         before = listing(repo.path, top=True)
         first = capture(repo)
-        # At once, within one tick of many clocks.
+        # Edit without a pause, within one tick of many clocks.
         apply(data.draw(edits(tree)), repo.path)
         if not with_cache:
             shutil.rmtree(repo.path / ".git" / "envhist" / "cache", ignore_errors=True)
@@ -97,7 +97,7 @@ def test_whatever_was_edited_between_two_captures_is_in_the_second(
         assert_holds(repo, first, before)
 
 
-def test_an_edit_within_one_tick_that_keeps_size_and_time_is_seen(repo: Repo) -> None:
+def test_edit_within_one_tick_that_keeps_size_and_time_is_noticed(repo: Repo) -> None:
     repo.write("data", b"aaaa")
     for _ in range(5):
         capture(repo)
@@ -105,13 +105,13 @@ def test_an_edit_within_one_tick_that_keeps_size_and_time_is_seen(repo: Repo) ->
         assert_holds(repo, capture(repo))
 
 
-def test_a_capture_where_nothing_changed_has_the_same_tree(repo: Repo) -> None:
+def test_capture_without_changes_has_the_same_tree(repo: Repo) -> None:
     build(EVERYTHING, repo.path)
     first, second = capture(repo), capture(repo)
     assert repo.git("rev-parse", f"{first}^{{tree}}") == repo.git("rev-parse", f"{second}^{{tree}}")
 
 
-def test_directory_link_and_file_may_take_each_others_place(repo: Repo) -> None:
+def test_directory_link_and_file_may_replace_each_other(repo: Repo) -> None:
     for node in (
         Directory(),
         Link(b"app.py"),
@@ -130,7 +130,7 @@ def test_directory_link_and_file_may_take_each_others_place(repo: Repo) -> None:
         assert_holds(repo, capture(repo))
 
 
-def test_a_file_under_every_filter_of_git_is_stored_as_it_stands(repo: Repo) -> None:
+def test_file_with_any_git_filter_is_stored_unfiltered(repo: Repo) -> None:
     repo.git("config", "core.autocrlf", "true")
     repo.git("config", "filter.shout.clean", "tr a-z A-Z; touch RAN")
     repo.git("config", "filter.shout.smudge", "tr A-Z a-z; touch RAN")
@@ -147,7 +147,7 @@ def test_a_file_under_every_filter_of_git_is_stored_as_it_stands(repo: Repo) -> 
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives directories away")
-def test_a_directory_that_was_given_away_does_not_take_its_files_along(repo: Repo) -> None:
+def test_changed_owner_of_a_directory_does_not_apply_to_its_files(repo: Repo) -> None:
     repo.write("sub/file", "x")
     capture(repo, "before")
     time.sleep(0.05)

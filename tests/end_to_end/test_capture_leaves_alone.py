@@ -1,4 +1,5 @@
-"""A capture reads: HEAD, index, branches, configuration, stash and every file stay as they are, whatever is set."""
+"""A capture only reads: HEAD, index, branches, configuration, stash and every file are unchanged, with any
+configuration."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from tests.support.repository import Repo, make_repo
 
 
 def busy(repo: Repo) -> None:
-    """A repository in the middle of work: staged, changed, stashed, ignored, conflicting names of branches."""
+    """Put a repository into the middle of work: staged, changed, stashed and ignored files."""
     repo.write(".gitignore", b"*.log\n.venv/\n")
     repo.commit("ignore")
     repo.write("app.py", b"stashed\n")
@@ -27,7 +28,7 @@ def busy(repo: Repo) -> None:
     repo.write(".venv/bin/python", b"#!\n", 0o755)
 
 
-def test_nothing_of_the_users_changes(repo: Repo) -> None:
+def test_capture_leaves_the_users_repository_unchanged(repo: Repo) -> None:
     busy(repo)
     work, git = listing(repo.path, top=True), everything_of_git(repo)
     status, stash = repo.git("status", "--porcelain=v2", "--branch"), repo.git("stash", "list")
@@ -51,7 +52,7 @@ echo $? > ../same
 
 
 @pytest.mark.parametrize("linked", [False, True], ids=["main worktree", "linked worktree"])
-def test_a_capture_inside_a_commit_hook_touches_no_index(repo: Repo, linked: bool) -> None:
+def test_capture_in_a_commit_hook_does_not_touch_the_index(repo: Repo, linked: bool) -> None:
     place = repo
     if linked:
         repo.git("worktree", "add", "-q", str(repo.path.parent / "linked"), "-b", "other")
@@ -104,7 +105,7 @@ HOSTILE_CONFIG = {
 }
 
 
-def test_no_configuration_changes_what_is_captured_or_runs_a_command(repo: Repo) -> None:
+def test_configuration_neither_changes_a_capture_nor_runs_a_command(repo: Repo) -> None:
     busy(repo)
     for key, value in HOSTILE_CONFIG.items():
         repo.git("config", key, value)
@@ -115,19 +116,19 @@ def test_no_configuration_changes_what_is_captured_or_runs_a_command(repo: Repo)
     assert not list(Path(repo.path).rglob("RAN"))
 
 
-def test_without_an_identity_the_snapshot_is_whole(repo: Repo) -> None:
+def test_capture_without_an_identity_is_complete(repo: Repo) -> None:
     Path(repo.env["GIT_CONFIG_GLOBAL"]).write_text("")
     assert_holds(repo, capture(repo))
 
 
-def test_an_unborn_head_is_no_obstacle(tmp_path: Path) -> None:
+def test_unborn_head_is_captured(tmp_path: Path) -> None:
     repo = make_repo(tmp_path / "young", commit=False)
     repo.write("file", b"1")
     assert_holds(repo, capture(repo, "before any commit"))
 
 
 @pytest.mark.parametrize("content", [b"", b"DIRC\0\0\0\x02\0\0\xff\xff", b"DIRC" + bytes(range(64))])
-def test_a_broken_index_costs_a_warning_and_no_snapshot(repo: Repo, content: bytes) -> None:
+def test_broken_index_causes_a_warning_and_a_complete_snapshot(repo: Repo, content: bytes) -> None:
     repo.write(".git/index", content)
     done = repo.run("envlog", "capture", "--porcelain")
     assert done.status == 0, done.err
@@ -136,7 +137,7 @@ def test_a_broken_index_costs_a_warning_and_no_snapshot(repo: Repo, content: byt
     assert_holds(repo, done.out.strip())
 
 
-def test_a_broken_index_is_no_obstacle_to_what_compares_with_an_earlier_snapshot(repo: Repo) -> None:
+def test_comparisons_with_earlier_snapshots_work_with_a_broken_index(repo: Repo) -> None:
     capture(repo, "before it broke")
     repo.write("app.py", b"changed\n")
     repo.write(".git/index", b"garbage\n")
@@ -146,7 +147,7 @@ def test_a_broken_index_is_no_obstacle_to_what_compares_with_an_earlier_snapshot
         assert (done.status, "app.py" in done.out or "broken" in done.out) == (0, True), done.err
 
 
-def test_failing_git_commands_cost_warnings_and_no_snapshot(repo: Repo, tmp_path: Path) -> None:
+def test_failing_git_commands_cause_warnings_and_a_complete_snapshot(repo: Repo, tmp_path: Path) -> None:
     real = repo.execute("sh", "-c", "command -v git").out.strip()
     shim = tmp_path / "bin" / "git"
     shim.parent.mkdir()
@@ -163,7 +164,7 @@ def test_failing_git_commands_cost_warnings_and_no_snapshot(repo: Repo, tmp_path
     assert_holds(repo, done.out.strip())
 
 
-def test_branches_that_would_collide_as_refs_do_not(repo: Repo) -> None:
+def test_branch_names_that_conflict_as_refs_do_not_conflict_as_timelines(repo: Repo) -> None:
     for branch in ("feature", "other/x"):
         repo.git("checkout", "-q", "-b", branch)
         capture(repo, branch)
@@ -173,7 +174,7 @@ def test_branches_that_would_collide_as_refs_do_not(repo: Repo) -> None:
     assert len(repo.git("rev-list", str(tip(repo))).split()) == 3
 
 
-def test_the_history_follows_the_directory_when_it_is_moved(repo: Repo) -> None:
+def test_history_stays_with_a_moved_directory(repo: Repo) -> None:
     capture(repo, "here")
     moved = Repo(repo.path.parent / "elsewhere", repo.env)
     repo.path.rename(moved.path)

@@ -52,7 +52,7 @@ def test_snapshot_without_an_intent_names_the_code_commit(repo: Repo) -> None:
     head = repo.git("rev-parse", "HEAD")
     assert told["intent"] == "first commit"
     assert told["title"] == "capture: first commit"
-    # Lists of git show the first line alone, which is not the title of a commit.
+    # Lists of git show only the first line, which must not look like the commit's title.
     assert repo.git("log", "-1", "--format=%s", str(told["id"])) == f"snapshot after {head[:7]}"
     assert told["intent_source"] == "commit"
     assert "· capture: first commit" in repo.run("envlog", check=True).out
@@ -72,32 +72,32 @@ def test_each_m_is_a_paragraph_of_the_intent(repo: Repo) -> None:
     assert shown(repo, "@")["notes"][0]["text"] == "one\n\ntwo"
 
 
-def test_a_name_names_the_moment(repo: Repo) -> None:
+def test_name_option_names_the_snapshot(repo: Repo) -> None:
     snapshot = capture(repo, "--name", "before-refactor")
     assert shown(repo, "before-refactor")["id"] == snapshot
     assert shown(repo, snapshot)["names"] == ["before-refactor"]
 
 
 @pytest.mark.parametrize("name", ["capture", "show", "verify", "now", "HEAD", "10:27", "-x", ""])
-def test_a_name_that_means_something_else_is_refused_before_anything_is_stored(repo: Repo, name: str) -> None:
+def test_name_with_another_meaning_is_refused_before_anything_is_stored(repo: Repo, name: str) -> None:
     done = repo.run("envlog", "capture", f"--name={name}")
     assert done.status in (3, 129), done.err
     assert tip(repo) is None
 
 
-def test_if_changed_takes_nothing_where_nothing_changed(repo: Repo) -> None:
+def test_if_changed_takes_no_snapshot_without_changes(repo: Repo) -> None:
     first = capture(repo)
     assert capture(repo, "--if-changed") == first
     os.utime(repo.path / "app.py", (1, 1))
-    assert capture(repo, "--if-changed") == first, "a touched file is the same content"
+    assert capture(repo, "--if-changed") == first, "touching a file does not change its content"
     repo.write("app.py", b"changed\n")
     assert capture(repo, "--if-changed") != first
     (repo.path / "app.py").chmod(0o600)
     capture(repo, "--if-changed")
-    assert len(history(repo)) == 3, "a mode is content"
+    assert len(history(repo)) == 3, "a change of mode must be captured"
 
 
-def test_strict_refuses_where_a_path_cannot_be_read(repo: Repo) -> None:
+def test_strict_refuses_when_a_path_cannot_be_read(repo: Repo) -> None:
     repo.write("closed", b"x", mode=0)
     prefix = as_ordinary_user()
     done = repo.run("envlog", "capture", "--strict", prefix=prefix)
@@ -108,7 +108,7 @@ def test_strict_refuses_where_a_path_cannot_be_read(repo: Repo) -> None:
     assert repo.run("envlog", "capture", "--strict", prefix=prefix).status == 0
 
 
-def test_what_cannot_be_read_is_listed_and_the_rest_is_captured(repo: Repo) -> None:
+def test_unreadable_paths_are_listed_and_the_rest_is_captured(repo: Repo) -> None:
     repo.write("closed", b"x", mode=0)
     repo.write("dir/inside", b"y")
     repo.write("beside", b"z")
@@ -148,7 +148,7 @@ def test_an_attachment_is_kept_sealed(repo: Repo, tmp_path: Path) -> None:
     assert repo.run("envlog", "capture", "--attach", str(tmp_path / "none")).status != 0
 
 
-def test_a_dry_run_tells_and_stores_nothing(repo: Repo) -> None:
+def test_dry_run_prints_and_stores_nothing(repo: Repo) -> None:
     repo.write("big/file", b"x" * 50_000)
     before = repo.git("count-objects", "-v")
     done = repo.run("envlog", "capture", "-n", check=True)
@@ -157,12 +157,12 @@ def test_a_dry_run_tells_and_stores_nothing(repo: Repo) -> None:
     assert repo.git("count-objects", "-v") == before
 
 
-def test_porcelain_is_the_full_id_alone(repo: Repo) -> None:
+def test_porcelain_prints_the_full_id_only(repo: Repo) -> None:
     done = repo.run("envlog", "capture", "--porcelain", "x", check=True)
     assert done.out == f"{tip(repo)}\n"
 
 
-def test_the_first_capture_names_no_directory_where_there_is_none(tmp_path: Path) -> None:
+def test_first_capture_without_directories_names_none(tmp_path: Path) -> None:
     flat = make_repo(tmp_path / "flat", commit=False)
     flat.write("file", b"1")
     (flat.path / "empty").mkdir()
@@ -170,7 +170,7 @@ def test_the_first_capture_names_no_directory_where_there_is_none(tmp_path: Path
     assert said.splitlines()[2:] == [" this first snapshot contains the whole environment"]
 
 
-def test_a_capture_says_timeline_id_intent_and_counts(repo: Repo) -> None:
+def test_capture_prints_timeline_id_intent_and_counts(repo: Repo) -> None:
     done = repo.run("envlog", "capture", "the reason", check=True)
     newest = str(tip(repo))
     first = done.out.splitlines()[0]
@@ -179,13 +179,13 @@ def test_a_capture_says_timeline_id_intent_and_counts(repo: Repo) -> None:
     assert "1 file" in done.out
 
 
-def test_json_tells_the_snapshot(repo: Repo) -> None:
+def test_json_describes_the_snapshot(repo: Repo) -> None:
     told = json.loads(repo.run("envlog", "capture", "x", "--json", check=True).out)
     assert told["schema"] == 1
     assert str(tip(repo)) in json.dumps(told)
 
 
-def test_force_is_wanted_where_home_would_be_captured(repo: Repo) -> None:
+def test_capture_of_home_requires_force(repo: Repo) -> None:
     done = repo.run("envlog", "capture", env={"HOME": str(repo.path)})
     assert done.status == 3
     assert "--force" in done.err
@@ -193,7 +193,7 @@ def test_force_is_wanted_where_home_would_be_captured(repo: Repo) -> None:
     assert repo.run("envlog", "capture", "--force", env={"HOME": str(repo.path)}).status == 0
 
 
-def test_the_moment_is_the_committer_date_where_that_is_set(repo: Repo) -> None:
+def test_time_of_a_snapshot_is_the_committer_date_if_set(repo: Repo) -> None:
     done = repo.run(
         "envlog", "capture", "--porcelain", env={"GIT_COMMITTER_DATE": "2026-11-18T10:02:00+05:30"}
     )
@@ -203,7 +203,7 @@ def test_the_moment_is_the_committer_date_where_that_is_set(repo: Repo) -> None:
     )
 
 
-def test_envhistignore_and_exclude_name_what_is_no_part(repo: Repo) -> None:
+def test_envhistignore_and_exclude_skip_paths(repo: Repo) -> None:
     repo.write(".envhistignore", b"*.cache\n/only-top\nbuild/\n!keep.cache\n")
     repo.git("config", "--add", "envhist.exclude", "*.tmp")
     repo.git("config", "--add", "envhist.exclude", "/downloads/")
@@ -255,7 +255,7 @@ def test_secret_files_are_sealed_before_they_are_stored(repo: Repo) -> None:
     )
 
 
-def test_a_further_root_is_captured_below_its_name(repo: Repo, tmp_path: Path) -> None:
+def test_additional_root_is_captured_below_its_name(repo: Repo, tmp_path: Path) -> None:
     (tmp_path / "etc").mkdir()
     (tmp_path / "etc" / "site.conf").write_bytes(b"listen 80\n")
     repo.git("config", "envhist.root.nginx", str(tmp_path / "etc"))
@@ -282,7 +282,7 @@ def test_a_nested_repository_is_captured_with_its_git_directory(repo: Repo) -> N
     assert git_fsck(repo.path) == ""
 
 
-def test_what_is_beyond_the_budget_is_left_out_loudly(repo: Repo) -> None:
+def test_files_over_the_budget_are_skipped_with_a_warning(repo: Repo) -> None:
     repo.git("config", "envhist.budget", "1m")
     repo.write("huge", os.urandom(3 << 20))
     repo.write("small", b"x")
@@ -295,13 +295,13 @@ def test_what_is_beyond_the_budget_is_left_out_loudly(repo: Repo) -> None:
     assert_holds(repo, capture(repo))
 
 
-def test_a_timeline_may_be_chosen(repo: Repo) -> None:
+def test_timeline_can_be_chosen(repo: Repo) -> None:
     repo.git("config", "envhist.timeline", "laptop/mine")
     snapshot = capture(repo)
     assert repo.git("rev-parse", "refs/envhist/heads/laptop/mine") == snapshot
 
 
-def test_a_big_file_is_stored_in_pieces_that_a_small_change_shares(repo: Repo) -> None:
+def test_small_change_of_a_big_file_stores_few_new_chunks(repo: Repo) -> None:
     content = bytearray(os.urandom(10 << 20))
     repo.write("big", bytes(content))
     snapshot = capture(repo)
@@ -318,7 +318,7 @@ def _stored_bytes(repo: Repo) -> int:
     return sum(path.stat().st_size for path in (repo.path / ".git/objects/pack").glob("*.pack"))
 
 
-def test_staged_content_that_stands_nowhere_else_is_kept(repo: Repo) -> None:
+def test_staged_content_that_exists_nowhere_else_is_stored(repo: Repo) -> None:
     repo.write("app.py", b"staged and then overwritten\n")
     repo.git("add", "app.py")
     repo.write("app.py", b"in the working tree\n")
@@ -330,7 +330,7 @@ def test_staged_content_that_stands_nowhere_else_is_kept(repo: Repo) -> None:
     assert any("staged and then overwritten" in content for content in contents)
 
 
-def test_git_changed_is_gits_view_and_env_changed_the_snapshots(repo: Repo) -> None:
+def test_git_changed_lists_gits_changes_and_env_changed_the_snapshots(repo: Repo) -> None:
     repo.write(".gitignore", b".env.local\n")
     repo.commit("ignore")
     capture(repo)

@@ -46,7 +46,7 @@ def leftovers(repo: Repo) -> list[str]:
         if path.suffix not in (".pack", ".idx", ".keep")
     ]
     staging = git / "envhist" / "staging"
-    # The file by which captures take turns stays.
+    # The lock file of captures is not removed.
     return packs + [path.name for path in (staging.iterdir() if staging.is_dir() else ()) if path.is_dir()]
 
 
@@ -63,7 +63,7 @@ CALLS = (
 @needs_strace
 @pytest.mark.full
 @pytest.mark.parametrize("call", CALLS)
-def test_a_capture_killed_at_any_call_leaves_the_old_tip_or_the_new_one(repo: Repo, call: str) -> None:
+def test_capture_killed_at_any_call_leaves_the_old_or_the_new_tip(repo: Repo, call: str) -> None:
     fill(repo, "before")
     old = capture(repo, "before")
     for step, when in enumerate((1, 2, 3, 5, 8, 13, 21, 60)):
@@ -82,7 +82,7 @@ def test_a_capture_killed_at_any_call_leaves_the_old_tip_or_the_new_one(repo: Re
 
 
 @pytest.mark.full
-def test_a_capture_killed_at_any_time_leaves_the_old_tip_or_the_new_one(repo: Repo) -> None:
+def test_capture_killed_at_any_time_leaves_the_old_or_the_new_tip(repo: Repo) -> None:
     fill(repo, "before")
     capture(repo, "before")
     for step in range(12):
@@ -108,7 +108,9 @@ def test_a_capture_killed_at_any_time_leaves_the_old_tip_or_the_new_one(repo: Re
 @pytest.mark.full
 @pytest.mark.parametrize("error", ["ENOSPC", "EDQUOT", "EIO"])
 @pytest.mark.parametrize("call", ["write", "fsync,fdatasync", "rename,renameat,renameat2,link,linkat"])
-def test_a_disk_that_fails_publishes_nothing_and_is_told_in_a_line(repo: Repo, call: str, error: str) -> None:
+def test_capture_on_a_failing_disk_publishes_nothing_and_prints_one_line(
+    repo: Repo, call: str, error: str
+) -> None:
     fill(repo, "before")
     old = capture(repo, "before")
     for step, when in enumerate(("1+", "2+", "3+", "5+", "9+", "17+")):
@@ -120,7 +122,7 @@ def test_a_disk_that_fails_publishes_nothing_and_is_told_in_a_line(repo: Repo, c
         newest = tip(repo)
         assert newest is not None
         if newest in known:
-            # The error could not be printed to its own output.
+            # A failing write can also hit the program's own output, which is then empty.
             assert done.status != 0 or done.stdout == b""
         else:
             assert_holds(repo, newest)
@@ -130,7 +132,7 @@ def test_a_disk_that_fails_publishes_nothing_and_is_told_in_a_line(repo: Repo, c
 
 
 @pytest.mark.full
-def test_gc_in_a_loop_beside_captures_takes_no_object_of_theirs(repo: Repo) -> None:
+def test_gc_in_a_loop_removes_no_object_of_a_capture(repo: Repo) -> None:
     script = (
         "while [ ! -e ../stop ]; do git gc -q --prune=now; git repack -q -a -d; git prune --expire=now; done"
     )
@@ -138,7 +140,7 @@ def test_gc_in_a_loop_beside_captures_takes_no_object_of_theirs(repo: Repo) -> N
     try:
         taken = []
         for step in range(15):
-            # The same bytes lie about as loose objects that gc may take at any time: they are not to be relied on.
+            # The same bytes are also loose objects that gc may remove at any time; a capture must not rely on these.
             repo.write("churn", f"{step}".encode() * 100)
             repo.git("hash-object", "-w", "churn", check=False)
             taken.append(capture(repo, f"step {step}"))
@@ -152,7 +154,7 @@ def test_gc_in_a_loop_beside_captures_takes_no_object_of_theirs(repo: Repo) -> N
 
 
 @pytest.mark.full
-def test_captures_at_the_same_time_all_end_on_one_chain(repo: Repo) -> None:
+def test_concurrent_captures_are_all_on_one_chain(repo: Repo) -> None:
     capture(repo, "first")
     words = ["git-envlog", "capture", "--porcelain", "-m", "racing"]
     running = [
@@ -165,7 +167,7 @@ def test_captures_at_the_same_time_all_end_on_one_chain(repo: Repo) -> None:
     assert git_fsck(repo.path) == ""
 
 
-def test_a_foreign_file_among_the_packs_is_never_swept(repo: Repo) -> None:
+def test_unknown_file_among_the_packs_is_never_removed(repo: Repo) -> None:
     foreign = [
         repo.path / ".git/objects/pack" / name for name in ("tmp_pack_AbCdEf", "tmp_idx_zz", "pack-x.keep")
     ]
@@ -177,7 +179,7 @@ def test_a_foreign_file_among_the_packs_is_never_swept(repo: Repo) -> None:
     assert [path.read_bytes() for path in foreign] == [b"somebody else's"] * 3
 
 
-def test_nothing_is_borrowed_from_an_alternate(repo: Repo, tmp_path: Path) -> None:
+def test_snapshot_does_not_use_objects_of_an_alternate(repo: Repo, tmp_path: Path) -> None:
     repo.write("data", b"shared bytes" * 100)
     repo.commit()
     borrower = Repo(tmp_path / "borrower", repo.env)

@@ -27,7 +27,7 @@ def found(repo: Repo, *words: str, paths: tuple[str, ...] = ()) -> list[str]:
     return repo.run("envlog", *words, "--format=%s", "--", *paths, check=True).out.splitlines()
 
 
-def test_text_search_finds_where_a_text_came_and_went(searched: Repo) -> None:
+def test_text_search_finds_where_a_text_was_added_and_removed(searched: Repo) -> None:
     assert found(searched, "-S", "flask") == ["flask went", "flask came"]
     assert found(searched, "-Shello") == ["first"]
     assert found(searched, "-S", "FLASK", "-i") == ["flask went", "flask came"]

@@ -12,7 +12,7 @@ def our_packs(repo: Repo) -> list[Path]:
     return list((repo.path / ".git/objects/pack").glob("pack-*"))
 
 
-def test_a_history_whose_objects_are_gone_begins_anew_with_a_warning(repo: Repo) -> None:
+def test_timeline_with_lost_objects_starts_again_with_a_warning(repo: Repo) -> None:
     history = EnvHistory.open(str(repo.path), workers="here", one_command=True)
     lost = history.capture("lost").snapshot
     assert lost is not None
@@ -30,12 +30,12 @@ def test_a_history_whose_objects_are_gone_begins_anew_with_a_warning(repo: Repo)
     ] == ["kept"]
 
 
-def test_a_snapshot_after_one_with_a_lost_tree_is_whole(repo: Repo) -> None:
+def test_snapshot_after_one_with_a_lost_tree_is_complete(repo: Repo) -> None:
     history = EnvHistory.open(str(repo.path), workers="here", one_command=True)
     for number in range(2):
         repo.write(f"d/{number}", b"%d" % number)
         history.capture(f"capture {number}")
-    # The commits stay, the trees go with the packs.
+    # Delete the packs and write the commits back, so that only the trees are lost.
     heads = repo.git("rev-list", "--glob=refs/envhist/*").split()
     commits = [repo.run_git("cat-file", "commit", one).stdout for one in heads]
     for pack in repo.path.glob(".git/objects/pack/*.pack"):
@@ -53,7 +53,7 @@ def test_a_snapshot_after_one_with_a_lost_tree_is_whole(repo: Repo) -> None:
         assert repo.git("show", f"{captured.snapshot.id}:d/{number}") == str(number)
 
 
-def test_what_is_left_out_is_not_kept_as_staged_either(repo: Repo) -> None:
+def test_excluded_paths_are_not_in_the_staged_tree_either(repo: Repo) -> None:
     repo.write(".envhistignore", b"cache/\n")
     repo.git("config", "envhist.fingerprint", "*.bin")
     repo.write("cache/one", b"staged and left out")
@@ -73,7 +73,7 @@ def test_what_is_left_out_is_not_kept_as_staged_either(repo: Repo) -> None:
     assert "staged and fingerprinted" not in contents
 
 
-def test_a_root_with_a_slash_in_its_name_is_told(repo: Repo, tmp_path: Path) -> None:
+def test_root_with_a_slash_in_its_name_causes_a_warning(repo: Repo, tmp_path: Path) -> None:
     repo.git("config", "envhist.root.a/b.x", str(tmp_path))
 
     captured = EnvHistory.open(str(repo.path), workers="here", one_command=True).capture("x")

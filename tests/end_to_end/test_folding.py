@@ -1,4 +1,4 @@
-"""A list has one line for the captures of one turn of an agent, and one for each where that is asked for."""
+"""A list has one line for all captures of one turn of an agent, and with --no-fold one for each capture."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FIRST, SECOND = "tidy the parser", "and the printer"
 
 
 def by_agent(repo: Repo, turn: int, prompt: str, session: str = "s-1") -> Snapshot:
-    """A capture as an agent's hook takes one."""
+    """Capture like an agent's hook."""
     history = EnvHistory.open(str(repo.path), workers="here", one_command=True)
     person = current_actor(history.settings, repo.env)
     taken = history.capture(
@@ -33,7 +33,8 @@ def by_agent(repo: Repo, turn: int, prompt: str, session: str = "s-1") -> Snapsh
 
 @pytest.fixture
 def turns(repo: Repo) -> tuple[Repo, list[str]]:
-    """By hand; three of one turn that changed one file twice and made another; one of the next turn."""
+    """Capture once by hand, three times in one turn that changed one file twice and added others, and once in the
+    next turn."""
     ids = [capture(repo, "by hand")]
     for text, new in ((b"1\n", "one"), (b"2\n", None), (b"3\n", "two")):
         repo.write("app.py", text)
@@ -49,11 +50,11 @@ def lines(repo: Repo, *words: str) -> list[str]:
     return repo.run("envlog", *words, check=True).out.splitlines()
 
 
-def test_the_captures_of_a_turn_stand_on_one_line(turns: tuple[Repo, list[str]]) -> None:
+def test_captures_of_a_turn_are_one_line(turns: tuple[Repo, list[str]]) -> None:
     repo, ids = turns
     second, first, by_hand = lines(repo)
     assert (second[:7], first[:7], by_hand[:7]) == (ids[4][:7], ids[3][:7], ids[0][:7])
-    # The summary is of the whole turn: a file changed twice is one file.
+    # The summary describes the whole turn: a file that changed twice counts once.
     assert first.endswith("+2 ~1 files · 3 captures")
     assert second.endswith("~1 file")
     told = repo.run("envdiff", "--stat", ids[0], ids[3], check=True).out
@@ -62,7 +63,7 @@ def test_the_captures_of_a_turn_stand_on_one_line(turns: tuple[Repo, list[str]])
     assert len(lines(repo, "--oneline")) == 3
 
 
-def test_a_number_of_lines_is_one_of_folded_ones(turns: tuple[Repo, list[str]]) -> None:
+def test_number_limits_the_folded_lines(turns: tuple[Repo, list[str]]) -> None:
     repo, ids = turns
     assert [line[:7] for line in lines(repo, "-2")] == [ids[4][:7], ids[3][:7]]
     assert lines(repo, "-2")[1].endswith("3 captures")
@@ -70,7 +71,7 @@ def test_a_number_of_lines_is_one_of_folded_ones(turns: tuple[Repo, list[str]]) 
     assert lines(repo, "-0") == []
 
 
-def test_programs_and_searches_have_every_capture(turns: tuple[Repo, list[str]]) -> None:
+def test_machine_readable_lists_and_searches_have_every_capture(turns: tuple[Repo, list[str]]) -> None:
     repo, ids = turns
     newest_first = [*reversed(ids)]
     assert lines(repo, "--format=%H") == newest_first
@@ -78,14 +79,14 @@ def test_programs_and_searches_have_every_capture(turns: tuple[Repo, list[str]])
     assert [line[:7] for line in lines(repo, "--", "one", "two")] == [ids[3][:7], ids[1][:7]]
 
 
-def test_what_is_told_of_one_capture_keeps_its_line(turns: tuple[Repo, list[str]]) -> None:
+def test_named_capture_has_its_own_line(turns: tuple[Repo, list[str]]) -> None:
     repo, ids = turns
     repo.run("envlog", "name", "half-way", ids[2], check=True)
     assert [line[:7] for line in lines(repo)] == [one[:7] for one in (ids[4], ids[3], ids[2], ids[0])]
     assert lines(repo)[2].endswith("2 captures")
 
 
-def test_what_a_turn_changed_is_counted_from_the_first_of_all_moments(repo: Repo) -> None:
+def test_changes_of_a_turn_are_counted_from_the_first_snapshot(repo: Repo) -> None:
     repo.write("app.py", b"1\n")
     first = by_agent(repo, 1, FIRST).id
     for name in ("one", "two"):
@@ -105,7 +106,7 @@ def test_two_sessions_are_two_turns(repo: Repo) -> None:
     assert len(lines(repo)) == 3
 
 
-def test_a_restore_and_the_copy_before_it_are_one_line_where_that_held_nothing_new(repo: Repo) -> None:
+def test_restore_and_its_safety_snapshot_are_one_line_if_the_state_was_known(repo: Repo) -> None:
     repo.write(".env", "A=1\n")
     goal = capture(repo, "all set up")
     repo.write(".env", "A=2\n")
@@ -117,7 +118,7 @@ def test_a_restore_and_the_copy_before_it_are_one_line_where_that_held_nothing_n
         f"redo of {told_ids[2]} ~1 file · .env: ~1 variable",
         f"undo of {told_ids[2]} ~1 file · .env: ~1 variable",
         f"restore of {goal[:7]} ~1 file · .env: ~1 variable",
-        # A state that no snapshot had has a line of its own.
+        # A state that no earlier snapshot has gets its own line.
         f"before the restore of {goal[:7]} ~1 file · .env: ~1 variable",
         told[-1],
     ]
@@ -131,7 +132,7 @@ def test_a_restore_and_the_copy_before_it_are_one_line_where_that_held_nothing_n
     assert len(lines(repo)) == 6
 
 
-def test_list_has_day_headings_and_folds_what_hooks_captured(repo: Repo) -> None:
+def test_list_has_day_headings_and_folds_captures_of_hooks(repo: Repo) -> None:
     yesterday = {"GIT_COMMITTER_DATE": "2020-02-03 10:00:00 +0000"}
     repo.run("envlog", "capture", "old", env=yesterday, check=True)
     history = EnvHistory.open(str(repo.path), workers="here", one_command=True)

@@ -1,4 +1,4 @@
-"""Databases that are written during a capture, checked with SQLite after plain git extracted them."""
+"""Databases that are written during a capture, extracted by plain git and checked with SQLite."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.worktree.test_databases import newest_row, writing
 
 
 def give_back(repo: Repo, history: EnvHistory, snapshot: Snapshot, target: Path) -> Path:
-    """The database and its sidecars as a snapshot holds them."""
+    """Extract the database and its sidecar files from a snapshot."""
     target.mkdir()
     listed = repo.git("ls-tree", "--name-only", f"{snapshot.id}:data").split()
     for name in listed:
@@ -27,7 +27,7 @@ def give_back(repo: Repo, history: EnvHistory, snapshot: Snapshot, target: Path)
 
 
 @pytest.mark.parametrize("mode", ["wal", "delete"])
-def test_every_row_committed_before_a_capture_is_in_it(repo: Repo, tmp_path: Path, mode: str) -> None:
+def test_snapshot_has_every_row_committed_before_the_capture(repo: Repo, tmp_path: Path, mode: str) -> None:
     database = repo.path / "data" / "app.db"
     database.parent.mkdir()
     history = EnvHistory.open(str(repo.path), workers="fork", one_command=True)
@@ -45,7 +45,7 @@ def test_every_row_committed_before_a_capture_is_in_it(repo: Repo, tmp_path: Pat
             shutil.rmtree(copy.parent)
 
 
-def test_rows_in_the_log_of_a_program_that_died_are_kept(repo: Repo, tmp_path: Path) -> None:
+def test_rows_in_the_log_of_a_killed_program_are_captured(repo: Repo, tmp_path: Path) -> None:
     database = repo.path / "data" / "app.db"
     database.parent.mkdir()
     crash = (
@@ -68,7 +68,7 @@ def test_rows_in_the_log_of_a_program_that_died_are_kept(repo: Repo, tmp_path: P
     assert newest_row(give_back(repo, history, captured.snapshot, tmp_path / "copy")) == 200
 
 
-def test_a_database_nobody_touched_is_not_read_again_when_its_log_grows(repo: Repo, tmp_path: Path) -> None:
+def test_unchanged_database_is_not_read_again_when_its_log_grows(repo: Repo, tmp_path: Path) -> None:
     repo.git("config", "envhist.bigFile", "64k")
     database = repo.path / "data" / "app.db"
     database.parent.mkdir()

@@ -1,4 +1,4 @@
-"""A history of many captures is kept in few packs, and each snapshot in it stays whole."""
+"""A history of many captures is stored in few packs, and each of its snapshots stays complete."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from git_envhist.maintenance.merge_packs import AFTER_RESTORE, MAX_PACKS, merge_
 from tests.support.repository import Repo
 
 
-def test_sixty_captures_leave_a_handful_of_packs(repo: Repo) -> None:
+def test_sixty_captures_leave_few_packs(repo: Repo) -> None:
     history = EnvHistory.open(str(repo.path), workers="here", one_command=True)
     for number in range(60):
         repo.write("counter", b"%d\n" % number)
@@ -24,7 +24,7 @@ def test_sixty_captures_leave_a_handful_of_packs(repo: Repo) -> None:
         assert repo.git("show", f"{commit}:counter").strip() == str(number)
 
 
-def test_a_merge_whose_staging_comes_back_after_a_power_cut_loses_nothing(
+def test_merge_with_leftover_staging_after_a_power_failure_loses_nothing(
     repo: Repo, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     history = EnvHistory.open(str(repo.path), workers="here", one_command=True)
@@ -42,7 +42,7 @@ def test_a_merge_whose_staging_comes_back_after_a_power_cut_loses_nothing(
     assert repo.git("fsck", "--strict", "--no-dangling") == ""
 
 
-def test_going_back_and_forth_leaves_a_handful_of_packs(repo: Repo) -> None:
+def test_many_restores_leave_few_packs(repo: Repo) -> None:
     history = EnvHistory.open(str(repo.path), workers="here", one_command=True)
     moments = []
     for text in (b"one", b"two"):
@@ -51,7 +51,7 @@ def test_going_back_and_forth_leaves_a_handful_of_packs(repo: Repo) -> None:
         assert captured.snapshot is not None
         moments.append(captured.snapshot)
     for turn in range(AFTER_RESTORE):
-        # Only the snapshot before the restore contains this, so that each restore leaves packs.
+        # Only the safety snapshot contains this, so each restore writes packs.
         repo.write("new", b"%d" % turn)
         history.restore(moments[turn % 2])
     packs = list((repo.path / ".git/objects/pack").glob("*.keep"))

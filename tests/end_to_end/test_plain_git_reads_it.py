@@ -44,7 +44,7 @@ def test_git_show_and_diff_give_true_bytes(told: tuple[Repo, str, str]) -> None:
     ]
 
 
-def test_git_worktree_gives_the_moment_back(told: tuple[Repo, str, str], tmp_path: Path) -> None:
+def test_git_worktree_checks_out_a_snapshot(told: tuple[Repo, str, str], tmp_path: Path) -> None:
     repo, _, second = told
     repo.git("-c", "core.autocrlf=false", "worktree", "add", "-q", "--detach", str(tmp_path / "then"), second)
     then, now = listing(tmp_path / "then"), listing(repo.path)
@@ -54,7 +54,9 @@ def test_git_worktree_gives_the_moment_back(told: tuple[Repo, str, str], tmp_pat
     assert {b"plain", b"a/deep/er/place/file", b"link", b"crlf", b"new\nline"} <= set(then)
 
 
-def test_fsck_is_silent_and_a_strict_remote_takes_it(told: tuple[Repo, str, str], tmp_path: Path) -> None:
+def test_fsck_is_silent_and_a_strict_remote_accepts_the_history(
+    told: tuple[Repo, str, str], tmp_path: Path
+) -> None:
     repo, _, second = told
     assert git_fsck(repo.path) == ""
     remote = make_repo(tmp_path / "remote.git", bare=True)
@@ -72,7 +74,9 @@ def test_fsck_is_silent_and_a_strict_remote_takes_it(told: tuple[Repo, str, str]
     assert_holds(remote, second, listing(repo.path, top=True))
 
 
-def test_neither_clone_nor_push_all_carry_it(told: tuple[Repo, str, str], tmp_path: Path) -> None:
+def test_neither_clone_nor_push_all_transfers_the_history(
+    told: tuple[Repo, str, str], tmp_path: Path
+) -> None:
     repo, _, _ = told
     remote = make_repo(tmp_path / "remote.git", bare=True)
     repo.git("push", "-q", "--all", str(remote.path))
@@ -95,7 +99,7 @@ def test_dulwich_reads_every_object(told: tuple[Repo, str, str]) -> None:
 
 
 @pytest.mark.parametrize("kind", ["sha256", "reftable"])
-def test_other_kinds_of_repositories_hold_snapshots(tmp_path: Path, kind: str) -> None:
+def test_other_kinds_of_repositories_can_have_snapshots(tmp_path: Path, kind: str) -> None:
     if kind == "sha256":
         repo = make_repo(tmp_path / "r", object_format="sha256")
     else:

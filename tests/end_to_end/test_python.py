@@ -17,7 +17,7 @@ from tests.end_to_end.captures import assert_holds
 from tests.rules.source import CHECKOUT
 from tests.support.repository import Repo
 
-# What a program that only imports the package must not pay for.
+# Modules that a program must not load by importing the package.
 HEAVY = {
     "click",
     "rich",
@@ -48,7 +48,7 @@ def test_a_history_is_captured_read_compared_named_and_noted(repo: Repo) -> None
     assert dataclasses.is_dataclass(snapshot)
 
 
-def test_a_history_that_stays_open_sees_what_it_did(repo: Repo) -> None:
+def test_open_history_sees_its_own_changes(repo: Repo) -> None:
     history = EnvHistory.open(str(repo.path), one_command=True)
     with pytest.raises(SnapshotNotFound):
         history.resolve("@")
@@ -62,7 +62,7 @@ def test_a_history_that_stays_open_sees_what_it_did(repo: Repo) -> None:
     assert history.resolve("here").id == second.id
 
 
-def test_words_mean_snapshots_and_errors_are_ours(repo: Repo, tmp_path: object) -> None:
+def test_revisions_are_resolved_and_errors_are_public_classes(repo: Repo, tmp_path: object) -> None:
     history = EnvHistory.open(str(repo.path), one_command=True)
     assert history.log() == []
     taken = history.capture("x").snapshot
@@ -78,7 +78,7 @@ def test_words_mean_snapshots_and_errors_are_ours(repo: Repo, tmp_path: object) 
     assert issubclass(NotARepository, EnvhistError)
 
 
-def test_a_name_is_taken_away_again(repo: Repo) -> None:
+def test_name_is_removed(repo: Repo) -> None:
     history = EnvHistory.open(str(repo.path), one_command=True)
     history.capture("x", name="start")
     EnvHistory.open(str(repo.path), one_command=True).remove_name("start")
@@ -113,7 +113,7 @@ def test_importing_the_package_is_cheap_and_starts_no_process(statement: str) ->
     assert not HEAVY & set(done.stdout.split())
 
 
-def test_the_log_pays_for_nothing_it_does_not_use(repo: Repo) -> None:
+def test_log_loads_no_unneeded_modules(repo: Repo) -> None:
     EnvHistory.open(str(repo.path), one_command=True).capture("x")
     script = (
         "import sys; from git_envhist.cli.main import envlog; envlog(); print(*sys.modules, file=sys.stderr)"

@@ -18,7 +18,7 @@ NOW = "2026-11-18T10:30:00+00:00"
 
 @pytest.fixture
 def told(repo: Repo) -> tuple[Repo, list[str]]:
-    """A history of three snapshots, and their ids, oldest first."""
+    """Return a repository with three snapshots, and their ids, oldest first."""
     return repo, list(start_from(repo, three_snapshots))
 
 
@@ -40,7 +40,7 @@ Told = tuple[Repo, list[str]]
 
 
 def subjects(done: Result) -> list[str]:
-    """The intents of a list, by their first lines."""
+    """Return the first word of each intent in a list."""
     assert done.status == 0, done.err
     words = ("clean clone", "before auth refactor", "after package install")
     return [word.split()[0] for line in done.out.splitlines() for word in words if word in line]
@@ -77,7 +77,7 @@ LISTS = [
 
 
 @pytest.mark.parametrize(("words", "wanted"), LISTS, ids=lambda value: " ".join(value) or "nothing")
-def test_a_list_shows_what_was_asked_for(told: Told, words: tuple[str, ...], wanted: list[str]) -> None:
+def test_list_shows_the_requested_snapshots(told: Told, words: tuple[str, ...], wanted: list[str]) -> None:
     repo, _ = told
     assert subjects(repo.run("envlog", *words)) == wanted
 
@@ -87,7 +87,7 @@ def test_oneline_is_id_and_intent(told: Told) -> None:
     assert repo.run("envlog", "--oneline", "-1").out == f"{ids[2][:7]} after package install (installed)\n"
 
 
-def test_a_format_is_gits_and_ours(told: Told) -> None:
+def test_format_has_placeholders_of_git_and_git_envhist(told: Told) -> None:
     repo, ids = told
     done = repo.run("envlog", "--reverse", "--format=%H|%s|%b|%(time)|%(trigger)|%(complete)|%(name)|%at")
     lines = done.out.splitlines()
@@ -95,7 +95,7 @@ def test_a_format_is_gits_and_ours(told: Told) -> None:
     assert "|after package install||10:18|manual|complete|installed|" in done.out
 
 
-def test_dates_are_in_gits_styles(told: Told) -> None:
+def test_dates_have_gits_styles(told: Told) -> None:
     repo, _ = told
     done = repo.run("envlog", "-1", "--date=iso-strict", "--format=%ad")
     assert done.out.strip() in (THIRD, THIRD.replace("+00:00", "Z"))
@@ -117,7 +117,7 @@ def test_z_ends_records_with_nul(told: Told) -> None:
         ("-p --full-index", "index {before}..{after} 100644"),
     ],
 )
-def test_what_each_changed_stands_below_it(told: Told, option: str, wanted: str) -> None:
+def test_changes_are_shown_below_each_snapshot(told: Told, option: str, wanted: str) -> None:
     repo, ids = told
     done = repo.run("envlog", *option.split(), "-1", "@~1")
     assert done.status == 0, done.err
@@ -127,14 +127,14 @@ def test_what_each_changed_stands_below_it(told: Told, option: str, wanted: str)
     assert "lib/flask.py" not in done.out
 
 
-def test_full_is_the_card_of_each(told: Told) -> None:
+def test_full_shows_the_details_of_each_snapshot(told: Told) -> None:
     repo, ids = told
     done = repo.run("envlog", "--full")
     assert all(one in done.out for one in ids)
     assert "the body" in done.out
 
 
-def test_json_is_one_array_newest_first_and_lines_where_wanted(told: Told) -> None:
+def test_json_is_one_array_newest_first_or_lines(told: Told) -> None:
     repo, ids = told
     found = json.loads(repo.run("envlog", "--json").out)
     assert [one["id"] for one in found] == ids[::-1]
@@ -144,7 +144,7 @@ def test_json_is_one_array_newest_first_and_lines_where_wanted(told: Told) -> No
     assert [json.loads(line)["id"] for line in lines] == ids[::-1]
 
 
-def test_what_changed_is_whole_on_a_card_and_cut_in_a_list(told: Told) -> None:
+def test_changes_are_complete_in_details_and_limited_in_a_list(told: Told) -> None:
     repo, _ = told
     paths = [f"many/{number:03}" for number in range(230)]
     for path in paths:
@@ -158,7 +158,7 @@ def test_what_changed_is_whole_on_a_card_and_cut_in_a_list(told: Told) -> None:
     assert listed["env_changed"]["added"] == card["added"]
 
 
-def test_each_line_resolves_by_id_time_name_and_intent(told: Told) -> None:
+def test_snapshot_is_found_by_id_time_name_and_intent(told: Told) -> None:
     repo, ids = told
     for words in ("installed", ids[2][:7], ids[2], "@", "10:18", "@{10:18}", "11m", ":/package install"):
         assert json.loads(repo.run("envlog", "show", "--json", words).out)["id"] == ids[2], words
@@ -166,7 +166,7 @@ def test_each_line_resolves_by_id_time_name_and_intent(told: Told) -> None:
     assert json.loads(repo.run("envlog", "show", "--json", "HEAD").out)["id"] == ids[2]
 
 
-def test_show_is_a_card_and_with_a_path_the_bytes_as_they_were(told: Told) -> None:
+def test_show_prints_details_and_with_a_path_the_stored_bytes(told: Told) -> None:
     repo, ids = told
     card = repo.run("envlog", "show", "@~1", "--date=iso").out
     assert ids[1] in card
@@ -178,7 +178,7 @@ def test_show_is_a_card_and_with_a_path_the_bytes_as_they_were(told: Told) -> No
     assert repo.run("envlog", "show", "@", "--", "never").status == 4
 
 
-def test_a_name_is_given_moved_and_taken_away(told: Told) -> None:
+def test_name_is_set_moved_and_removed(told: Told) -> None:
     repo, ids = told
     assert repo.run("envlog", "name", "start", "@~2").status == 0
     assert json.loads(repo.run("envlog", "show", "--json", "start").out)["id"] == ids[0]
@@ -188,7 +188,7 @@ def test_a_name_is_given_moved_and_taken_away(told: Told) -> None:
     assert repo.run("envlog", "name", "capture").status == 3
 
 
-def test_a_name_moves_to_where_it_was_given_last_within_one_second_too(told: Told) -> None:
+def test_latest_position_of_a_name_counts_within_one_second(told: Told) -> None:
     repo, ids = told
     for revision, number in (("@", 2), ("@~2", 0), ("@", 2), ("@~1", 1)):
         assert repo.run("envlog", "name", "here", revision).status == 0
@@ -197,7 +197,7 @@ def test_a_name_moves_to_where_it_was_given_last_within_one_second_too(told: Tol
     assert repo.run("envlog", "show", "here").status == 4
 
 
-def test_a_note_adds_to_the_story(told: Told) -> None:
+def test_note_is_shown_with_its_snapshot(told: Told) -> None:
     repo, ids = told
     assert repo.run("envlog", "note", "@~1", "-m", "this one was slow").status == 0
     assert "this one was slow" in repo.run("envlog", "show", ids[1]).out
@@ -205,7 +205,7 @@ def test_a_note_adds_to_the_story(told: Told) -> None:
     assert repo.run("envlog", "note").status == 129
 
 
-def test_what_means_no_snapshot_is_status_4_with_a_hint(told: Told) -> None:
+def test_unknown_revision_is_status_4_with_a_hint(told: Told) -> None:
     repo, _ = told
     for words in ("nowhere-like-this", "good", "0123456789abcdef", ":/no such intent"):
         done = repo.run("envlog", "show", words)
@@ -227,13 +227,13 @@ def test_what_means_no_snapshot_is_status_4_with_a_hint(told: Told) -> None:
         ),
     ],
 )
-def test_a_hint_is_what_helps(told: Told, words: tuple[str, ...], hint: str) -> None:
+def test_hint_fits_the_error(told: Told, words: tuple[str, ...], hint: str) -> None:
     done = told[0].run("envlog", *words)
     assert done.status in (4, 129)
     assert done.err.splitlines()[1] == f"hint: {hint}"
 
 
-def test_before_the_first_capture_the_list_is_empty(repo: Repo) -> None:
+def test_list_before_the_first_capture_is_empty(repo: Repo) -> None:
     done = repo.run("envlog")
     assert (done.status, done.out) == (0, "")
     assert done.err == "hint: nothing was captured here yet: git envlog capture\n"
@@ -242,7 +242,7 @@ def test_before_the_first_capture_the_list_is_empty(repo: Repo) -> None:
     assert json.loads(repo.run("envlog", "--json").out) == []
 
 
-def test_another_directory_and_gits_own_ways_to_name_it(told: Told) -> None:
+def test_repository_is_found_by_option_and_by_gits_variables(told: Told) -> None:
     repo, ids = told
     elsewhere = repo.path.parent
     by_option = repo.run("envlog", "-C", str(repo.path), "--format=%H", "-1", cwd=elsewhere)
@@ -252,7 +252,7 @@ def test_another_directory_and_gits_own_ways_to_name_it(told: Told) -> None:
     assert [done.out.strip() for done in (by_option, by_git, by_variables)] == [ids[2]] * 3
 
 
-def test_colour_only_where_it_is_wanted(told: Told) -> None:
+def test_colour_is_used_only_if_requested(told: Told) -> None:
     repo, _ = told
     assert "\x1b[" not in repo.run("envlog").out
     assert "\x1b[" in repo.run("envlog", "--color").out
@@ -261,20 +261,20 @@ def test_colour_only_where_it_is_wanted(told: Told) -> None:
     assert "\x1b[" not in repo.run("envlog", "--json", "--color=always").out
 
 
-def test_what_no_terminal_reads_goes_through_no_pager(told: Told) -> None:
+def test_pager_is_not_used_without_a_terminal(told: Told) -> None:
     repo, _ = told
     pager = {"GIT_PAGER": "sed s/^/paged:/"}
     assert "paged:" not in repo.run("envlog", env=pager).out
     assert "paged:" not in repo.run("envlog", "--no-pager", env=pager).out
 
 
-def test_a_timeline_whose_first_snapshot_comes_just_then_is_no_failure(repo: Repo, tmp_path: Path) -> None:
+def test_first_snapshot_taken_during_a_list_is_no_error(repo: Repo, tmp_path: Path) -> None:
     capture(repo, "clean clone")
     (ref,) = repo.git("for-each-ref", "--format=%(refname)", "refs/envhist/heads").splitlines()
     tip = repo.git("rev-parse", ref)
     repo.git("update-ref", "-d", ref)
     real = shutil.which("git", path=repo.env["PATH"])
-    # Neither the list finds it nor who looks for the newest alone, and then it is there.
+    # The list and the query for the newest snapshot find none; then the first snapshot is added.
     found = f'"{real}" "$@"; s=$?; "{real}" update-ref {ref} {tip}; exit $s'
     script = f'case " $* " in *" rev-parse "*{ref}^*) {found} ;; esac; exec "{real}" "$@"'
     late = tmp_path / "late"

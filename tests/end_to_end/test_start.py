@@ -1,4 +1,4 @@
-"""The modules that quick commands load, and the processes that they start, are counted."""
+"""Count the modules that quick commands load and the processes that they start."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ status = main.run_program(sys.argv[2], sys.argv[3:])
 with open(sys.argv[1], "w") as told:
     print(status, len(compiled), *sys.modules, file=told)
 """
-# Each of them takes longer than the rest of a quick command together.
+# Each of these modules takes longer to load than a quick command runs.
 NEVER = {
     "click",
     "dataclasses",
@@ -37,7 +37,7 @@ NEVER = {
 
 
 class Run:
-    """One observed run of a program."""
+    """The output, processes and modules of one run."""
 
     def __init__(self, repo: Repo, tmp_path: Path, program: str, *words: str) -> None:
         told, trace = tmp_path / "told", tmp_path / "trace"
@@ -69,9 +69,9 @@ def captured(repo: Repo, tmp_path: Path) -> Repo:
     return repo
 
 
-def test_a_list_asks_git_two_things_and_loads_nothing_heavy(captured: Repo, tmp_path: Path) -> None:
+def test_list_starts_two_git_processes_and_loads_no_heavy_module(captured: Repo, tmp_path: Path) -> None:
     run = Run(captured, tmp_path, "git-envlog", "-n2")
-    # The configuration, the repository and the log itself.
+    # git reads the configuration and the repository, then the log.
     assert run.children == 2
     assert not run.modules & NEVER
     assert not {name for name in run.ours if ".capture." in name}
@@ -79,7 +79,7 @@ def test_a_list_asks_git_two_things_and_loads_nothing_heavy(captured: Repo, tmp_
     assert run.patterns <= 20
 
 
-def test_a_list_by_paths_starts_the_same_processes_however_long_it_is(captured: Repo, tmp_path: Path) -> None:
+def test_list_by_paths_starts_the_same_processes_for_any_length(captured: Repo, tmp_path: Path) -> None:
     before = Run(captured, tmp_path, "git-envlog", "--", "app.py").children
     for number in range(3):
         captured.write("app.py", f"print('again', {number})\n")
@@ -87,41 +87,43 @@ def test_a_list_by_paths_starts_the_same_processes_however_long_it_is(captured: 
     assert Run(captured, tmp_path, "git-envlog", "--", "app.py").children == before
 
 
-def test_a_diff_compares_the_trees_and_reads_what_differs(captured: Repo, tmp_path: Path) -> None:
+def test_diff_compares_the_trees_and_reads_only_differences(captured: Repo, tmp_path: Path) -> None:
     run = Run(captured, tmp_path, "git-envdiff", "--name-status", "@~1", "@")
-    # As for a list, and the trees' comparison; what it names is read in our packs.
+    # The processes of a list and one that compares the trees; changed files are read from packs in this process.
     assert run.children <= 3
     assert not run.modules & NEVER
     assert not {name for name in run.ours if ".capture." in name}
     assert run.patterns <= 45
 
 
-def test_a_list_of_paths_reads_no_shard_where_whole_files_were_replaced(
+def test_list_of_paths_reads_no_manifest_when_whole_files_were_replaced(
     captured: Repo, tmp_path: Path
 ) -> None:
     captured.write("app.py.new", "print('new')\n")
     (captured.path / "app.py.new").rename(captured.path / "app.py")
     captured.run("envlog", "capture", check=True)
     run = Run(captured, tmp_path, "git-envdiff", "--name-status", "@~1", "@")
-    # As for a list, and the comparison of the trees.
+    # The processes of a list, and one that compares the trees.
     assert run.children <= 3
     captured.path.joinpath("app.py").chmod(0o600)
     captured.run("envlog", "capture", check=True)
     assert captured.run("envdiff", "--name-status", "@~1", "@").stdout == b"M\tapp.py\n"
 
 
-def test_a_diff_by_whole_ids_asks_git_no_more_than_one_of_the_newest(captured: Repo, tmp_path: Path) -> None:
+def test_diff_by_full_ids_starts_no_more_processes_than_one_of_the_newest(
+    captured: Repo, tmp_path: Path
+) -> None:
     listed = captured.run("envlog", "-n2", "--format=%H", check=True).stdout.decode("ascii").split()
     newest = Run(captured, tmp_path, "git-envdiff", "--name-status", "@~1", "@").children
     assert Run(captured, tmp_path, "git-envdiff", "--name-status", listed[1], listed[0]).children <= newest
 
 
-def test_a_range_asks_git_no_more_than_its_two_ends(captured: Repo, tmp_path: Path) -> None:
+def test_range_starts_no_more_processes_than_its_two_ends(captured: Repo, tmp_path: Path) -> None:
     two = Run(captured, tmp_path, "git-envdiff", "--name-status", "@~1", "@").children
     assert Run(captured, tmp_path, "git-envdiff", "--name-status", "@~1..@").children == two
 
 
-def test_a_capture_loads_no_library_of_others_but_for_packing(captured: Repo, tmp_path: Path) -> None:
+def test_capture_loads_third_party_libraries_for_packing_only(captured: Repo, tmp_path: Path) -> None:
     captured.run("envlog", "capture", "-m", "once more", check=True)
     run = Run(captured, tmp_path, "git-envlog", "capture", "--if-changed")
     assert not run.modules & (NEVER - {"zstandard"})

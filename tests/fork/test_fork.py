@@ -1,4 +1,4 @@
-"""A fork is the whole environment of a snapshot in a new directory, with a timeline of its own."""
+"""A fork is the whole environment of a snapshot in a new directory, with a new timeline."""
 
 from __future__ import annotations
 
@@ -235,7 +235,7 @@ def test_failed_fork_leaves_nothing(rich: Repo, there: bool) -> None:
     history = EnvHistory.open(str(rich.path), workers="here", one_command=True)
     snapshot = history.resolve("@")
     before = refs(rich)
-    # The packs disappear in between: git can create its worktree, and no file of the snapshot can be read.
+    # The packs disappear in the middle: git can create its worktree, but no file of the snapshot can be read.
     packs = rich.path / ".git/objects/pack"
     packs.rename(packs.with_name("away"))
     packs.mkdir()

@@ -49,7 +49,7 @@ SAY = "import sys\ndef main():\n    print(sys.prefix, __file__)\n"
 
 
 def run(place: Path, *words: str, **more: str) -> str:
-    # Bytecode that a program writes would be a change of its own.
+    # Bytecode that a program writes would be an additional change.
     environment = {**MACHINE, "PYTHONDONTWRITEBYTECODE": "1", **more}
     done = subprocess.run(words, cwd=place, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -88,7 +88,7 @@ def test_relocated_virtual_environment_runs_its_own_files(with_venv: Repo) -> No
     told = json.loads(run(made.path, ".venv/bin/pip", "list", "--format=json", "--editable"))
     assert [(one["name"], one["editable_project_location"]) for one in told] == [("greeter", own)]
     assert run(made.path, "sh", "-c", ". .venv/bin/activate && command -v greet") == f"{venv}/bin/greet\n"
-    # Packages installed there go nowhere else.
+    # Packages uninstalled in the fork stay in the original.
     run(made.path, ".venv/bin/pip", "uninstall", "-q", "-y", "greeter")
     assert listing(with_venv.path) == before
     text = subprocess.run(
@@ -119,7 +119,7 @@ def test_relocated_fork_is_restored_and_runs_the_original_files(with_venv: Repo)
         ["grep", "-rlIF", f"{made.path}/", with_venv.path / ".venv"], capture_output=True, check=False
     )
     assert named.stdout == b""
-    # One undo reverts all of it.
+    # One undo reverts all changes.
     with_venv.run("envrestore", "--undo", check=True)
     assert listing(with_venv.path) == before
 
@@ -143,7 +143,7 @@ def test_fork_without_relocation_reports_references_to_the_original(with_venv: R
     found = {one["path"].rpartition("/")[2] for one in told["pointing"]}
     assert {"pyvenv.cfg", "activate", "pip", "greet", "greeter.pth", "direct_url.json"} <= found
     assert told["relocated"] == []
-    # It runs the original's files: that had to be reported.
+    # The script runs the original's files, so this had to be reported.
     assert run(with_venv.path.parent / "made", ".venv/bin/greet").startswith(str(with_venv.path) + "/.venv ")
 
 
@@ -167,7 +167,7 @@ def test_relocated_node_package_runs_its_own_files(repo: Repo, tmp_path: Path) -
     repo.commit("a package")
     cache = {"npm_config_cache": str(tmp_path / "cache"), "npm_config_update_notifier": "false"}
     run(repo.path, npm, "install", "--offline", "--no-audit", "--no-fund", **cache)
-    # As other package managers link their programs.
+    # Other package managers link their programs like this.
     (repo.path / "node_modules/.bin/linked").symlink_to(repo.path / "tool/run.js")
     repo.run("envlog", "capture", "installed", check=True)
     made = fork(repo, "made", "--relocate")
@@ -232,7 +232,7 @@ def test_restore_from_a_relocated_fork_warns_about_its_paths(repo: Repo) -> None
     assert (repo.read("plain"), "names" in done.err) == (b"2", False)
     done = repo.run("envrestore", line, check=True)
     assert f"still contain '{made.path}': 'bin/tool'" in done.err
-    # It is restored already: rewriting needs another restore.
+    # The files are restored already; rewriting needs another restore.
     assert (
         "nothing was restored, so nothing was rewritten"
         in repo.run("envrestore", line, "--relocate", check=True).err

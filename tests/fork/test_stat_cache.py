@@ -104,7 +104,7 @@ def test_records_of_another_snapshot_are_not_used(rich: Repo) -> None:
     assert not cache(made).exists()
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="gives a file to somebody else")
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can change the owner of a file")
 @pytest.mark.parametrize("name", ["theirs/file", "theirs"])
 def test_file_with_another_owner_than_captured_is_read(repo: Repo, name: str) -> None:
     repo.write("theirs/file", "x")

@@ -1,4 +1,4 @@
-"""Submodules of a fork have git directories of their own; git there changes nothing of the original."""
+"""Submodules of a fork have separate git directories; git commands there do not change the original."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_git_works_in_a_fork_and_its_submodules(parent: Repo) -> None:
     assert made.git("submodule", "status", "--recursive") == parent.git("submodule", "status", "--recursive")
 
 
-def test_commits_in_a_submodule_of_a_fork_change_nothing_elsewhere(parent: Repo) -> None:
+def test_commits_in_a_submodule_of_a_fork_change_nothing_outside_it(parent: Repo) -> None:
     made = fork(parent, "made")
     before = everything(parent)
     (made.path / "lib/app.py").write_text("better\n")

@@ -75,13 +75,13 @@ def test_read_many_allows_other_reads_in_between_and_may_be_abandoned(repo: Repo
 
 def test_killed_cat_file_raises_once_and_is_restarted(repo: Repo, objects: CatFile) -> None:
     assert objects.read("HEAD") is not None
-    # More than a pipe can hold, so git cannot have answered all of them before it is killed.
+    # Request more than fits into a pipe, so that git cannot have answered everything before it is killed.
     answers = objects.read_many(["HEAD"] * 5_000)
     next(answers)
     assert objects._child is not None
     os.kill(objects._child._process, signal.SIGKILL)
     time.sleep(0.1)
-    # It may have answered one name or all three before it was killed; the error is the same.
+    # git may have answered one name or all three before it was killed; the error is the same.
     with pytest.raises(GitFailed, match="cannot be read"):
         [objects.read("HEAD") for _ in range(3)]
     assert objects.read("HEAD") is not None

@@ -1,4 +1,4 @@
-"""Our reader of the index agrees with `git ls-files`; an invalid index raises Damaged."""
+"""The index reader agrees with `git ls-files`; an invalid index raises Damaged."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def as_git_lists_it(repo: Repo, *words: str) -> list[tuple[int, str, int, bytes]
 
 
 def busy(repo: Repo) -> None:
-    """A repository with conflicts, flags, unusual and long names, and links."""
+    """Fill a repository with conflicts, flags, unusual and long names, and links."""
     for number in range(20):
         repo.write(f"dir{number % 3}/file {number}", f"{number}")
     repo.write(b"\xff\n\t", b"odd")

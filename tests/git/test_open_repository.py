@@ -59,7 +59,7 @@ def test_repository_place_agrees_with_git(repo: Repo, way: str) -> None:
         ["git", "config", "--list"], cwd=directory, env=repo.env, capture_output=True, text=True
     )
     read = [f"{key}={value}" for key, value in found.read_config()]
-    # Our only override: a bare repository must be named.
+    # git-envhist overrides one setting only: a bare repository must be named.
     assert [line for line in read if line != "safe.barerepository=explicit"] == listed.stdout.splitlines()
 
 

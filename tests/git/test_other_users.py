@@ -1,4 +1,4 @@
-"""Git processes of other users: which of them can have a repository open, from a hand-made `/proc`."""
+"""Access of other users' git processes to a repository, with a hand-made `/proc`."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def no_configuration(monkeypatch: pytest.MonkeyPatch, place: Path) -> None:
 
 @pytest.fixture
 def place() -> Iterator[Path]:
-    """An empty `/proc` and a repository that any user may read."""
-    # The directories of a test run are closed to other users.
+    """Return a directory with an empty `/proc` and a repository that any user may read."""
+    # The directories of a test run cannot be entered by other users.
     with TemporaryDirectory(dir="/tmp") as made:
         os.chmod(made, 0o755)
         yield repository_in(Path(made))
@@ -85,7 +85,7 @@ def test_git_of_another_user_has_no_access_while_git_refuses_its_owner(place: Pa
     )
 
 
-def test_git_of_another_user_reads_what_safe_directory_and_permissions_open(place: Path) -> None:
+def test_git_of_another_user_reads_where_safe_directory_and_permissions_allow_it(place: Path) -> None:
     trust(place)
     assert access(place) == Access(reads=True, writes=False)
     (place / "here").chmod(0o700)
@@ -116,7 +116,7 @@ def test_git_in_a_container_that_mounts_the_repository_has_access(place: Path) -
     place.chmod(0o700)
     for directory in (place / "here", place / "here/.git"):
         bound = f"9 0 0:50 / / rw - overlay o rw\n10 9 8:1 {directory} /src rw - ext4 /dev/sda1 rw\n"
-        # With a configuration of its own it needs neither the parent directories nor the owner.
+        # With its own configuration, git needs neither the parent directories nor the owner.
         assert access(place, mounts=bound) == Access(reads=True, writes=False)
         assert access(place, uid=0, capabilities=0xFF, mounts=bound).writes
     beside = f"9 0 0:50 / / rw - overlay o rw\n10 9 8:1 {place}/here/src /src rw - ext4 /dev/sda1 rw\n"

@@ -1,4 +1,4 @@
-"""The value of a ref agrees with git, wherever git stores it."""
+"""The value of a ref agrees with git, for every way in which git stores it."""
 
 from __future__ import annotations
 

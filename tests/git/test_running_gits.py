@@ -40,7 +40,7 @@ def found(place: Path) -> list[tuple[int, str]] | None:
     return None if gits is None else sorted((git.pid, git.command) for git in gits)
 
 
-def test_dead_gits_and_our_own_programs_are_not_listed(place: Path) -> None:
+def test_ended_gits_and_own_programs_are_not_listed(place: Path) -> None:
     here, proc = place / "here", place / "proc"
     process(proc, 1, "git", ["git", "-c", "a.b=c", "--no-pager", "gc", "--auto"], here)
     process(proc, 2, "git-upload-pack", ["/usr/lib/git-core/git-upload-pack", "."], here)

@@ -35,7 +35,7 @@ def run_one_that_is_held(git: Git) -> None:
     assert run_limited(words, git.environment, ResourceLimits(), b"x\n").out == b"x missing\n"
 
 
-# Stopped before the object is stored, its pipes are closed by Python.
+# If it is stopped before the object is stored, Python closes its pipes.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("work", [talk_with_a_git, run_one_that_is_held])
 def test_signal_at_any_line_stops_the_program(repo: Repo, work: Callable[[Git], None]) -> None:

@@ -1,4 +1,4 @@
-"""The local zone agrees with the zone data it was made from, also on the days when clocks change."""
+"""The local zone agrees with the zone data that it was made from, also on the days when clocks change."""
 
 from __future__ import annotations
 

@@ -26,12 +26,12 @@ def drawn(shown: str, parents: Parents) -> list[str]:
     ("parents", "lines"),
     [
         ({"C": ("B",), "B": ("A",), "A": ()}, ["* C", "* B", "* A"]),
-        # A restore of B: the states undone by it are another lane.
+        # A restore of B: the states that it undoes are another lane.
         (
             {"E": ("B",), "D": ("C",), "C": ("B",), "B": ("A",), "A": ()},
             ["* E", "| * D", "| * C", "|/", "* B", "* A"],
         ),
-        # A part of A brought to C.
+        # Some paths of A were restored after C.
         ({"D": ("A", "C"), "C": ("B",), "B": ("A",), "A": ()}, ["* D", "|\\", "| * C", "| * B", "|/", "* A"]),
         (
             {"E": ("B",), "D": ("B",), "C": ("B",), "B": ("A",), "A": ()},

@@ -65,7 +65,7 @@ def operation(intent: str, part: RestoreRole) -> Snapshot:
         ("restore of 0123abc (1,204 paths)", RestoreRole.TO, "restore of 0123abc (1,204 paths)", True),
         ("undo of 0123abc", RestoreRole.UNDO, "undo of 0123abc", False),
         ("before the restore of 0123abc", RestoreRole.BEFORE, "before the restore of 0123abc", False),
-        # As earlier versions wrote them.
+        # As earlier versions wrote the intents.
         ("restored 0123abc", RestoreRole.TO, "restore of 0123abc", False),
         ("restored 0123abc, in part", RestoreRole.TO, "restore of 0123abc (in part)", True),
         ("undo 0123abc", RestoreRole.UNDO, "undo to 0123abc", False),

@@ -1,7 +1,7 @@
 """The law: each line's id, printed time, name and `:/its intent` lead to that line, or list the candidates.
 
-Timelines are generated odd on purpose: intents and names that look like revisions, ranges, ids and times, names that
-git knows as branches, ids that begin alike, snapshots of one minute and of the hour that the clock shows twice.
+The generated timelines are unusual: intents and names that look like revisions, ranges, ids and times, names that git
+knows as branches, ids with a common beginning, snapshots of one minute and of the hour that the clock shows twice.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ words = odd_words | odd_words | odd_words | any_words
 intents = words | st.lists(odd_words, max_size=3).map(" ".join)
 names = words.filter(lambda name: bool(name) and name not in RESERVED)
 
-# Around the hour that Berlin has twice in this night, and the minutes before it.
+# Around the hour that occurs twice in Berlin in this night, and the minutes before it.
 MIDDLE = datetime(2026, 10, 25, 1, 0, tzinfo=UTC)
 seconds = (
     st.integers(-5400, 5400) | st.sampled_from([-1800, -1790, 0, 10, 1800, 1810]) | st.integers(-172_800, 0)
@@ -60,7 +60,7 @@ def lines(draw: st.DrawFn, timeline: str) -> Snapshot:
         records=tuple(draw(st.lists(st.builds(named, names, st.integers(0, 9)), max_size=1))),
         timeline=timeline,
     )
-    # A hook's, with the subject of a commit in the place of an intent; or one that a restore left.
+    # A hook's snapshot, with the subject of a commit instead of an intent; or one of a restore.
     if draw(st.booleans()):
         return line
     cause = draw(st.sampled_from(Trigger))

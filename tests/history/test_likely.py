@@ -19,7 +19,7 @@ def intents(moments: tuple[Snapshot, ...]) -> list[str]:
     return [one.intent for one in moments]
 
 
-def test_newest_is_first_and_what_passed_or_has_a_name_is_in_the_list() -> None:
+def test_likely_targets_are_the_newest_and_those_that_passed_or_have_a_name() -> None:
     line = [
         moment("here", "h"),
         moment("by hook", "a", trigger=Trigger.COMMIT),
@@ -61,14 +61,14 @@ def test_failed_snapshot_with_a_name_does_not_represent_one_that_passed() -> Non
     assert intents(likely_targets(line[:2], "h")) == ["undo"]
 
 
-def test_newest_is_shown_itself_unless_it_records_a_restore() -> None:
+def test_newest_is_listed_itself_unless_it_records_a_restore() -> None:
     line = [moment("again", "a"), moment("other", "b"), moment("named", "a", names=("clean",))]
     assert intents(likely_targets(line, "")) == ["again", "other"]
     restored = [moment("restored", "a", trigger=Trigger.RESTORE), *line[1:]]
     assert intents(likely_targets(restored, "")) == ["named", "other"]
 
 
-def test_snapshots_that_failed_come_after_all_others_that_a_person_took() -> None:
+def test_failed_snapshots_come_after_all_others_that_a_person_took() -> None:
     failed = replace(PASSED, status=VerdictStatus.FAIL, exit_code=1)
     line = [
         moment("newest", "a"),

@@ -1,4 +1,4 @@
-"""The newest of many timelines are found without reading them all, and are those that reading them all would give."""
+"""The newest snapshots of many timelines are found without reading all timelines, with the same result."""
 
 from __future__ import annotations
 

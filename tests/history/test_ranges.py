@@ -1,4 +1,4 @@
-"""Ranges are cut where both ends mean something, and never through a name or an intent."""
+"""Ranges are split if both ends are revisions, and never inside a name or an intent."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def listed(text: str, where: Catalog = THREE) -> str:
         (":/a..:/b", "a", "b"),
     ],
 )
-def test_a_range_has_two_ends_and_a_single_revision_one(text: str, start: str | None, end: str) -> None:
+def test_range_has_two_ends_and_a_single_revision_one(text: str, start: str | None, end: str) -> None:
     assert ends(text) == (start, end)
 
 
@@ -59,7 +59,7 @@ def test_a_range_has_two_ends_and_a_single_revision_one(text: str, start: str | 
         ("now", "c b a"),
     ],
 )
-def test_range_contains_what_its_end_reaches_and_its_start_does_not(text: str, shown: str) -> None:
+def test_range_lists_snapshots_of_its_end_without_those_of_its_start(text: str, shown: str) -> None:
     assert listed(text) == shown
 
 
@@ -72,7 +72,7 @@ def test_start_on_another_timeline_excludes_common_snapshots_only() -> None:
     assert listed("x..box/x", where) == "z"
 
 
-def test_an_empty_timeline_up_to_now_is_an_empty_list() -> None:
+def test_range_of_an_empty_timeline_is_an_empty_list() -> None:
     assert snapshots_in_range(ResolvedRange(None, WORKING_TREE), world().own) == ()
 
 

@@ -1,4 +1,4 @@
-"""A revision means one snapshot, lists the candidates, or is an error with a hint."""
+"""A revision names one snapshot, lists the candidates, or is an error with a hint."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_each_spelling_of_the_grammar_finds_its_snapshot(text: str, intent: str)
     assert found(text) == intent
 
 
-def test_the_live_environment_is_an_end_but_no_snapshot() -> None:
+def test_working_tree_is_an_end_of_a_range_but_not_a_snapshot() -> None:
     assert resolve_end("now", MORNING, NOW) == WORKING_TREE
     assert isinstance(refused("now"), UsageError)
 
@@ -105,13 +105,13 @@ def test_copied_or_claimed_verdict_is_not_good() -> None:
     assert found("bad@{2}", where) == "b"
 
 
-def test_an_id_and_the_hash_that_plain_git_shows_now_both_find_a_rewritten_snapshot() -> None:
+def test_rewritten_snapshot_is_found_by_its_id_and_by_its_new_hash() -> None:
     moved = snapshot("moved", id="ab" * 20, commit="cd" * 20)
     where = world(moved, snapshot("other"))
     assert found("abab", where) == found("cdcdcdcd", where) == found("cd" * 20, where) == "moved"
 
 
-def test_a_sha256_id_is_an_id() -> None:
+def test_sha256_id_is_found() -> None:
     assert found("ab" * 32, world(snapshot("long", id="ab" * 32))) == "long"
 
 
@@ -135,11 +135,11 @@ def test_two_snapshots_of_one_minute_are_listed_with_seconds() -> None:
     assert found("@{10:28}", where) == "second"
 
 
-def test_a_day_means_its_end_however_many_snapshots_it_holds() -> None:
+def test_day_means_its_end_with_any_number_of_snapshots() -> None:
     assert found("@{today}") == "working version, app healthy"
 
 
-def test_a_printed_time_is_found_although_the_clock_was_set_back_later() -> None:
+def test_printed_time_is_found_when_the_clock_was_set_back_later() -> None:
     where = world(snapshot("after", "10:00"), snapshot("fast clock", "10:20"), snapshot("before", "09:59"))
     assert found("10:20", where) == "fast clock"
     assert found("10:25", where) == "after"
@@ -155,7 +155,7 @@ def test_time_that_occurs_twice_lists_both_snapshots() -> None:
     assert found("2026-10-25 02:30", world(night[0], night[1])) == "a"
 
 
-def test_an_intent_is_found_whole_before_it_is_found_as_a_part() -> None:
+def test_whole_intent_is_found_before_a_part_of_one() -> None:
     where = world(
         snapshot("fix the build again", "10:20"), snapshot("fix the build", "10:10"), snapshot("fix")
     )
@@ -176,7 +176,7 @@ def test_a_hint_lists_the_newest_candidates_and_counts_the_rest() -> None:
     assert (failure.hint or "").endswith("09:40:00 wip; and 10 more")
 
 
-def test_an_intent_is_found_by_its_first_line_and_however_its_lines_are_broken() -> None:
+def test_intent_is_found_by_its_first_line_with_any_line_breaks() -> None:
     long = snapshot("\n\nfirst line \n  second line\n\nand a body", "10:10")
     where = world(snapshot("first line second line and more", "10:20"), long)
     assert found(":/first line   second line", where) == long.intent
@@ -230,7 +230,7 @@ def test_several_meanings_of_one_snapshot_are_no_ambiguity() -> None:
     assert found("10:20", world(both, snapshot("x"))) == "both"
 
 
-def test_a_time_between_two_snapshots_yields_to_a_name() -> None:
+def test_name_is_preferred_to_a_time_between_two_snapshots() -> None:
     assert found("10m", world(snapshot("newest", "10:29"), snapshot("old", "09:00", names=("10m",)))) == "old"
 
 
@@ -254,11 +254,11 @@ def test_git_decides_a_code_revision_as_a_whole() -> None:
     assert isinstance(refused("HEAD~2", where), SnapshotNotFound)
 
 
-def test_a_word_that_git_knows_as_a_snapshot_is_that_snapshot() -> None:
+def test_word_that_git_resolves_to_a_snapshot_is_that_snapshot() -> None:
     assert found("envhist/x", world(WORKING, BROKEN, commits={"envhist/x": BROKEN.id})) == BROKEN.intent
 
 
-def test_a_commit_without_a_snapshot_is_not_replaced_by_a_time_or_a_foreign_name() -> None:
+def test_code_commit_without_a_snapshot_is_not_replaced_by_a_time_or_another_timelines_name() -> None:
     other = Timeline.of("box/app-ffffff", [snapshot("foreign", names=("10m",), timeline="box/app-ffffff")])
     where = world(WORKING, others={other.name: other}, commits={"10m": OTHER_CODE})
     assert "0c0d0c0" in hint("10m", where)
@@ -293,13 +293,11 @@ def with_other() -> Catalog:
         ("10:15", "mine"),
     ],
 )
-def test_other_timelines_are_reached_by_their_name_by_id_and_by_names_that_are_free_here(
-    text: str, intent: str
-) -> None:
+def test_other_timelines_are_found_by_name_id_and_unused_names(text: str, intent: str) -> None:
     assert found(text, with_other()) == intent
 
 
-def test_a_fetched_copy_of_our_own_snapshot_is_no_second_candidate() -> None:
+def test_fetched_copy_of_an_own_snapshot_is_no_second_candidate() -> None:
     where = with_other()
     spot = locate(where.own.snapshots[1].id[:7], where, NOW)
     assert spot.timeline is where.own
@@ -344,5 +342,5 @@ def test_a_fetched_copy_of_our_own_snapshot_is_no_second_candidate() -> None:
         ("good:a b", MORNING, "git envlog show good -- 'a b'; to restore it: git envrestore good -- 'a b'"),
     ],
 )  # fmt: skip
-def test_unknown_revision_has_a_hint_what_to_type(text: str, where: Catalog, told: str) -> None:
+def test_unknown_revision_has_a_hint_that_fits(text: str, where: Catalog, told: str) -> None:
     assert told in hint(text, where)

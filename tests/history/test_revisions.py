@@ -1,4 +1,4 @@
-"""The grammar: what a text asks for, before any snapshot is known."""
+"""The grammar: the meaning of a text before any snapshot is known."""
 
 from __future__ import annotations
 
@@ -54,11 +54,11 @@ from git_envhist.model import VerdictStatus
         ("a~99999999999", BareWord("a~99999999999")),
     ],
 )
-def test_a_text_has_one_reading(text: str, revision: Revision) -> None:
+def test_text_has_one_reading(text: str, revision: Revision) -> None:
     assert readings(text)[0] == revision
 
 
-def test_an_intent_that_ends_like_a_step_is_read_as_the_whole_intent_first() -> None:
+def test_intent_that_ends_like_a_step_is_read_as_a_whole_first() -> None:
     assert readings(":/fix~1~2") == (
         ByIntent("fix~1~2"),
         Ancestor(ByIntent("fix~1"), 2),
@@ -118,7 +118,7 @@ def test_every_possible_split_of_a_range_is_returned(text: str, cuts: list[tuple
         "a^b",
     ],
 )
-def test_a_name_may_be_any_word_that_can_be_typed(name: str) -> None:
+def test_name_may_be_any_word_that_can_be_typed(name: str) -> None:
     assert why_not_a_name(name) is None
 
 
@@ -146,5 +146,5 @@ def test_a_name_may_be_any_word_that_can_be_typed(name: str) -> None:
         "x~",
     ],
 )  # fmt: skip
-def test_a_name_that_could_not_be_typed_as_a_revision_is_refused(name: str) -> None:
+def test_name_that_cannot_be_typed_as_a_revision_is_refused(name: str) -> None:
     assert why_not_a_name(name)

@@ -170,12 +170,12 @@ def test_skipped_time_is_the_instant_of_the_jump() -> None:
     assert skipped.start == utc("2026-03-29 01:00")
 
 
-def test_the_minute_after_the_hour_that_comes_twice_begins_once() -> None:
+def test_minute_after_a_repeated_hour_begins_once() -> None:
     assert read("2026-10-25 01:59").end == utc("2026-10-24 23:59:59.999999")
     assert read("2026-10-25 03:00").start == utc("2026-10-25 02:00")
 
 
-def test_a_time_without_a_zone_to_read_it_in_is_refused() -> None:
+def test_time_without_a_time_zone_is_refused() -> None:
     with pytest.raises(TypeError):
         parse_time_span("10:27", datetime(2026, 11, 18))
 

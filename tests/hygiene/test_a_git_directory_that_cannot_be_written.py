@@ -104,3 +104,21 @@ def test_what_only_reads_goes_on_in_a_closed_git_directory(repo: Repo) -> None:
     assert (after.work, after.answers) == (before.work, before.answers)
     # Nothing of what is in the environment is left lying about.
     assert list(scratch.iterdir()) == []
+
+
+@pytest.mark.parametrize("words", [("envlog",), ("envlog", "show"), ("envlog", "capture"), ("envdiff",)])
+def test_a_history_that_another_account_closed_is_not_called_empty(
+    repo: Repo, words: tuple[str, ...]
+) -> None:
+    user = as_ordinary_user()
+    capture(repo)
+    state = repo.path / ".git/envhist"
+    mode = state.stat().st_mode
+    state.chmod(0)
+    try:
+        done = repo.run(*words, prefix=user)
+    finally:
+        state.chmod(mode)
+    assert done.status == 128
+    assert "denied" in done.err
+    assert "nothing was captured" not in done.err

@@ -1,9 +1,9 @@
-"""Installs the checkout by pip, by pipx and by `uv tool`, each in a home of its own, and tries what they leave.
+"""Install the checkout by pip, by pipx and by `uv tool`, each in its own home, and try the result.
 
-    python -m tests.install_matrix            # two minutes; packages come from where pip's are configured to
+    python -m tests.install_matrix            # two minutes; uses the package indexes of pip
 
-Each must bring the four programs, answer `-h`, show the manual by `git help` (uv after `install --shell`), and have
-the completions where the shells look.
+Each installation must provide the four programs, answer `-h`, show the manual by `git help` (uv after
+`install --shell`), and have the completions where the shells look.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ BASH = "bash-completion/completions/git-envlog"
 
 
 class Place:
-    """A home, and the tools that install things there."""
+    """A home directory, and the tools that install packages there."""
 
     def __init__(self, directory: Path) -> None:
         self.home = directory / "home"
@@ -39,7 +39,7 @@ class Place:
             "UV_SYSTEM_CERTS": "1",
         }
         subprocess.run([sys.executable, "-m", "venv", str(self.tools)], check=True)
-        # What pip is told of indexes is told to the others.
+        # Give the index settings of pip to pipx and uv too.
         for name, variable in (
             ("extra-index-url", "UV_INDEX"),
             ("index-url", "UV_DEFAULT_INDEX"),
@@ -57,7 +57,7 @@ class Place:
 
 
 def tried(place: Place, name: str, shared: Path) -> list[str]:
-    """What is not as it must be."""
+    """Return a line for each program, manual page or completion that does not work."""
     wrong = []
     for program in PROGRAMS:
         if "usage: git env" not in place.run(f"git-{program}", "-h").stdout:
@@ -91,7 +91,7 @@ def main() -> int:
         print(f"pip: installed in {time.monotonic() - began:.1f} s")
         place.env["PATH"] = f"{place.home}/venv/bin:{place.env['PATH']}"
         wrong += tried(place, "pip", place.home / "venv/share")
-    print("\n".join(wrong) or "all of it answers")
+    print("\n".join(wrong) or "all installations work")
     return 1 if wrong else 0
 
 

@@ -1,4 +1,4 @@
-"""A program of others under `mypy --strict`: what the verbs give has its type, waited for or not."""
+"""A host program under `mypy --strict`: the results of verbs and of their coroutines have types."""
 
 from __future__ import annotations
 

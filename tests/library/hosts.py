@@ -24,7 +24,8 @@ TIMEOUT = 60
 
 
 def threads() -> None:
-    """Every thread uses one history, and nothing gets lost or mixed up; the process itself is as it was."""
+    """Use one history in every thread; check that the results are complete and separate and that the process state is
+    unchanged."""
     seen: list[str] = []
     sys.addaudithook(lambda event, _: seen.append(event) if event in FORBIDDEN else None)
     handlers = [signal.getsignal(number) for number in range(1, 30)]
@@ -57,7 +58,7 @@ def threads() -> None:
     for one in log:
         assert [remark.text for remark in one.remarks] == [f"of {one.intent}"]
         assert one.names == ("name-{}-{}".format(*one.intent.split()[1::2]),)
-    # Going back and forth in one thread while another looks.
+    # Restore in one thread while another compares.
     first = log[-1]
     together(lambda number: history.restore(first) if number == 0 else history.diff(first, "now"), 2)
     history.undo()
@@ -68,7 +69,7 @@ def threads() -> None:
 
 
 def forks() -> None:
-    """A host that forks while a thread captures: no copy keeps anything locked, or any child waiting."""
+    """Fork while a thread captures; check that no copy keeps a lock and that no child has to wait."""
     history = EnvHistory.open(".")
     asleep, awake = os.pipe()
     going = threading.Event()
@@ -108,11 +109,11 @@ def forks() -> None:
     with locked_now(place) as mine:
         assert mine, "a copy keeps the lock"
     os.close(awake)
-    assert {os.waitpid(child, 0)[1] for child in children} == {0}, "somebody waited for a copy"
+    assert {os.waitpid(child, 0)[1] for child in children} == {0}, "a wait for a copy timed out"
 
 
 def copies() -> None:
-    """Copies of a host continue to use its open history, concurrently with each other and with the host."""
+    """Use the open history in copies of the host, concurrently with each other and with the host."""
     history = EnvHistory.open(".")
     history.capture("before the copies")
     children = []
@@ -139,7 +140,7 @@ def copies() -> None:
 
 
 def sleeper(asleep: int, awake: int) -> int:
-    """A copy that is there, and does nothing until the host lets go of its end."""
+    """Fork a copy that does nothing until the host closes its end of the pipe."""
     there, begun = os.pipe()
     child = os.fork()
     if child == 0:
@@ -153,7 +154,7 @@ def sleeper(asleep: int, awake: int) -> int:
 
 
 def one_that_lets_go(let_go: Callable[[], object]) -> int:
-    """A copy that has files of its own when it lets go of what the host had open: they stay."""
+    """Fork a copy that opens files and then closes what the host had open; its own files must stay open."""
     child = os.fork()
     if child == 0:
         mine = [os.open("file", os.O_RDONLY) for _ in range(50)]
@@ -168,7 +169,7 @@ def one_that_lets_go(let_go: Callable[[], object]) -> int:
 
 
 def refuse() -> None:
-    """Fail: no other process works here, so a wait can only be for a copy."""
+    """Fail: no other process is involved, so a wait can only be for a copy."""
     raise EnvhistError("a copy of the host keeps the lock")
 
 
@@ -188,7 +189,7 @@ def together(work: Callable[[int], object], count: int) -> None:
 
 
 def restores() -> None:
-    """Threads restore different snapshots concurrently, while another captures and copies are made."""
+    """Restore different snapshots in threads concurrently, while another captures and copies are made."""
     history = EnvHistory.open(".")
     moments = []
     for number in range(2):
@@ -213,15 +214,15 @@ def restores() -> None:
 
     together(work, 3)
     assert not failures, failures
-    # All files are of one snapshot, whichever restore was the last.
+    # All files are from one snapshot, the one of the last restore.
     numbers = {Path(name).read_text().split()[1] for name in ("one", "two")}
     assert len(numbers) == 1, numbers
-    # A restore may have removed the file of the thread, after it captured it.
+    # A restore may have removed the thread's file after the capture.
     assert any(holds(history, one, "mine") for one in history.log())
     history.capture("after all of it", waiting=refuse)
     assert history.restore(moments[0]).exact
     os.close(awake)
-    assert {os.waitpid(child, 0)[1] for child in children} == {0}, "somebody waited for a copy"
+    assert {os.waitpid(child, 0)[1] for child in children} == {0}, "a wait for a copy timed out"
 
 
 def holds(history: EnvHistory, snapshot: Snapshot, path: str) -> bool:

@@ -90,7 +90,7 @@ def test_remote_configured_after_opening_is_known(history: EnvHistory, repo: Rep
 
 def test_object_made_of_old_settings_is_made_again(history: EnvHistory, repo: Repo) -> None:
     def make() -> str:
-        # Another thread, just now.
+        # Simulate another thread that changed the settings.
         repo.git("config", "envhist.exclude", "left-out")
         assert history.settings.exclude == ("left-out",)
         return "of the old ones"
@@ -174,7 +174,7 @@ def test_tool_may_be_a_generator_and_take_any_argument(history: EnvHistory, repo
     with pytest.raises(ValueError, match="at the end"):
         list(stream)
     assert repo.read("app.py") == b"2"
-    # A caller that stops iterating is no failure.
+    # A caller may stop iterating; this is no failure.
     stream = lines("half")
     assert next(stream) == 0
     stream.close()

@@ -1,4 +1,4 @@
-"""A program of others may have threads, and may fork: nothing is lost, mixed up, or locked for ever."""
+"""A host program may use threads and forks: nothing is lost, mixed up, or locked for ever."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Importing the package is cheap: few modules, no process, none of the libraries below."""
+"""Importing the package is cheap: few modules, no process, no third-party library."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ HEAVY = {
 }
 STARTS = ("subprocess.Popen", "os.system", "os.exec", "os.fork", "os.forkpty", "os.posix_spawn", "os.spawn")
 PACKAGE_ALONE, WITH_THE_CLASS = 3, 71
-"""The maximum number of our modules."""
+"""The maximum number of git-envhist's modules."""
 SCRIPT = """
 import sys
 started = []
@@ -26,7 +26,7 @@ print([started, sorted(set(sys.modules) - before)])
 
 def imported(what: str) -> tuple[list[str], list[str]]:
     script = SCRIPT.replace("STARTS", repr(STARTS)).replace("WHAT", what)
-    # -S: what an editable installation imports at every start is none of the package's.
+    # -S: modules that an editable installation imports at every start do not count.
     words = [sys.executable, "-I", "-S", "-c", f"import sys; sys.path[:0] = {sys.path!r}\n{script}"]
     started, modules = json.loads(
         subprocess.run(words, capture_output=True, check=True).stdout.replace(b"'", b'"')

@@ -50,7 +50,7 @@ def test_single_word_counts_as_a_sequence_of_one(history: EnvHistory, repo: Repo
     assert first.snapshot.meta == (("by", "hand"),)
     repo.write("app.py", b"2")
     repo.write("other", b"2")
-    # Letter by letter it would mean `.`, and with it everything.
+    # A sequence of letters would contain `.`, and so mean everything.
     assert [step.path for step in history.restore(first, paths="app.py", dry_run=True).steps] == [b"app.py"]
     assert [change.path for change in history.diff(first, "now", "other").files] == [b"other"]
     history.capture("second one", attach=str(repo.path / "app.py"))
@@ -133,7 +133,7 @@ def test_restore_runs_a_check_with_verify(history: EnvHistory, repo: Repo) -> No
     assert history.restore(good).checked is None
 
 
-def test_nothing_is_restored_when_verify_finds_no_check(history: EnvHistory, repo: Repo) -> None:
+def test_restore_with_verify_is_refused_without_a_check(history: EnvHistory, repo: Repo) -> None:
     moment = history.capture("never checked")
     repo.write("file", b"1")
     with pytest.raises(EnvhistError, match="check"):
@@ -174,7 +174,7 @@ def test_changed_settings_are_read_again(history: EnvHistory, repo: Repo) -> Non
     assert captured.snapshot is None
     repo.write("file", b"1")
     assert history.restore("@", dry_run=True).steps[0].path == b"file"
-    # A file that another one includes, too.
+    # A file that another one includes counts, too.
     repo.write(".git/more", b"[envhist]\n\tenabled = false\n\tverify = false\n")
     assert not history.settings.enabled
     verdict = history.capture("checked otherwise").verdict

@@ -52,14 +52,14 @@ def main() -> int:
         _measured(repo, "gc", "--prune=now")
         _measured(repo, "gc", "--prune=now", told="gc once more")
         _measured(repo, "du")
-        print("\n| dropped | `du` said | came back | |\n| --- | ---: | ---: | ---: |", flush=True)
+        print("\n| dropped | `du` printed | freed | |\n| --- | ---: | ---: | ---: |", flush=True)
         for case in CASES:
             _hold_against(repo, case, Path(base))
     return 0
 
 
 def _live(repo: Repo) -> None:
-    """Return snapshots that share most objects, each with some of its own."""
+    """Make snapshots that share most objects, each with some of its own, and a few large changes."""
     chance = random.Random("freed")
     files = sorted(path for path in repo.path.rglob("*.js") if path.is_file() and ".git" not in path.parts)
     for number in range(MOMENTS):
@@ -76,7 +76,7 @@ def _live(repo: Repo) -> None:
 
 def _measured(repo: Repo, *words: str, told: str = "") -> None:
     begun = time.monotonic()
-    # Started by a small process: memory inherited from a parent counts as the child's.
+    # Start it from a small process: memory inherited from a parent counts as the child's.
     script = [sys.executable, "-c", MEASURE, "git-envlog", *words]
     done = subprocess.run(script, cwd=repo.path, env=repo.env, capture_output=True, text=True, check=True)
     processors, memory = done.stdout.split()[-2:]

@@ -43,7 +43,7 @@ def main() -> int:
             outcome = once(repo, Path(place) / "copy", kind, rng, wrong)
             counts[kind, outcome] += 1
             counts[kind, "times"] += 1
-    columns = ("times", "found", "harmless", "brought back", "set aside")
+    columns = ("times", "found", "harmless", "repaired", "set aside")
     print("| damaged | " + " | ".join(columns) + " | wrong |")
     print("| --- | " + " | ".join("---:" for _ in columns) + " | ---: |")
     for kind in KINDS:
@@ -96,7 +96,7 @@ def once(model: Repo, place: Path, kind: str, rng: random.Random, wrong: list[st
 
 def _outcome(repaired: FsckReport) -> str:
     text = " ".join(repaired.repaired)
-    return "set aside" if "set aside;" in text else "brought back" if "came back" in text else "found"
+    return "set aside" if "set aside;" in text else "repaired" if " back from " in text else "found"
 
 
 def damage(repo: Repo, kind: str, rng: random.Random) -> str:

@@ -1,4 +1,4 @@
-"""Gc removes unreachable objects and keeps reachable ones; judged by git."""
+"""gc removes unreachable objects and keeps reachable ones, judged by git."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_gc_keeps_every_snapshot_and_leaves_one_pack(either: Repo) -> None:
     for commit, text in moments:
         assert either.run_git("show", f"{commit}:app.py").stdout == text
     assert_holds(either, moments[-1][0])
-    # Our own readers read deltas too.
+    # git-envhist's own readers read deltas, too.
     assert history.read_file(moments[3][0], history.environment_path(b"app.py")) == moments[3][1]
     history.restore(moments[0][0])
     assert either.read("app.py") == moments[0][1]
@@ -140,7 +140,7 @@ def test_unreachable_objects_are_kept_for_two_weeks_by_default(repo: Repo, histo
     assert not exists(repo, gone.commit)
 
 
-def test_git_gc_does_not_follow_unreachable_objects_in_our_packs(repo: Repo, history: EnvHistory) -> None:
+def test_git_gc_does_not_follow_unreachable_objects_in_own_packs(repo: Repo, history: EnvHistory) -> None:
     repo.write("large", noise(20_000))
     gone = take_snapshot(history, "large")
     forget(repo, history)
@@ -358,7 +358,7 @@ def test_object_added_by_git_during_removal_is_kept(
     oid = repo.git("hash-object", "large")
 
     def add(*arguments: object) -> None:
-        # git finds it in a pack of ours, and stores nothing.
+        # git finds the object in a pack of git-envhist, and does not store it again.
         repo.git("add", "large")
         if arguments:
             handover_put_aside(*arguments)
@@ -391,7 +391,7 @@ def test_object_added_again_while_packs_are_written_is_kept(repo: Repo, history:
 
     def add(step: str) -> None:
         if step == "writing packs":
-            # git finds it in our pack and stores nothing; no index and no ref names it yet.
+            # git finds the object in a pack of git-envhist and does not store it; no index and no ref names it yet.
             told = repo.execute("git", "hash-object", "-w", "--stdin", input=mine)
             added.append(told.out.strip())
 
@@ -399,7 +399,7 @@ def test_object_added_again_while_packs_are_written_is_kept(repo: Repo, history:
 
     assert exists(repo, added[0])
     assert done.removed == 0
-    # It is removed when its time is over.
+    # The object is removed when its time is over.
     grow_older(repo.path / ".git", 20 * 24 * 3600)
     collect(Repository.open(str(repo.path)))
     assert not exists(repo, added[0])
@@ -408,7 +408,7 @@ def test_object_added_again_while_packs_are_written_is_kept(repo: Repo, history:
 def test_object_added_again_right_before_removal_restores_the_packs(
     repo: Repo, history: EnvHistory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nothing reaches the object, so only the time of the pack shows its use."""
+    """No ref reaches the object, so only the time of the pack shows its use."""
     mine = b"captured once, and forgotten\n"
     repo.write("mine", mine)
     take_snapshot(history, "it holds it")

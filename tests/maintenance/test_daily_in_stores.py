@@ -1,4 +1,5 @@
-"""The daily upkeep of our own repositories: of a directory without git, and of the checkpoint classes of `compat/`."""
+"""The daily upkeep of git-envhist's own repositories: of a directory without git, and of the checkpoint classes of
+`compat/`."""
 
 from __future__ import annotations
 
@@ -121,7 +122,7 @@ def test_save_starts_the_upkeep_of_its_store_and_never_of_the_users_repository(
     make_due(service.git_dir)
     assert asyncio.run(save("6")) == ["6", "5", "4"]
     store = service._keeper._store.history()
-    # The first two, and the initial one, are marked and few.
+    # The first two and the initial one are marked, so they are kept.
     wait_until(lambda: len(store.dropper.trash()) >= 3)
     assert [one.intent for one in store.log() if not is_marked(one)] == ["6", "5", "4"]
     assert len(users.log()) == 6
@@ -129,7 +130,7 @@ def test_save_starts_the_upkeep_of_its_store_and_never_of_the_users_repository(
 
 
 @pytest.mark.full
-def test_upkeep_frees_what_a_checkpoint_class_dropped_and_keeps_what_it_lists(
+def test_upkeep_frees_dropped_checkpoints_and_keeps_listed_ones(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     workspace = tmp_path / "workspace"
@@ -140,7 +141,7 @@ def test_upkeep_frees_what_a_checkpoint_class_dropped_and_keeps_what_it_lists(
         (workspace / "file").write_bytes(os.urandom(100_000))
         numbers.append(env.checkpoint())
     store = env._checkpoints._open()
-    # Five are listed: more than the user's policy keeps.
+    # Five are listed, which is more than the user's policy keeps.
     assert upkeep(store.repository, "library") == 0
     assert len(env._checkpoints.all()) == 5
     assert len(store.log()) == 5

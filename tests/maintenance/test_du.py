@@ -21,7 +21,7 @@ def history(repo: Repo) -> EnvHistory:
 
 
 def taken_by(repo: Repo) -> dict[str, int]:
-    """Return the size of each object in our packs, as printed by git."""
+    """Return the size of each object in git-envhist's packs, as printed by git."""
     output = repo.git(
         "cat-file", "--batch-all-objects", "--unordered", "--batch-check=%(objectname) %(objectsize:disk)"
     )
@@ -42,7 +42,7 @@ def three(repo: Repo, history: EnvHistory) -> list[Snapshot]:
     return moments
 
 
-def test_snapshot_frees_what_dropping_it_frees(repo: Repo, history: EnvHistory) -> None:
+def test_size_of_a_snapshot_equals_the_space_freed_by_its_drop(repo: Repo, history: EnvHistory) -> None:
     moments = three(repo, history)
     sizes = taken_by(repo)
     trees = [f"{one.commit}^{{tree}}" for one in moments]
@@ -52,7 +52,7 @@ def test_snapshot_frees_what_dropping_it_frees(repo: Repo, history: EnvHistory) 
 
     assert rows[moments[1].id].frees == sum(sizes[oid] for oid in middle) + sizes[moments[1].commit]
     assert rows[moments[1].id].frees > 9_000
-    # Its large files are also in the neighboring snapshots.
+    # Its large files are also in the neighbouring snapshots.
     assert rows[moments[1].id].frees < 40_000 < rows[moments[2].id].frees
 
 

@@ -22,7 +22,7 @@ from tests.support.repository import Repo, make_repo
 LIVES = range(3 if FULL else 1)
 FILES = 500
 SAID_ANEW = 2_000
-"""Bytes: the commits after a gap, their notes, and the directories above an erased path are written again."""
+"""Bytes that are written again: the commits after a gap, their notes, and the directories above an erased path."""
 
 
 @dataclass(frozen=True)

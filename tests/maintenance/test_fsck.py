@@ -1,4 +1,4 @@
-"""Damage of every kind is found and reported, the rest stays restorable, and git works after a repair."""
+"""Damage of every kind is found and reported, all other data stays restorable, and git works after a repair."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def history(repo: Repo) -> EnvHistory:
 
 
 HELD: dict[str, Listing] = {}
-"""Return the files of each snapshot by its id, as they were captured."""
+"""The files of each snapshot as they were captured, by its id."""
 
 
 def taken(repo: Repo, history: EnvHistory, intent: str) -> Snapshot:
@@ -40,7 +40,7 @@ def assert_intact(repo: Repo, one: Snapshot) -> None:
 
 
 def three_snapshots(repo: Repo, history: EnvHistory) -> list[Snapshot]:
-    """Return snapshots, each with a file of its own, in separate packs."""
+    """Return snapshots, each with a separate file, in separate packs."""
     moments = []
     repo.write("kept", "in all of them\n" * 20)
     for number in range(3):
@@ -61,7 +61,7 @@ def place_of(repo: Repo, oid: str) -> tuple[Path, int, int]:
             words = line.split()
             if words and words[0] == oid:
                 return pack, int(words[4]), int(words[3])
-    raise AssertionError(f"{oid} stands in no pack")
+    raise AssertionError(f"{oid} is in no pack")
 
 
 def flip_in(repo: Repo, *names: str) -> Path:
@@ -284,7 +284,7 @@ def test_repair_of_notes_loses_no_name_with_one_object(
 
 
 def test_repair_of_notes_leaves_other_writers_notes_to_them(repo: Repo, history: EnvHistory) -> None:
-    """Another working tree has notes of its own, also on a snapshot of this one."""
+    """Another working tree has its own notes, also on a snapshot of this one."""
     moments = three_snapshots(repo, history)
     history.name("ours", moments[0])
     repo.git("worktree", "add", "-q", "../beside")

@@ -86,13 +86,13 @@ def test_gc_in_a_clone_removes_inherited_packs(repo: Repo, history: EnvHistory) 
 
     clone.run("git-envlog", "gc", "--prune=now", check=True)
 
-    # Objects of its own branch are kept.
+    # The clone keeps the objects of its own branch.
     assert sum(pack.stat().st_size for pack in packs_of(clone)) < 5_000
     clone.git("fsck", "--full", "--strict", "--no-dangling")
 
 
 def as_people_have_it(repo: Repo) -> None:
-    """The tests' configuration disables git's own gc."""
+    """Enable git's own gc, which the tests' configuration disables."""
     repo.git("config", "gc.auto", "6700")
     repo.git("config", "maintenance.auto", "true")
 
@@ -109,7 +109,7 @@ def test_capture_starts_gc_once_a_day_without_waiting(repo: Repo, history: EnvHi
     for pack in packs_of(repo):
         os.utime(pack, (weeks_ago, weeks_ago))
     os.utime(stamp(repo), (weeks_ago, weeks_ago))
-    # Files of the environment with our names are not ours.
+    # Files of the environment with the names of git-envhist's modules must not be loaded.
     repo.write("git_envhist/__init__.py", "open('run', 'w')\n")
     repo.write("json.py", "open('run', 'w')\n")
 

@@ -20,7 +20,8 @@ from tests.support.repository import Repo, make_repo
 
 
 def model(place: Path) -> tuple[Repo, set[str]]:
-    """Create a repository with reachable and unreachable snapshots, and objects of the user's in our packs only."""
+    """Create a repository with reachable and unreachable snapshots, and some user's objects that only git-envhist's
+    packs contain."""
     repo = make_repo(place)
     history = EnvHistory.open(str(repo.path), workers="here", one_command=True)
     repo.write("users", "the user's, stored by a capture first\n" * 9)

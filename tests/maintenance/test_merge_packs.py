@@ -90,7 +90,7 @@ def test_damaged_pack_is_not_merged(tmp_path: Path) -> None:
 
 
 def test_pack_with_a_wrong_index_is_not_merged(tmp_path: Path) -> None:
-    """Its entries are intact, but would be stored under the wrong id."""
+    """The entries of the pack are intact, but would be stored under the wrong id."""
     repository = empty_repo(tmp_path, "sha1").path / ".git"
     for number in range(20):
         publish(repository, "sha1", [os.urandom(300), b"%d" % number])
@@ -190,7 +190,7 @@ def test_merge_killed_at_any_step_loses_no_object_and_is_completed_by_the_next(
 
 
 @pytest.mark.parametrize("command", ["gc", "repack", "fsck", "multi-pack-index", "clone"])
-def test_nothing_is_merged_while_a_git_works_from_packs(tmp_path: Path, command: str) -> None:
+def test_packs_are_not_merged_while_git_works_from_packs(tmp_path: Path, command: str) -> None:
     repository = empty_repo(tmp_path, "sha1").path / ".git"
     for number in range(20):
         publish(repository, "sha1", [b"%d" % number])
@@ -199,7 +199,7 @@ def test_nothing_is_merged_while_a_git_works_from_packs(tmp_path: Path, command:
 
     assert merge_packs(state, packs, "sha1", at_work=lambda: running) == 0
     assert len(packs_of(repository)) == 20
-    # A `gc.pid` so old that git itself would ignore it.
+    # The `gc.pid` is so old that git itself would ignore it.
     running[1] = RunningGit(2, time.time() - 13 * 3600, command)
     assert merge_packs(state, packs, "sha1", at_work=lambda: running) == 20
 
@@ -229,7 +229,7 @@ def test_packs_are_removed_in_batches_until_a_git_starts(tmp_path: Path) -> None
     def starts_after(some: int) -> list[RunningGit]:
         return fsck if len(packs_of(repository)) <= number + 1 - some else []
 
-    # It appears when the second batch was moved aside: that batch is restored, and the rest is kept.
+    # git starts when the second batch was moved aside: this batch is restored, and the rest is kept.
     assert merge_packs(state, packs, "sha1", at_work=lambda: starts_after(merging.BATCH + 1)) == merging.BATCH
     assert len(packs_of(repository)) == number + 1 - merging.BATCH
     assert len(contents_of(repository)) == number
@@ -286,7 +286,7 @@ def _indexed_meanwhile(tmp_path: Path, still_at_work: bool) -> tuple[Path, Calla
     return repository, at_work
 
 
-def test_nothing_is_merged_while_gits_run_in_quick_succession(tmp_path: Path) -> None:
+def test_packs_are_not_merged_while_gits_run_in_quick_succession(tmp_path: Path) -> None:
     repository = empty_repo(tmp_path, "sha1").path / ".git"
     for number in range(20):
         publish(repository, "sha1", [b"%d" % number])
@@ -294,16 +294,16 @@ def test_nothing_is_merged_while_gits_run_in_quick_succession(tmp_path: Path) ->
     status = RunningGit(1, time.time(), "status")
 
     assert merge_packs(state, packs, "sha1", at_work=lambda: [status]) == 0
-    # A git that started during the pause.
+    # A git started during the pause.
     answers = iter(([], [status]))
     assert merge_packs(state, packs, "sha1", at_work=lambda: next(answers)) == 0
     assert len(packs_of(repository)) == 20
-    # A caller that waits for us starts nothing.
+    # A parent process that waits for this one starts no git.
     waiting = RunningGit(os.getppid(), time.time(), "commit")
     assert merge_packs(state, packs, "sha1", at_work=lambda: [waiting]) == 20
 
 
-def test_nothing_is_merged_during_a_gc_of_another_machine(tmp_path: Path) -> None:
+def test_packs_are_not_merged_during_a_gc_of_another_machine(tmp_path: Path) -> None:
     repository = empty_repo(tmp_path, "sha1").path / ".git"
     (repository / "gc.pid").write_text("1234 elsewhere.example")
     assert works_from_packs(str(repository), [])

@@ -1,4 +1,4 @@
-"""git's own list of the packs written by gc: used by the user's git, never in its way."""
+"""git's own list of the packs written by gc helps the user's git and never prevents its work."""
 
 from __future__ import annotations
 
@@ -90,10 +90,10 @@ def test_packs_of_captures_are_listed_when_they_cannot_be_merged(
         assert named(repo) == {path.stem for path in packs_of(repo)}
         assert len(named(repo)) == 2 + MAX_PACKS + 1
         repo.git("multi-pack-index", "verify")
-        # The rest is listed too when there are many.
+        # If there are many more, these are listed, too.
         work(repo, history, MAX_PACKS + 1)
         assert len(packs_of(repo)) == len(named(repo)) + 1
-    # They are merged when no git runs, and the list names no removed pack.
+    # The packs are merged when no git runs, and the list names no removed pack.
     work(repo, history, MAX_PACKS + 2)
     assert named(repo) == written
     assert len(packs_of(repo)) <= len(written) + 2

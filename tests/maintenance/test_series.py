@@ -38,7 +38,7 @@ class Series:
             name = f"d{self.rng.randrange(3)}/f{self.rng.randrange(6)}"
             self.repo.write(name, noise(self.rng.randrange(4_000), self.rng.randrange(8)))
         with pytest.MonkeyPatch.context() as patch:
-            # Packs are merged at nearly every capture, or listed if gits leave no gap for that.
+            # Packs are merged at nearly every capture, or listed if gits run without a pause.
             patch.setattr(
                 "git_envhist.maintenance.merge_packs.merge_packs_after",
                 lambda repository: merge_packs_after(repository, 1),

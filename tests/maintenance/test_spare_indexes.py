@@ -1,4 +1,4 @@
-"""An index of ours deleted as garbage is restored; one that was removed on purpose is not."""
+"""A pack index of git-envhist that git deleted as garbage is restored; one that was removed on purpose is not."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ def test_lost_index_is_restored_with_its_keep_file(tmp_path: Path, gone: tuple[s
 
 
 def test_index_removed_by_git_gc_is_restored(tmp_path: Path) -> None:
-    # git sees no pack next to the index: here the pack is moved away, in reality a busy directory is read at a bad
-    # time.
+    # git sees no pack next to the index. Here the pack is moved away; in reality git reads a directory while it
+    # changes.
     repository, state, packs = places(tmp_path)
     publish(repository, "sha1", [b"one", b"two"])
     before = contents_of(repository)
@@ -91,7 +91,7 @@ def test_index_of_a_removed_pack_is_not_restored(tmp_path: Path) -> None:
     assert os.listdir(repository / "envhist/indexes") == [packs_of(repository)[0].stem]
 
 
-def test_spare_indexes_are_made_for_our_packs_only(tmp_path: Path) -> None:
+def test_spare_indexes_are_made_for_own_packs_only(tmp_path: Path) -> None:
     repository, state, packs = places(tmp_path)
     for number in range(3):
         publish(repository, "sha1", [b"%d" % number])

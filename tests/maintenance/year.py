@@ -2,13 +2,14 @@
 
 Two repositories get the same changes: sources are edited and committed, packages installed and removed, builds run, a
 database and logs grow. In one of them a capture follows every step, and once a day the daily run works concurrently
-with the captures: it prunes by the default policy, packs where it is worth it, and checks a share. The clock of the
+with the captures: it prunes by the default policy, packs if this saves enough, and checks a share. The clock of the
 captures is set; packs are made a day older every day, so that limits of a day or of two weeks apply.
 
-Then git's commands run in both in turns: the table shows how much more CPU time they take with a history, a measure
-that other processes hardly affect.
+Then git's commands run in both in turns: the table shows how much more CPU time they need with a history. Other
+processes hardly affect this measure.
 
-With `--at` the repositories stay there; every day is logged in `DIR/days`, and a stopped run continues with its day.
+With `--at` the repositories are kept in this directory; every day is logged in `DIR/days`, and a stopped run
+continues with its day.
 """
 
 from __future__ import annotations
@@ -146,7 +147,7 @@ def main() -> int:
     words = argparse.ArgumentParser(description=__doc__)
     words.add_argument("--days", type=int, default=250)
     words.add_argument("--a-day", type=int, default=50)
-    words.add_argument("--at", type=Path, help="stays there, and goes on there")
+    words.add_argument("--at", type=Path, help="keep the repositories in this directory, and continue there")
     asked = words.parse_args()
     with _place(asked.at) as base, sealed(base / "home"):
         print("| " + " | ".join(HEADINGS) + " |")
@@ -167,7 +168,7 @@ def _place(at: Path | None) -> Iterator[Path]:
 
 
 def live(base: Path, days: int, a_day: int) -> Iterator[tuple[str, ...]]:
-    """The rows of the table."""
+    """Yield the rows of the table."""
     lives = Life(base / "with"), Life(base / "without")
     first = _go_on(base, lives)
     for day in range(first, days + 1):
@@ -188,9 +189,9 @@ def _live_a_day(
     by_itself = 0
     for number in range(a_day):
         if by_itself and number == a_day - 1:
-            # A day takes longer than that: captures merge their packs again.
+            # A real day is longer, so captures merge their packs again when the daily run is over.
             _, status = os.waitpid(by_itself, 0)
-            assert status == 0, "what comes by itself failed"
+            assert status == 0, "the daily run failed"
         for life in lives:
             life.step(a_day)
         history = _open(lives[0].top, BEGIN + timedelta(days=day, minutes=number * 480 / a_day))
@@ -203,8 +204,8 @@ def _live_a_day(
 
 
 def _begin_upkeep(history: EnvHistory) -> int:
-    """Start the daily run in a process of its own, concurrent with the captures of the day."""
-    # It gives up if captures are too frequent; here a day of them takes seconds.
+    """Start the daily run in another process, concurrent with the captures of the day."""
+    # The daily run gives up if captures are too frequent, and here a day's captures take seconds; so prune first.
     history.thin()
     child = os.fork()
     if child:
@@ -222,7 +223,7 @@ def _begin_upkeep(history: EnvHistory) -> int:
 
 @contextmanager
 def _first(undisturbed: bool) -> Iterator[None]:
-    """With the highest priority on this machine, if allowed."""
+    """Use the highest priority on this machine, if allowed."""
     if not undisturbed or not FIRST:
         yield
         return

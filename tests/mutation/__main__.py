@@ -119,7 +119,7 @@ def _is_found(mutant: Mutant, copy: Path, tests: list[str]) -> bool:
 
 
 LONGEST = 900.0
-"""Seconds after which a mutant counts as found: it made a program wait for ever."""
+"""Timeout in seconds; a mutant that makes a program wait for ever counts as found."""
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -24,7 +24,7 @@ COMPARISONS: dict[type[ast.cmpop], type[ast.cmpop]] = {
 
 @dataclass(frozen=True)
 class Mutant:
-    """One change: what replaces a span of a file, and the function it lies in."""
+    """A change: a span of a file, its replacement, and the function around it."""
 
     path: Path
     function: int
@@ -67,7 +67,7 @@ def find_mutants(path: Path) -> Iterator[Mutant]:
 
 
 def _own_nodes(function: ast.AST) -> Iterator[ast.AST]:
-    # A nested function is called by itself, and is found by itself.
+    # A nested function is called separately, and its mutants are found separately.
     for child in ast.iter_child_nodes(function):
         if not isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
             yield child

@@ -11,7 +11,7 @@ from itertools import count
 
 from tests.support.depth import sample
 
-# Every call with which our code changes a disk or a lock, and the start of a git that would.
+# Every call by which git-envhist changes a disk or a lock, and the start of a git that would.
 STEPS = (
     *(
         "open",
@@ -30,7 +30,7 @@ STEPS = (
     *("fsync", "posix_spawnp"),
 )
 NEVER = 1 << 30
-"""A step that no action reaches."""
+"""A number of steps that no action reaches."""
 _WRITE = os.write
 
 
@@ -46,7 +46,7 @@ def each_death(action: Callable[[], object], reset: Callable[[], object], defaul
         if not dies(action, step):
             return
         yield step
-    # One run may take a few steps more than another.
+    # Runs may differ by a few steps.
     while dies(action, steps):
         yield steps
         steps += 1
@@ -69,7 +69,7 @@ def count_steps(action: Callable[[], object]) -> int:
 
 
 def dies(action: Callable[[], object], step: int) -> bool:
-    """Run the action in a child that is killed before the step of this number; False where it ended before."""
+    """Run the action in a child that is killed before the step of this number; return False if it ended before."""
     child = os.fork()
     if child == 0:
         _act(action, step)

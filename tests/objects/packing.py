@@ -85,7 +85,7 @@ def read_back(repo: Repo, ids: Sequence[bytes]) -> dict[bytes, tuple[bytes, byte
 
 
 def damage(path: Path | str, change: Callable[[bytearray], object]) -> None:
-    """Change bytes of a file in place, whatever its mode."""
+    """Change bytes of a file in place, also if it is read-only."""
     os.chmod(path, 0o644)
     content = bytearray(Path(path).read_bytes())
     change(content)

@@ -56,6 +56,6 @@ def test_incompressible_data_grows_only_by_block_headers() -> None:
 def test_compressible_data_is_compressed() -> None:
     assert len(deflate_object(TEXT, 1)) < len(TEXT) / 2
     assert len(deflate_object(codes(300_000), 1)) < 300_000 * 0.6
-    # Half of it is incompressible, in the middle, where the sample is taken.
+    # Half of the data is incompressible, in the middle, where the sample is taken.
     mixed = TEXT[:200_000] + noise(100_000) + TEXT[200_000:400_000]
     assert len(deflate_object(mixed, 1)) < len(mixed) * 0.7

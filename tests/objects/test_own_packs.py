@@ -1,4 +1,5 @@
-"""Our published packs: other packs are ignored, damage is an error and never a crash, deltas are resolved."""
+"""git-envhist's published packs: other packs are ignored, damage is an error and never a crash, deltas are
+resolved."""
 
 from __future__ import annotations
 
@@ -284,7 +285,7 @@ def test_opening_own_packs_reads_no_pack(tmp_path: Path, monkeypatch: pytest.Mon
     assert not [path for path in opened if path.endswith(".pack")]
 
 
-def test_pack_is_ours_only_with_our_name_and_mark(tmp_path: Path) -> None:
+def test_pack_is_own_only_with_name_and_mark(tmp_path: Path) -> None:
     ours, of_the_user, no_pack = f"pack-{'a' * 40}", f"pack-{'b' * 40}", "notes"
     for name, text in ((ours, KEEP_MARK), (of_the_user, b"kept by hand\n"), (no_pack, KEEP_MARK)):
         (tmp_path / f"{name}.keep").write_bytes(text)

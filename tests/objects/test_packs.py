@@ -1,4 +1,4 @@
-"""Packs, judged by git and dulwich: they read what we write, and every error on the way is detected."""
+"""Packs, judged by git and dulwich: both read them, and every error while writing is detected."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_pack_index_equals_the_one_git_writes(
 
 
 @both_formats
-def test_dulwich_reads_what_was_added(object_format: str, tmp_path: Path) -> None:
+def test_dulwich_reads_the_added_objects(object_format: str, tmp_path: Path) -> None:
     blobs = [noise(size, size) for size in (0, 15, 16, 5000)]
     pack = pack_of(tmp_path, blobs, object_format)
     with Pack(pack.pack_path.removesuffix(".pack"), object_format=get_object_format(object_format)) as theirs:
@@ -137,7 +137,7 @@ def test_rollback_removes_only_objects_after_the_mark(
     steps: list[tuple[bool, list[int]]], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     place = tmp_path_factory.mktemp("packs")
-    # Some of them exceed the buffer several times, so that marks are before and after the flushed part.
+    # Some blobs exceed the buffer several times, so that marks are before and after the flushed part.
     blobs = [noise(size, size) for size in (0, 10, 1000, 70_000, 900_000, 1_100_000, 2_500_000)]
     writer = PackWriter(str(place), "sha1")
     kept: dict[bytes, bytes] = {}
@@ -290,7 +290,7 @@ def test_rest_of_pack_is_stored_after_rollback_on_a_full_disk(tmp_path: Path) ->
 
 @pytest.fixture
 def tiny_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 256 KiB."""
+    """Mount a file system of 256 KiB."""
     place = tmp_path / "disk"
     place.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(place)]
@@ -339,7 +339,7 @@ def test_partial_writes_are_continued(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_offsets_above_two_gigabytes_are_in_the_second_table(tmp_path: Path) -> None:
-    """An option of git begins that table at any offset, so that a small pack has one."""
+    """An option of git starts that table at any offset, so that a small pack has one."""
     repo = empty_repo(tmp_path / "repo")
     writer = PackWriter(str(tmp_path), "sha1")
     for seed in range(300):

@@ -1,4 +1,4 @@
-"""Scattered reads from our packs agree with git, for objects of any size and content."""
+"""Scattered reads from git-envhist's packs agree with git, for objects of any size and content."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sequential reads from our packs: each object matches its id, wherever it is."""
+"""Sequential reads from git-envhist's packs: each object matches its id, at any position."""
 
 from __future__ import annotations
 

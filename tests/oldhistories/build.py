@@ -1,7 +1,8 @@
-"""Make the archives: check out each commit elsewhere, run its program in a new repository, pack what it made.
+"""Make the archives: check out each commit in a temporary directory, run its program in a new repository, pack the
+result.
 
 `python -m tests.oldhistories.build e4dcbc0 c4f051b` writes `archives/<date>-<commit>.tar.xz`. The dependencies come
-from the interpreter that runs this module; nothing is installed.
+from the interpreter that runs this module; it installs nothing.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ class Old:
         return done.stdout.strip()
 
     def snapshot(self, intent: str) -> dict[str, object]:
-        """Capture; the id, and what lstat and hashlib see of each path."""
+        """Capture, and return the id with what lstat and hashlib see of each path."""
         found = kernel_listing(self.root)
         oid = self.run("git-envlog", "capture", "--porcelain", "-m", intent).split()[-1]
         rows = {
@@ -107,7 +108,7 @@ def build(commit: str) -> Path:
 
 
 def _live(old: Old) -> list[dict[str, object]]:
-    """Do in a repository what leaves one record of each kind that every version has."""
+    """Use every feature that leaves its own kind of record and that all versions have."""
     root = old.root
     old.run("git", "init", "-q", "--template=", ".")
     (root / "app.py").write_text("print(1)\n")

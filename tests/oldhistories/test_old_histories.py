@@ -67,7 +67,7 @@ def test_every_snapshot_of_an_old_history_is_read_restored_checked_and_cleaned(
     for snapshot in kept.snapshots:
         assert written(kept, snapshot, tmp_path / "out") == snapshot["paths"]
     repo.run("envlog", "fsck", check=True)
-    # An archive keeps times to a fraction of a microsecond only.
+    # An archive stores times only to a fraction of a microsecond.
     now = rows(repo.path)
     repo.run("envrestore", kept.snapshots[1]["id"], check=True)
     assert rows(repo.path) == kept.snapshots[1]["paths"]
@@ -84,7 +84,7 @@ def test_every_snapshot_of_an_old_history_is_read_restored_checked_and_cleaned(
 
 
 def add_newer_snapshot(repo: Repo) -> str:
-    """Put a snapshot of format 2 on top of the timeline, as a later version would; its commit."""
+    """Append a snapshot of format 2, as a later version would, and return its commit."""
     ref = repo.git("for-each-ref", "--format=%(refname)", "refs/envhist/heads")
     tip = repo.git("rev-parse", ref)
     raw = repo.run_git("cat-file", "commit", tip).stdout
@@ -98,9 +98,7 @@ def add_newer_snapshot(repo: Repo) -> str:
     return newer
 
 
-def test_snapshot_of_a_newer_format_is_named_and_keeps_nothing_from_working(
-    repo: Repo, tmp_path: Path
-) -> None:
+def test_snapshot_of_a_newer_format_is_named_and_other_commands_work(repo: Repo, tmp_path: Path) -> None:
     repo.write("data", b"1")
     first = repo.run("envlog", "capture", "--porcelain", "one", check=True).out.strip()
     newer = add_newer_snapshot(repo)

@@ -43,9 +43,9 @@ LISTS_IN_FRONT = {
     ".pnp.cjs": b"__dirname});",
     ".pnp.js": b"__dirname});",
 }
-"""The rest is program code."""
+"""Formats whose list of packages is at the start; the rest of the file is program code."""
 HEADERS = ("METADATA", "PKG-INFO")
-"""The description follows the headers."""
+"""Formats with headers first and a description after them."""
 EMPTY_LINE = re.compile(rb"\r?\n\r?\n")
 SECONDS = 300
 MACHINE = dict(os.environ)
@@ -72,7 +72,7 @@ def make(name: str, home: Path, environ: Mapping[str, str]) -> tuple[Path, str, 
     """Run a recipe; return the directory that it filled, the manager's list, and its version."""
     place = home / "place"
     place.mkdir(parents=True)
-    # rustup keeps its compilers in the home that it was installed in.
+    # rustup keeps its compilers in the home in which it was installed.
     rustup = environ.get("RUSTUP_HOME") or os.path.join(environ.get("HOME", "/"), ".rustup")
     environ = {
         **environ,

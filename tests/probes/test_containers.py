@@ -19,7 +19,7 @@ from git_envhist.probes import containers
 from git_envhist.probes.base import ProbeTarget
 from tests.support.repository import Repo
 
-# The fields of `GET /containers/json` that matter, as docker's reference of its interface has them.
+# The relevant fields of `GET /containers/json`, from docker's reference.
 TOP = "/home/u/work"
 
 

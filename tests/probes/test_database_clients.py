@@ -1,7 +1,7 @@
-"""A server and clients in two languages, installed but never committed: `git diff` compared with ours.
+"""A server and clients in two languages, installed but never committed: `git diff` compared with git-envhist.
 
-All three are installed by their own tools: PostgreSQL by apt in a root laid over this machine's if permitted,
-else by dpkg in a root of its own; `pg` by npm; `psycopg2-binary` by pip.
+All three are installed by their own tools: PostgreSQL by apt in a root mounted over this machine's if permitted, else
+by dpkg in a separate root; `pg` by npm; `psycopg2-binary` by pip.
 """
 
 from __future__ import annotations

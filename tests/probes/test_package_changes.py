@@ -188,7 +188,7 @@ def test_machine_package_is_a_change_without_changed_files(repo: Repo, machine: 
 
 
 def dpkg(root: Path, *words: str) -> None:
-    """dpkg itself, on a root of its own."""
+    """Run dpkg on a separate root."""
     done = subprocess.run(
         ["dpkg", "--force-not-root", "--force-bad-path", f"--root={root}", f"--log={root}/log", *words],
         capture_output=True,

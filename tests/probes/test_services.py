@@ -24,7 +24,7 @@ from git_envhist.probes.processes import parse_tcp, parse_unix, tcp_listeners, u
 from git_envhist.probes.services import mask_command_line
 from tests.support.repository import Repo
 
-pytestmark = pytest.mark.skipif(not SYSTEM.proc, reason="the system tells of no processes")
+pytestmark = pytest.mark.skipif(not SYSTEM.proc, reason="this system does not list processes")
 SECRET = "hunter2hunter2"
 SERVER = """\
 import socket, sys
@@ -50,7 +50,7 @@ def running(repo: Repo, *words: str, place: str = "web") -> Iterator[str]:
     with subprocess.Popen(command, cwd=repo.path / place, text=True, **pipes) as process:
         assert process.stdout is not None
         yield process.stdout.readline().strip()
-        # Its input ends with the block, and with that the server.
+        # The server ends when its input is closed, at the end of the block.
 
 
 def capture(repo: Repo, intent: str, name: str | None = None, verify: str | None = None) -> str:
@@ -97,7 +97,7 @@ def test_started_moved_and_stopped_server_is_shown(here: Repo) -> None:
         "role": "direct",
     }
     assert of_services(told) == [{**moved, "command": f"{program} server.py 0"}]
-    # Nothing of a process that another start of the same would not have.
+    # The facts contain nothing that differs between two starts of the same program.
     texts = [here.git("show", f"{moment}:.envhist/facts/service") for moment in (started, again)]
     assert texts[0].replace(f":{port} ", f":{other} ") == texts[1]
     story = json.loads(here.run("envlog", "show", "@~1", "--json", check=True).out)["story"]

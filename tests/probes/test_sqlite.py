@@ -1,4 +1,4 @@
-"""Facts about SQLite databases agree with SQLite; files that are no databases have none."""
+"""Facts about SQLite databases agree with SQLite; files that are not databases have none."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def test_rows_only_in_the_log_are_counted(tmp_path: Path) -> None:
         writer.execute("pragma wal_autocheckpoint = 0")
         writer.executemany("insert into t values (?)", [("x" * 500,)] * 300)
         writer.commit()
-        # What a transaction wrote into the log before it ended does not count.
+        # Pages that an unfinished transaction wrote into the log do not count.
         writer.execute("pragma cache_size = 5")
         writer.executemany("insert into t values (?)", [("y" * 500,)] * 3000)
         files = files_of(path)
@@ -242,7 +242,7 @@ def test_tables_that_share_pages_are_abandoned(tmp_path: Path, monkeypatch: pyte
 
 @pytest.fixture(scope="module")
 def some_files(tmp_path_factory: pytest.TempPathFactory) -> dict[bytes, bytes]:
-    """Return a small database with a part of it in the log."""
+    """Return a small database, part of which is in the log."""
     path = tmp_path_factory.mktemp("some") / "a.db"
     make(path, "pragma page_size = 512", "pragma journal_mode = wal", "create table migrations (id, name)")
     with closing(sqlite3.connect(path)) as writer:

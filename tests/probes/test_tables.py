@@ -152,7 +152,7 @@ def test_duckdb_tables_are_listed_with_the_library(tmp_path: Path) -> None:
     )
     sealed = facts({name: File(one, len(one), True, b"1") for name, one in data.items()})
     assert sealed == {"data/shop.duckdb/contents": "sealed:set"}
-    # A damaged one, and one that is too large to be read, have the facts of their headers.
+    # A damaged file, and one that is too large to be read, have the facts of their headers only.
     (name, one), log = next(iter(data.items())), data[b"shop.duckdb.wal"]
     damaged = one[:12288] + bytes(len(one) - 12288)
     blocks = facts(
@@ -178,7 +178,7 @@ def test_duckdb_file_is_not_locked_and_leaves_no_copy(
 
 
 @pytest.mark.full
-def test_rows_of_a_duckdb_table_appear_in_the_story(repo: Repo) -> None:
+def test_rows_of_a_duckdb_table_appear_in_the_summary(repo: Repo) -> None:
     pytest.importorskip("duckdb")
     make_duckdb(repo.path / "shop.duckdb", *SHOP)
     repo.run("envlog", "capture", "one", check=True)

@@ -1,8 +1,8 @@
-"""A shop that is broken again and again: `python -m tests.real.campaign [--rounds N] [--seed N]`.
+"""Break a shop over and over: `python -m tests.real.campaign [--rounds N] [--seed N]`.
 
-Each round does some of what people and agents do to a project, at random, captures now and then, and goes to one of
-the captured moments; rsync compares it with a copy that was made then, and the project is run. What is wrong is
-printed, and ends the program with status 1.
+Each round makes random changes that people and agents make to a project, sometimes captures, and restores one of the
+snapshots. rsync compares the result with a copy made at the capture, and the project is run. Differences are printed
+and end the program with status 1.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from tests.support.programs import make_programs
 from tests.support.repository import make_repo
 
 MOMENTS = 3
-"""So many are kept to go back to, each with a copy."""
+"""The number of snapshots kept to restore, each with a copy."""
 Deed = Callable[[Project, random.Random], None]
 
 
 def attempt(shop: Project, *words: str, cwd: str = ".") -> None:
-    """Run what may be broken already, or gone."""
+    """Run a program that may already be broken or missing."""
     with suppress(OSError):
         shop.call(*words, cwd=cwd, check=False)
 
@@ -79,7 +79,7 @@ def start_anew(shop: Project, chance: random.Random) -> None:
 
 
 def ruin_files(shop: Project, chance: random.Random) -> None:
-    """Bytes, modes, kinds of some files."""
+    """Change the contents, modes or kinds of some files."""
     found = [path for path in shop.path.rglob("*") if path.is_file() and ".git" not in path.parts]
     for path in chance.sample(found, min(20, len(found))):
         deed = chance.randrange(4)
@@ -135,7 +135,7 @@ def _walk(above: Path, rounds: int, chance: random.Random) -> int:
         target = chance.choice(list(moments))
         found = _go(shop, target, moments[target], runs=target == working)
         wrong += bool(found)
-        print(f"{number}: to {target[:7]}: {found or 'as it was'}", flush=True)
+        print(f"{number}: to {target[:7]}: {found or 'equal'}", flush=True)
         while len(moments) > MOMENTS:
             gone = chance.choice([one for one in moments if one != working])
             shutil.rmtree(moments.pop(gone))

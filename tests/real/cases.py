@@ -51,7 +51,7 @@ class Run:
         return output
 
     def history(self, directory: Path | None = None) -> list[Seen]:
-        history = EnvHistory.open(str(directory or self.repo.path), one_command=True)
+        history = EnvHistory.open(str(directory or self.repo.path), environ=self.repo.env, one_command=True)
         return [Seen.of(history, each) for each in reversed(history.log())]
 
     def settled(
@@ -176,7 +176,7 @@ def parallel(run: Run) -> Result:
         if not seen or seen[0].content != "0" or seen[-1].content != "1":
             return ["expected 0 first and 1 last"]
         # The other file is written by the other tool.
-        own = EnvHistory.open(str(run.repo.path), one_command=True)
+        own = EnvHistory.open(str(run.repo.path), environ=run.repo.env, one_command=True)
         with suppress(EnvhistError):
             return [] if own.read_file(seen[-1].snapshot, "g") == b"1\n" else ["g"]
         return ["g is missing"]
@@ -343,7 +343,8 @@ def no_git(run: Run) -> Result:
 
 def two_agents(run: Run) -> Result:
     """Another agent works in the same tree at the same time: each has its own intent and session."""
-    other = AGENTS[(AGENTS.index(run.agent) + 1) % len(AGENTS)]
+    names = [agent.name for agent in AGENTS]
+    other = AGENTS[(names.index(run.agent.name) + 1) % len(AGENTS)]
     if not (run.place / "node_modules" / other.package).exists():
         return f"{other.name} is not installed"
     for name in (other.name, *other.beside):

@@ -1,4 +1,4 @@
-"""The projects, each made once in a run of the tests, and healed after each test."""
+"""The projects, each made once per test run and repaired after each test."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.real.tools import MACHINE, Project, find, make_project, tools
 
 @pytest.fixture(scope="session")
 def variables(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """What package managers are run with."""
+    """Return the variables that package managers run with."""
     return tools(tmp_path_factory.mktemp("caches"))
 
 
@@ -30,7 +30,7 @@ def made_shop(tmp_path_factory: pytest.TempPathFactory, variables: dict[str, str
 
 @pytest.fixture
 def shop(made_shop: Project) -> Iterator[Project]:
-    """A Django project with a front end of Node, as it was captured."""
+    """Return the captured Django project with a Node front end; repair it after the test."""
     yield made_shop
     made_shop.heal()
 

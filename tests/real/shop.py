@@ -1,4 +1,4 @@
-"""A shop: a Django project with a virtual environment, migrations and rows, and beside it a front end of Node."""
+"""A shop: a Django project with a virtual environment, migrations and rows, and a Node front end."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ console.log('fine', require.resolve('semver'))
 
 
 def build_backend(project: Project) -> None:
-    """`django-admin startproject`, an application, its migrations applied, rows."""
+    """Run `django-admin startproject`, add an application, apply its migrations and add rows."""
     repo = project.repo
     make_venv(project, *PACKAGES)
     repo.write(".gitignore", IGNORED)
@@ -79,7 +79,7 @@ def build_backend(project: Project) -> None:
 
 
 def build_frontend(project: Project, npm: str) -> None:
-    """`npm install` of a few packages, one of them at two versions."""
+    """Install a few packages by npm, including one at two versions."""
     repo = project.repo
     package = {
         "name": "front", "version": "1.0.0", "private": True,
@@ -92,5 +92,5 @@ def build_frontend(project: Project, npm: str) -> None:
 
 
 def manage(project: Project, *words: str, check: bool = True) -> str:
-    """`manage.py`, by the Python of the virtual environment."""
+    """Run `manage.py` with the Python of the virtual environment."""
     return project.call(".venv/bin/python", "manage.py", *words, check=check).out

@@ -1,4 +1,5 @@
-"""What an agent did to make a project clean is taken back to the byte, and what git itself keeps is left to git."""
+"""An agent's cleaning is undone exactly by a restore, and git's own data (HEAD, branches, stash, index) is not
+changed."""
 
 from __future__ import annotations
 
@@ -16,12 +17,13 @@ from tests.real.tools import Project, make_project
 from tests.support.oracle import git_fsck
 from tests.support.repository import make_repo
 
-# Everything here installs packages from a registry.
+# Every test here installs packages from a registry.
 pytestmark = pytest.mark.full
 
 
 def fill(project: Project) -> None:
-    """Work under way: staged, changed, untracked, ignored, a nested repository with work of its own, a database."""
+    """Add uncommitted work: staged, changed, untracked and ignored files, a nested repository with changes, a
+    database."""
     repo = project.repo
     repo.write(".gitignore", ".venv/\nnode_modules/\n*.log\n.env*\nvendor/\n")
     repo.write("app.py", "print(1)\n")
@@ -52,7 +54,7 @@ def work(tmp_path: Path, variables: dict[str, str]) -> Project:
 
 
 def clean(work: Project) -> None:
-    # Twice the -f: nested repositories, too.
+    # The second -f also cleans nested repositories.
     work.repo.git("clean", "-ffdxq")
 
 
@@ -67,7 +69,7 @@ def reset(work: Project) -> None:
 
 
 def commit_another(work: Project) -> None:
-    """It goes on, on a branch of its own, with another index."""
+    """Commit further work on a new branch, with another index."""
     work.repo.git("checkout", "-q", "-b", "agent")
     work.repo.git("rm", "-rqf", "app.py")
     work.repo.write("rewritten.py", "print('better')\n")
@@ -85,7 +87,7 @@ DEEDS = [clean, start_anew, reset, commit_another, remove_all]
 
 
 @pytest.mark.parametrize("deed", DEEDS, ids=lambda deed: deed.__name__)
-def test_what_was_swept_away_comes_back_to_the_byte(work: Project, deed: Callable[[Project], None]) -> None:
+def test_restore_brings_back_cleaned_files_exactly(work: Project, deed: Callable[[Project], None]) -> None:
     deed(work)
     assert work.differences() != ()
     git = {name: work.repo.git(*words) for name, words in KEPT.items()}
@@ -97,7 +99,7 @@ def test_what_was_swept_away_comes_back_to_the_byte(work: Project, deed: Callabl
     lines = work.call("git", "-C", "vendor/lib", "status", "--porcelain").out.splitlines()
     assert lines == [" M app.py", "?? new.py"]
     assert work.call(".venv/bin/python", "-c", "import sys; print(sys.prefix)").out == f"{work.path}/.venv\n"
-    # And what the agent did is not lost either. `git status` has written an index meanwhile: redo returns that one.
+    # The agent's changes are kept as well. `git status` has rewritten the index since, so redo restores that one.
     refreshed = work.differences()
     work.repo.run("envrestore", "--undo", check=True)
     assert work.differences() not in ((), refreshed)
@@ -113,7 +115,7 @@ KEPT = {
 }
 
 
-def test_without_a_capture_of_what_was_swept_away_the_last_one_is_found(work: Project) -> None:
+def test_restore_finds_the_last_snapshot_when_the_cleaned_state_was_not_captured(work: Project) -> None:
     clean(work)
     told = work.repo.run("envrestore", check=True).out
     assert "it works" in told

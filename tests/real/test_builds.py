@@ -1,4 +1,5 @@
-"""What was built stays built: the times that came back tell `make` and its like that nothing is to be done."""
+"""Build results stay up to date: `make` and other tools find nothing to do after a restore, because times are
+restored."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ import pytest
 
 from tests.real.tools import Project, find, make_project
 
-# Everything here installs packages from a registry.
+# Every test here installs packages from a registry.
 pytestmark = pytest.mark.full
 
 PROGRAM = '#include <stdio.h>\n#include "words.h"\nint main(void) { puts(WORDS); return 0; }\n'
@@ -32,7 +33,7 @@ RUST_WORDS = 'pub const WORDS: &str = "{}";\n'
 
 @pytest.fixture
 def built(tmp_path: Path, variables: dict[str, str]) -> Project:
-    """Sources of C, not yet built."""
+    """Return a project of C sources, not built yet."""
     find("cc")
 
     def build(project: Project) -> None:
@@ -48,14 +49,14 @@ def built(tmp_path: Path, variables: dict[str, str]) -> Project:
 
 
 def keep_built(project: Project, *words: str | Path, **more: str) -> None:
-    """Build it, and capture it so."""
+    """Build the project and capture the result."""
     project.call(*words, **more)
     shutil.rmtree(project.model)
     project.keep()
 
 
 def ruin(project: Project, source: str, text: str, *build: str | Path, gone: Sequence[str]) -> None:
-    """Change a source, build that, and remove half of what came of it."""
+    """Change a source, build again, and remove some of the results."""
     project.repo.write(source, text)
     project.call(*build)
     for path in gone:
@@ -66,7 +67,7 @@ def says(project: Project, program: str) -> str:
     return project.call(project.path / program).out
 
 
-def test_make_has_nothing_to_do(built: Project) -> None:
+def test_make_has_nothing_to_do_after_restore(built: Project) -> None:
     make = find("make")
     keep_built(built, make)
     ruin(built, "words.h", WORDS.format("changed"), make, gone=["main.o"])
@@ -76,7 +77,7 @@ def test_make_has_nothing_to_do(built: Project) -> None:
     assert "up to date" in built.call(make).out
     assert says(built, "program") == "as it was\n"
     assert built.differences() == ()
-    # Back where it was broken, make knows what is missing and no more; the program there is the other one.
+    # After undo, make rebuilds only what is missing, and the program is the changed one.
     built.repo.run("envrestore", "--undo", check=True)
     assert says(built, "program") == "changed\n"
     assert built.call(make, "-n").out.splitlines() == [
@@ -85,7 +86,7 @@ def test_make_has_nothing_to_do(built: Project) -> None:
     ]
 
 
-def test_make_does_in_a_fork_what_it_would_do_here(built: Project) -> None:
+def test_make_does_the_same_in_a_fork_as_in_the_original(built: Project) -> None:
     make = find("make")
     keep_built(built, make)
     built.repo.run("envlog", "fork", "../attempt", check=True)
@@ -99,19 +100,19 @@ def test_make_does_in_a_fork_what_it_would_do_here(built: Project) -> None:
     assert (says(fork, "program"), says(built, "program")) == ("tried\n", "as it was\n")
 
 
-def test_ninja_has_nothing_to_do(built: Project) -> None:
+def test_ninja_has_nothing_to_do_after_restore(built: Project) -> None:
     cmake, ninja = find("cmake"), find("ninja")
     built.call(cmake, "-G", "Ninja", "-S", ".", "-B", "build")
     keep_built(built, ninja, "-C", "build")
     ruin(built, "words.h", WORDS.format("changed"), ninja, "-C", "build", gone=["build/.ninja_deps"])
     built.repo.run("envrestore", "working", check=True)
     assert built.differences() == ()
-    # Asked without being let write: it keeps a log.
+    # Use a dry run: a real one writes a log.
     assert "no work to do" in built.call(ninja, "-C", "build", "-n").out
     assert says(built, "build/program") == "as it was\n"
 
 
-def test_cargo_has_nothing_to_do(built: Project) -> None:
+def test_cargo_has_nothing_to_do_after_restore(built: Project) -> None:
     cargo = find("cargo")
     built.repo.write("Cargo.toml", CARGO)
     built.repo.write("src/main.rs", RUST)

@@ -1,4 +1,4 @@
-"""A Django project that was broken in every usual way is what it was, and runs."""
+"""A Django project that was broken in every usual way is restored exactly, and runs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import pytest
 from tests.real.shop import FIELD, manage
 from tests.real.tools import Project
 
-# Everything here installs packages from a registry.
+# Every test here installs packages from a registry.
 pytestmark = pytest.mark.full
 
 
@@ -26,7 +26,7 @@ def freeze(shop: Project) -> str:
 
 
 def rows(shop: Project) -> tuple[int, list[str]]:
-    """What SQLite itself finds, and that it finds nothing wrong."""
+    """Return the number of rows and the columns, after SQLite's own integrity check."""
     with closing(sqlite3.connect(f"file:{shop.path}/db.sqlite3?mode=ro", uri=True)) as database:
         assert database.execute("pragma integrity_check").fetchall() == [("ok",)]
         columns = [row[1] for row in database.execute("pragma table_info(catalog_item)")]
@@ -34,7 +34,7 @@ def rows(shop: Project) -> tuple[int, list[str]]:
 
 
 def judge(shop: Project, frozen: str) -> None:
-    """It is what it was; then it is run, and is that still: nothing has to be compiled anew."""
+    """Check that the project equals the copy, runs, and still equals it: nothing had to be compiled again."""
     assert shop.differences() == ()
     assert manage(shop, "check") == "System check identified no issues (0 silenced).\n"
     manage(shop, "migrate", "--check")
@@ -44,7 +44,7 @@ def judge(shop: Project, frozen: str) -> None:
     assert shop.differences() == ()
 
 
-def test_packages_a_migration_rows_settings_and_variables_are_what_they_were(shop: Project) -> None:
+def test_packages_migration_rows_settings_and_variables_are_restored(shop: Project) -> None:
     frozen = freeze(shop)
     with open(shop.path / "catalog/models.py", "a") as models:
         models.write(FIELD)
@@ -65,7 +65,7 @@ def test_packages_a_migration_rows_settings_and_variables_are_what_they_were(sho
     done = shop.repo.run("envrestore", "working", check=True)
     assert "verified" in done.out
     judge(shop, frozen)
-    # The broken state is where one can come back to, too.
+    # The broken state can be restored, too.
     shop.repo.run("envrestore", "--undo", check=True)
     assert rows(shop) == (10, ["id", "name", "price"])
     assert (shop.path / "catalog/migrations/0002_item_price.py").exists()
@@ -74,7 +74,7 @@ def test_packages_a_migration_rows_settings_and_variables_are_what_they_were(sho
 
 @contextmanager
 def served(shop: Project, *words: str, **more: str) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
-    """The development server, at work; and its address."""
+    """Run the development server, and return it with its address."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{free.getsockname()[1]}"
@@ -91,7 +91,7 @@ def served(shop: Project, *words: str, **more: str) -> Iterator[tuple[subprocess
 
 
 def answer(server: subprocess.Popen[bytes], address: str) -> str:
-    """What it says, once it is there."""
+    """Return the server's answer, once it listens."""
     while server.poll() is None:
         try:
             with urllib.request.urlopen(address, timeout=60) as said:
@@ -101,8 +101,8 @@ def answer(server: subprocess.Popen[bytes], address: str) -> str:
     pytest.fail("the server ended")
 
 
-def test_a_server_that_holds_the_database_open_is_named_and_what_it_wrote_is_kept(shop: Project) -> None:
-    # Without threads the server keeps the connection that it was told to keep.
+def test_server_with_the_database_open_is_named_and_its_writes_are_kept(shop: Project) -> None:
+    # Without threads, the server keeps its database connection open as configured.
     with served(shop, "--nothreading", KEEP_CONNECTIONS="600") as (server, address):
         assert answer(server, address) == "fine things: 50 items"
         manage(
@@ -114,7 +114,7 @@ def test_a_server_that_holds_the_database_open_is_named_and_what_it_wrote_is_kep
         assert (refused.status, "'db.sqlite3' is open in" in refused.err) == (3, True)
         assert f"({server.pid})" in refused.err
         assert shop.differences() == before
-        # What has nothing to do with the database is restored all the same; the server runs on with what it read.
+        # Files other than the database are restored; the server keeps running with the old ones.
         done = shop.repo.run("envrestore", "working", "--", ".env.local", check=True)
         assert f"({server.pid}) still runs the old files" in done.out
         assert answer(server, address) == "fine things: 10 items"
@@ -124,7 +124,7 @@ def test_a_server_that_holds_the_database_open_is_named_and_what_it_wrote_is_kep
     assert shop.differences() == ()
 
 
-def test_a_server_that_lets_go_of_the_database_is_no_hindrance_and_is_told(shop: Project) -> None:
+def test_server_without_an_open_database_does_not_prevent_a_restore(shop: Project) -> None:
     with served(shop) as (server, address):
         assert answer(server, address) == "fine things: 50 items"
         manage(
@@ -133,6 +133,6 @@ def test_a_server_that_lets_go_of_the_database_is_no_hindrance_and_is_told(shop:
         assert answer(server, address) == "fine things: 10 items"
         done = shop.repo.run("envrestore", "working", check=True)
         assert f"({server.pid}) still runs the old files" in done.out
-        # It opens the database anew for each answer.
+        # The server opens the database again for each answer.
         assert answer(server, address) == "fine things: 50 items"
     assert shop.differences() == ()

@@ -1,4 +1,4 @@
-"""Forks of a real project: they run what is their own, are alike to the byte, and the better one is adopted."""
+"""Forks of a real project: they run their own packages, equal the original, and the better one is adopted."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.real.tools import Project
 from tests.support.oracle import listing, tree_differences
 from tests.support.repository import Repo
 
-# Everything here installs packages from a registry.
+# Every test here installs packages from a registry.
 pytestmark = pytest.mark.full
 
 OTHER_VIEW = "from django.http import HttpResponse\nurlpatterns = []\n"
@@ -26,14 +26,14 @@ OTHER_VIEW = "from django.http import HttpResponse\nurlpatterns = []\n"
 
 @pytest.fixture
 def place(shop: Project, tmp_path: Path) -> Iterator[Path]:
-    """A directory for forks, which git forgets afterwards."""
+    """Return a directory for forks, which git forgets afterwards."""
     yield tmp_path
     shutil.rmtree(tmp_path)
     shop.repo.git("worktree", "prune")
 
 
 def fork(shop: Project, place: Path, *words: str) -> tuple[Project, list[str]]:
-    """A fork of it; and what was rewritten there."""
+    """Fork the project; return the fork and the files that were rewritten in it."""
     told = json.loads(
         shop.repo.run("envlog", "fork", "--json", *words, str(place), "working", check=True).out
     )
@@ -45,7 +45,7 @@ def fork(shop: Project, place: Path, *words: str) -> tuple[Project, list[str]]:
 def relocated(
     made_shop: Project, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[Project, list[str]]]:
-    """A relocated fork, and what was rewritten in it."""
+    """Return a relocated fork, and the files that were rewritten in it."""
     above = tmp_path_factory.mktemp("relocated")
     yield fork(made_shop, above / "attempt", "--relocate")
     shutil.rmtree(above)
@@ -54,7 +54,7 @@ def relocated(
 
 @contextmanager
 def hidden(path: Path) -> Iterator[None]:
-    """Whatever reaches for it meanwhile fails."""
+    """Rename the path during the block, so that any access to it fails."""
     aside = path.with_name("aside")
     os.rename(path, aside)
     try:
@@ -68,7 +68,7 @@ def rows(place: Path) -> int:
         return int(database.execute("select count(*) from catalog_item").fetchone()[0])
 
 
-def test_a_relocated_fork_runs_without_the_original(
+def test_relocated_fork_runs_without_the_original(
     shop: Project, relocated: tuple[Project, list[str]]
 ) -> None:
     made, rewritten = relocated
@@ -82,7 +82,7 @@ def test_a_relocated_fork_runs_without_the_original(
         assert all(path.startswith(f"{venv}/lib/") for path in said[1:])
         assert f"from {venv}/lib/" in made.call(".venv/bin/pip", "--version").out
         made.call(".venv/bin/pip", "check")
-        # Console scripts, called by their path and by what `activate` puts first.
+        # Run console scripts by their path, and those that `activate` puts first.
         assert made.call(".venv/bin/sqlformat", "--version").out
         told = made.call(
             "sh", "-c", ". .venv/bin/activate && command -v django-admin && django-admin version"
@@ -97,7 +97,7 @@ def test_a_relocated_fork_runs_without_the_original(
     assert shop.differences() == ()
 
 
-def test_a_relocated_fork_runs_its_own_packages_of_node(
+def test_relocated_fork_runs_its_own_node_packages(
     shop: Project, relocated: tuple[Project, list[str]], npm: str
 ) -> None:
     made, _ = relocated
@@ -108,12 +108,12 @@ def test_a_relocated_fork_runs_its_own_packages_of_node(
         made.call(npm, "ls", "--all", cwd="front")
 
 
-def test_two_forks_are_alike_and_the_better_one_is_adopted(shop: Project, place: Path) -> None:
+def test_two_forks_are_equal_and_the_better_one_is_adopted(shop: Project, place: Path) -> None:
     (one, _), (two, _) = (fork(shop, place / name) for name in ("one", "two"))
     assert tree_differences(one.path, two.path) == one.differences() == two.differences() == ()
     two.repo.write("shop/urls.py", OTHER_VIEW)
     two.repo.run("envlog", "capture", "without a view", check=True)
-    # This python is the fork's, whatever its scripts name.
+    # This is the fork's python; its scripts still name the original's.
     one.call(".venv/bin/python", "-m", "pip", "install", "-q", "--upgrade", "sqlparse")
     one.repo.write(".env.local", "SHOP_TITLE=better things\n", mode=0o600)
     manage(one, "shell", "-c", "from catalog.models import Item; Item.objects.create(name='one more')")
@@ -139,7 +139,7 @@ def timeline(project: Project) -> str:
     return str(json.loads(project.repo.run("envlog", "--json", "-1", check=True).out)[0]["timeline"])
 
 
-def test_a_plain_directory_with_a_virtual_environment_is_forked(
+def test_plain_directory_with_a_virtual_environment_is_forked(
     shop: Project, tmp_path: Path, npm: str
 ) -> None:
     plain = Repo(tmp_path / "plain", shop.repo.env)

@@ -1,4 +1,5 @@
-"""A day with npm itself: what was meant, whether it worked, what changed, where git's own list says nothing."""
+"""A day with npm itself: the log has intent, check result and summary of each snapshot where git's log has no
+entry."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from tests.end_to_end.captures import assert_holds
 from tests.real.tools import Project, fetch
 from tests.support.repository import make_repo
 
-# Everything here installs packages from a registry.
+# Every test here installs packages from a registry.
 pytestmark = pytest.mark.full
 
 DAY = "2026-11-18T"
@@ -25,7 +26,7 @@ process.exit(version.startsWith('3.') || set ? 0 : 1);
 
 @pytest.fixture
 def day(tmp_path: Path, variables: dict[str, str], npm: str) -> Project:
-    """A Node project as it was cloned, with its packages."""
+    """Return a freshly cloned Node project with its packages."""
     repo = make_repo(tmp_path / "app")
     repo.env |= variables | {"PATH": f"{repo.env['PATH']}:{variables['PATH']}"}
     package = {"name": "app", "version": "1.0.0", "scripts": {"test": "node test.js"}}
@@ -38,7 +39,7 @@ def day(tmp_path: Path, variables: dict[str, str], npm: str) -> Project:
 
 
 def take(day: Project, at: str, *words: str) -> dict[str, Any]:
-    """Capture at a time of the day; the card of the moment."""
+    """Capture at a time of the day, and return the snapshot's details."""
     env = {"GIT_COMMITTER_DATE": f"{DAY}{at}:00+00:00"}
     day.repo.run("envlog", "capture", *words, env=env, check=True)
     card = json.loads(day.repo.run("envlog", "show", "--json", check=True).out)
@@ -55,12 +56,12 @@ def upgrade(day: Project, npm: str, version: str) -> None:
     day.call(npm, "install", "--silent", "--save-exact", f"has-flag@{version}")
 
 
-def test_four_lines_tell_the_day_and_the_good_one_comes_back(day: Project, npm: str) -> None:
+def test_log_lists_the_day_and_the_good_snapshot_is_restored(day: Project, npm: str) -> None:
     take(day, "10:02", "clean clone", "--verify", "npm test")
     day.repo.write("auth.js", "// to be\n")
     take(day, "10:11", "before auth refactor")
     upgrade(day, npm, "4.0.0")
-    # All of it is committed before it is captured: git has nothing to tell, the story has.
+    # All changes are committed before the capture: git has no changes to show, the summary has.
     day.repo.commit("packages")
     broken = take(day, "10:18", "after package install", "--verify", "npm test")
     day.repo.write(".env.local", "API=1\n")
@@ -79,7 +80,7 @@ def test_four_lines_tell_the_day_and_the_good_one_comes_back(day: Project, npm: 
     assert ("npm", "3.0.0", "4.0.0") in story
     assert {"status": "M", "path": "package.json"} in broken["env_changed"]["paths"]
 
-    # What git ignores is in the moment, and not in git's list.
+    # The snapshot has the file that git ignores; git's own list does not.
     assert working["git_changed"] == []
     assert working["env_changed"]["paths"] == [{"status": "A", "path": ".env.local"}]
     day.repo.run("envlog", "verify", "@", "--", "npm test", check=True)
@@ -90,12 +91,12 @@ def test_four_lines_tell_the_day_and_the_good_one_comes_back(day: Project, npm: 
     assert_holds(day.repo, working["id"])
 
 
-def test_of_three_alike_the_story_alone_tells_the_good_one(day: Project, npm: str) -> None:
+def test_summary_identifies_the_good_one_of_three_equal_intents(day: Project, npm: str) -> None:
     kinds = []
     for at, version in (("10:02", "4.0.0"), ("10:11", "3.0.0"), ("10:18", "5.0.1")):
         upgrade(day, npm, version)
         day.repo.commit("wip")
-        # Nobody said why: the last commit's words stand in.
+        # No intent was given, so the last commit's message is used.
         card = take(day, at)
         kinds.append(
             (card["intent"].rpartition("\n\n")[2], card["intent_source"], card["git_changed"], card["verify"])
@@ -105,7 +106,7 @@ def test_of_three_alike_the_story_alone_tells_the_good_one(day: Project, npm: st
     assert [[version for version in ("3.0.0", "4.0.0", "5.0.1") if version in line] for line in told] == [
         [], ["3.0.0", "4.0.0"], ["3.0.0", "5.0.1"],
     ]  # fmt: skip
-    # The story says where it was, a check in a throw-away fork that it works, and a restore brings it.
+    # The summary names the snapshot, a check in a temporary fork passes, and a restore makes the project work.
     second = json.loads(day.repo.run("envlog", "-S", "has-flag", "--json", check=True).out)[1]
     judged = [day.repo.run("envlog", "verify", rev, "--", "npm test").status for rev in ("@~2", "@~1", "@")]
     assert judged == [1, 0, 1]
@@ -118,7 +119,7 @@ def test_of_three_alike_the_story_alone_tells_the_good_one(day: Project, npm: st
     ("path", "content"),
     [("index", b"garbage"), ("refs/notes/envhist", None), ("HEAD", b"ref: refs/heads/gone\n")],
 )
-def test_whatever_of_git_is_broken_the_snapshot_is_whole(
+def test_snapshot_is_complete_when_files_of_git_are_broken(
     day: Project, path: str, content: bytes | None
 ) -> None:
     day.repo.write(".env.local", "API=1\n")

@@ -1,4 +1,4 @@
-"""A Node project whose packages were taken apart is what it was, and npm finds nothing to do."""
+"""A Node project with damaged packages is restored exactly, and npm finds nothing to do."""
 
 from __future__ import annotations
 
@@ -10,13 +10,11 @@ import pytest
 
 from tests.real.tools import Project
 
-# Everything here installs packages from a registry.
+# Every test here installs packages from a registry.
 pytestmark = pytest.mark.full
 
 
-def test_packages_that_were_removed_replaced_and_locked_otherwise_are_what_they_were(
-    shop: Project, npm: str
-) -> None:
+def test_packages_removed_replaced_or_locked_at_other_versions_are_restored(shop: Project, npm: str) -> None:
     front = shop.path / "front"
     listed = shop.call(npm, "ls", "--all", cwd="front").out
     assert "has-flag@3.0.0" in listed

@@ -1,4 +1,5 @@
-"""Files that are hard links into a store beside the project: they come back, and nothing is written through them."""
+"""Files that are hard links into a store outside the project: they are restored, and the store is never written
+to."""
 
 from __future__ import annotations
 
@@ -15,14 +16,14 @@ from tests.real.tools import Project, fetch, find
 from tests.support.oracle import listing
 from tests.support.repository import Repo, make_repo
 
-# Everything here installs packages from a registry.
+# Every test here installs packages from a registry.
 pytestmark = pytest.mark.full
 
 Install = Callable[[Project, Path], None]
 
 
 def copied_as_links(project: Project, store: Path) -> None:
-    """What every such tool does: one copy in the store, links to it; two packages share a licence."""
+    """Write files as such tools do: one copy in the store, links to it; two packages share a licence."""
     (store / "tool").mkdir(parents=True)
     for name in ("run.js", "LICENSE"):
         (store / "tool" / name).write_text(f"{name}\n" * 100)
@@ -50,7 +51,7 @@ def by_uv(project: Project, store: Path) -> None:
     fetch(store.parent, project.variables, tool / "bin/pip", "install", "-q", "uv")
     project.variables = {**project.variables, "UV_CACHE_DIR": str(store), "UV_LINK_MODE": "hardlink"}
     fetch(project.path, project.variables, tool / "bin/uv", "-q", "venv", "--python", sys.executable)
-    # The very files that pip would take are given to it: where packages come from is pip's to know here.
+    # Give the tool the wheels that pip would download: only pip knows the package index here.
     wheels = store.parent / "wheels"
     fetch(
         store.parent,
@@ -70,7 +71,7 @@ def by_uv(project: Project, store: Path) -> None:
 
 
 def linked_files(project: Project) -> list[Path]:
-    """Files of the project that have a name somewhere else, too."""
+    """Return the project's files that also have a name outside it."""
     found = project.call(
         "find", ".", "-path", "./.git", "-prune", "-o", "-type", "f", "-links", "+1", "-print0"
     )
@@ -85,7 +86,7 @@ def inodes(paths: Iterable[Path]) -> dict[Path, int]:
 def once(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, variables: dict[str, str]
 ) -> Path:
-    """A directory with a project and a store, neither of which anybody changes."""
+    """Return a directory with a project and a store, neither of which a test may change."""
     install: Install = request.param
     above = tmp_path_factory.mktemp("once")
     repo = make_repo(above / "project")
@@ -98,21 +99,21 @@ def once(
 
 @pytest.fixture
 def installed(once: Path, tmp_path: Path, variables: dict[str, str]) -> tuple[Project, Path]:
-    """A copy of both, one file where it was one, that was captured."""
+    """Return a copy of both that was captured, with hard links kept."""
     subprocess.run(["cp", "-a", once / "project", once / "store", tmp_path], check=True)
     project = Project(Repo(tmp_path / "project", dict(os.environ)), tmp_path / "model", variables)
     project.keep()
     return project, tmp_path / "store"
 
 
-def test_what_is_linked_into_a_store_comes_back_and_the_store_stays_as_it_is(
+def test_files_linked_into_a_store_are_restored_without_changing_the_store(
     installed: tuple[Project, Path],
 ) -> None:
     project, store = installed
     linked = linked_files(project)
     edited, chmodded, removed, *others = linked
     assert others
-    # Two of the ways in which tools ruin a store: they write into it through the project.
+    # Tools write into a store through the project in two ways: they edit a file or change its mode.
     edited.write_bytes(b"edited in place")
     chmodded.chmod(0o600)
     removed.unlink()
@@ -124,14 +125,14 @@ def test_what_is_linked_into_a_store_comes_back_and_the_store_stays_as_it_is(
     project.repo.run("envrestore", "working", check=True)
     assert project.differences() == ()
     assert listing(store) == ruined
-    # What nobody had touched is still the store's own file.
+    # Unchanged files are still the store's own.
     assert inodes(kept) == kept
     project.repo.run("envrestore", "--undo", check=True)
     assert listing(store) == ruined
     assert listing(project.path) == before
 
 
-def test_all_of_it_comes_back_as_one_file_where_it_was_one_and_apart_from_the_store(
+def test_restored_links_share_files_with_each_other_and_not_with_the_store(
     installed: tuple[Project, Path],
 ) -> None:
     project, store = installed
@@ -141,7 +142,7 @@ def test_all_of_it_comes_back_as_one_file_where_it_was_one_and_apart_from_the_st
     project.repo.run("envrestore", "working", check=True)
     assert listing(project.path) == place
     assert listing(store) == before
-    # Now they are the project's own: what is written there stays there.
+    # Now the files belong to the project alone: writing to them does not change the store.
     for path in linked_files(project):
         path.write_bytes(b"written")
     assert listing(store) == before

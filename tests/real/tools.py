@@ -1,7 +1,8 @@
-"""Projects made by the tools that people make them with, and a copy of each as it was captured: what judges a restore.
+"""Projects made with the usual tools, each with a copy from the time of its capture, which a restore is compared
+with.
 
-Where packages come from is the machine's business: pip and npm are run as they were set up before the tests were sealed
-off from it, each with a cache that one run of the tests shares.
+Where packages come from depends on the machine: pip and npm use the configuration that they had before the tests were
+sealed off, each with a cache that one test run shares.
 """
 
 from __future__ import annotations
@@ -25,17 +26,17 @@ TOLD = 600
 
 
 def find(program: str) -> str:
-    """Where a program is; skips where it is not installed."""
+    """Return a program's path; skip the test if it is not installed."""
     return require(program, MACHINE.get("PATH"))
 
 
 def tools(caches: Path) -> dict[str, str]:
-    """The environment that package managers are run in."""
+    """Return the environment that package managers run in."""
     return {
         **MACHINE,
         "PIP_CACHE_DIR": str(caches / "pip"),
         "PIP_DISABLE_PIP_VERSION_CHECK": "1",
-        # What is broken on purpose may not be an environment of its own any more.
+        # In a deliberately broken environment, pip must fail instead of changing the machine's packages.
         "PIP_REQUIRE_VIRTUALENV": "1",
         "UV_CACHE_DIR": str(caches / "uv"),
         "npm_config_cache": str(caches / "npm"),
@@ -49,7 +50,7 @@ def tools(caches: Path) -> dict[str, str]:
 
 @dataclass
 class Project:
-    """A project that was captured as `working`, and a copy of it as it was then."""
+    """A project that was captured as `working`, and a copy from that time."""
 
     repo: Repo
     model: Path
@@ -60,20 +61,20 @@ class Project:
         return self.repo.path
 
     def call(self, *words: str | Path, cwd: str = ".", check: bool = True, **more: str) -> Result:
-        """Run one of its programs."""
+        """Run one of the project's programs."""
         return call(self.path / cwd, {**self.variables, **more}, *words, check=check)
 
     def keep(self) -> None:
-        """Capture it, and copy it by a program that is not ours."""
+        """Capture the project, and copy it by a program other than git-envhist."""
         self.repo.run("envlog", "capture", "it works", "--name", "working", check=True)
         subprocess.run(["cp", "-a", "--reflink=auto", self.path, self.model], check=True)
 
     def differences(self, *without: str) -> tuple[str, ...]:
-        """Return what differs from the copy that was made at the capture."""
+        """Return the differences from the copy that was made at the capture."""
         return tree_differences(self.model, self.path, without=("/.git", *without))
 
     def heal(self) -> None:
-        """Make it what it was, without a program of ours."""
+        """Restore the copy without git-envhist."""
         everything = ("-mindepth", "1", "-maxdepth", "1", "!", "-name", ".git", "-exec")
         subprocess.run(["find", self.path, *everything, "rm", "-rf", "{}", "+"], check=True)
         copy = ("cp", "-a", "--reflink=auto", "-t", self.path, "{}", "+")
@@ -92,14 +93,14 @@ def call(place: Path, variables: dict[str, str], *words: str | Path, check: bool
 
 
 def fetch(place: Path, variables: dict[str, str], *words: str | Path) -> None:
-    """Run a package manager that asks a registry; skips where none can be reached."""
+    """Run a package manager that needs a registry; skip the test if none can be reached."""
     done = call(place, variables, *words, check=False)
     if done.status != 0:
         pytest.skip(f"no packages can be had here: {words[0]}: {(done.err or done.out).strip()[-TOLD:]}")
 
 
 def make_project(above: Path, variables: dict[str, str], build: Callable[[Project], None]) -> Project:
-    """A repository that `build` fills, captured when that is done."""
+    """Make a repository, let `build` fill it, and capture it."""
     project = Project(make_repo(above / "project", commit=False), above / "model", variables)
     build(project)
     project.keep()
@@ -107,7 +108,7 @@ def make_project(above: Path, variables: dict[str, str], build: Callable[[Projec
 
 
 def make_venv(project: Project, *packages: str, name: str = ".venv") -> None:
-    """A virtual environment with its own pip, and packages that it installed."""
+    """Make a virtual environment with its own pip, and install packages in it."""
     done = project.call(sys.executable, "-m", "venv", name, check=False)
     if done.status != 0:
         pytest.skip("this Python makes no virtual environments with pip")

@@ -99,7 +99,7 @@ BLOG_VARIABLES = "SITE_NAME=Blog\nMAIL_HOST=localhost\n"
 
 @dataclass
 class Person:
-    """A person at work in one project, at made-up times."""
+    """A person who works on one project, at made-up times."""
 
     repo: Repo
     variables: dict[str, str]
@@ -273,11 +273,11 @@ def manage(blog: Person, *words: str) -> None:
 
 @dataclass(frozen=True)
 class Week:
-    """One project's week, and the answers that its list must give."""
+    """The week of one project, and the answers that its list must give."""
 
     work: Callable[[Person], None]
     upgraded: str
-    """The start of the summary of each line that brought the upgrade."""
+    """The start of the summary of each line that has the upgrade."""
     good: str
     """The intent of the newest snapshot that passed."""
 

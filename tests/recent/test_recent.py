@@ -25,7 +25,7 @@ from tests.support.repository import Repo
 SCHEMA = json.loads((Path(__file__).resolve().parents[2] / "docs/schema/answers.json").read_text())
 T0 = datetime(2026, 11, 18, 22, 0, tzinfo=UTC)
 
-# apt-get install --no-install-recommends postgresql, in /var/log/dpkg.log (less the lines of states)
+# apt-get install --no-install-recommends postgresql, in /var/log/dpkg.log (without the lines of states)
 DPKG_LOG = """\
 2026-11-18 21:26:22 install ancient:amd64 <none> 1.0
 2026-11-18 22:26:22 startup archives unpack
@@ -52,7 +52,7 @@ Install: postgresql-15:amd64 (15.20-0+deb12u1, automatic), postgresql:amd64 (15+
 Upgrade: libpq5:amd64 (15.18-0+deb12u1, 15.20-0+deb12u1)
 End-Date: 2026-11-18  22:26:40
 """
-# npm 11: npm install pg, in ~/.npm/_logs (less most of its lines)
+# npm 11: npm install pg, in ~/.npm/_logs (without most of its lines)
 NPM_LOG = """\
 0 verbose cli /usr/bin/node /usr/bin/npm
 1 info using npm@11.19.1
@@ -211,7 +211,7 @@ def test_birth_time_is_known_when_the_file_system_has_it(tmp_path: Path) -> None
     place.write_text("x")
     born = birth_time_ns(os.fsencode(place))
     if born is None:
-        pytest.skip("this file system does not say when a file came to be")
+        pytest.skip("this file system has no times of birth")
     assert abs(born - before) < 60 * 10**9
     os.utime(place, (0, 0))
     assert birth_time_ns(os.fsencode(place)) == born

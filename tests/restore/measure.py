@@ -199,5 +199,9 @@ def measure_a_thousand(history: EnvHistory, first: str, top: Path, git: list[str
 
 
 if __name__ == "__main__":
-    numbers = [int(word) for word in sys.argv[1:3]]
-    main(*(numbers + [20_000, 400][len(numbers) :]), sys.argv[3] if len(sys.argv) > 3 else None)
+    words = sys.argv[1:]
+    main(
+        int(words[0]) if words else 20_000,
+        int(words[1]) if len(words) > 1 else 400,
+        words[2] if len(words) > 2 else None,
+    )

@@ -71,7 +71,7 @@ def test_dropped_snapshot_is_gone_and_others_are_unchanged(repo: Repo, gone: lis
         (one.id, one.tree, one.at, one.intent, one.names, one.content) for one in kept
     ]
     assert all(open_history(repo).judge(one).trusted for one in after)
-    # Both the hashes that users wrote down and those that plain git shows now.
+    # The hashes that users wrote down and those that plain git shows now are both found.
     for one in after:
         assert repo.run("envlog", "show", one.id, "--json", check=True).status == 0
         assert json.loads(repo.run("envlog", "show", one.commit, "--json", check=True).out)["id"] == one.id
@@ -370,7 +370,7 @@ def test_name_is_dropped_and_restored_with_its_snapshot(repo: Repo) -> None:
     gone = repo.run("envrestore", "-n", "working")
     assert (gone.status, gone.out) == (4, "")
     assert "working" not in repo.run("envlog", check=True).out
-    # A name that was moved on is on no snapshot; others stay.
+    # A name that was moved is not restored with the snapshot; others are.
     assert [one.names for one in open_history(repo).log()] == [("n2",), ("n0",)]
     repo.run("envlog", "undrop", "working", check=True)
     assert open_history(repo).resolve("working").id == second.id

@@ -1,4 +1,4 @@
-"""A rewrite killed at any step loses nothing; the same command completes it. See `crash.retention_kills`."""
+"""A rewrite killed at any step loses nothing, and the same command completes it. See `crash.retention_kills`."""
 
 from __future__ import annotations
 
@@ -23,5 +23,5 @@ def test_killed_rewrite_loses_nothing_and_is_completed_by_the_same_command(tmp_p
         wanted = without_a_kill(template, verb)
         for when in points:
             done, wrong = killed_at(template, verb, "rename", when, wanted)
-            assert done.status != 0, f"{verb}: there is no {when}th rename any more: choose the points anew"
+            assert done.status != 0, f"{verb}: there is no {when}th rename any more: choose other points"
             assert wrong == [], (verb, when)

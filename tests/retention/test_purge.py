@@ -1,4 +1,4 @@
-"""A purged path is nowhere: in no object of the repository, and in none of our files."""
+"""A purged path is gone: from every object of the repository, and from every file of git-envhist."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def objects(git_dir: Path) -> dict[str, bytes]:
 
 
 def holding(repo: Repo, *words: bytes) -> list[str]:
-    """Return our objects and files that contain any of these words."""
+    """Return git-envhist's objects and files that contain any of these words."""
     git_dir = repo.path / ".git"
     found = [oid for oid, data in objects(git_dir).items() if any(word in data for word in words)]
     state = git_dir / "envhist"
@@ -131,7 +131,7 @@ def test_purge_erases_every_kind_of_entry(repo: Repo) -> None:
     repo.write("kept", "2")
     capture(repo, "two")
     before = tree(repo, first)
-    # Objects of git itself are not ours: the staged content is among them.
+    # Objects that git stored are not erased, e.g. staged content.
     repo.git("rm", "-q", "-f", "--cached", "staged.txt")
     repo.git("prune", "--expire=now")
     gone: set[str] = set()
@@ -190,7 +190,7 @@ def test_purge_covers_the_trash_and_every_timeline(repo: Repo) -> None:
     assert holding(repo, b"creds", b"xyzzy") == []
 
 
-def test_purge_reports_and_keeps_objects_that_are_not_ours(repo: Repo) -> None:
+def test_purge_reports_and_keeps_objects_of_others(repo: Repo) -> None:
     repo.write("creds", "xyzzy")
     repo.write("copy", "xyzzy")
     repo.commit("with it")
@@ -347,7 +347,7 @@ def test_purge_clears_leftovers_of_killed_commands(repo: Repo) -> None:
     assert not cache.exists()
 
 
-def test_purge_deletes_reflogs_of_our_refs(repo: Repo) -> None:
+def test_purge_deletes_reflogs_of_own_refs(repo: Repo) -> None:
     repo.git("config", "core.logAllRefUpdates", "always")
     repo.write("creds", "xyzzy")
     capture(repo)

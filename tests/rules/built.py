@@ -16,7 +16,7 @@ CONFIG_KEY = re.compile(r"envhist\.[a-zA-Z][a-zA-Z.]*")
 
 
 def commands() -> dict[str, Command]:
-    """Every command by the words that call it: `envlog`, `envlog capture`."""
+    """Return every command by the words that call it: `envlog`, `envlog capture`."""
     found: dict[str, Command] = {}
     for program, place in PROGRAMS.items():
         found[program.removeprefix("git-")] = load(place)
@@ -26,9 +26,10 @@ def commands() -> dict[str, Command]:
 
 
 def options() -> set[str]:
-    """Every option as it stands in the map; one that all commands have stands there once: `every --json`.
+    """Return every option as it is written in the map.
 
-    So does the one that all have that change something: `every --quiet`.
+    An option that all commands have is listed once, as `every --json`; so is one that all changing commands have, as
+    `every --quiet`.
     """
     by_command = {
         words: {_spelling(option) for option in command.options if option is not QUIET}
@@ -44,7 +45,7 @@ def _spelling(option: Option) -> str:
 
 
 def config_keys() -> set[str]:
-    """Every key of git's configuration that the source names."""
+    """Return every key of git's configuration that the source names."""
     found = set()
     for source in sources():
         for node in ast.walk(source.tree):
@@ -54,7 +55,7 @@ def config_keys() -> set[str]:
 
 
 def statuses() -> set[str]:
-    """Every exit status that an error carries."""
+    """Return every exit status of an error."""
     kinds = [
         kind for _, kind in inspect.getmembers(errors, inspect.isclass) if kind.__module__ == errors.__name__
     ]
@@ -62,12 +63,12 @@ def statuses() -> set[str]:
 
 
 def verbs() -> set[str]:
-    """The public methods of the library's one class."""
+    """Return the public methods of the library's one class."""
     return {
         f"python {name}" for name, _ in inspect.getmembers(EnvHistory, callable) if not name.startswith("_")
     }
 
 
 def built() -> set[str]:
-    """The ids of everything that the map has to hold."""
+    """Return the ids of everything that the map must contain."""
     return set(commands()) | options() | config_keys() | statuses() | verbs()

@@ -1,7 +1,7 @@
-"""The contract, line by line, and the tests that hold each: `<file below tests/>::<test>`.
+"""The contract, line by line, with the tests that check each line: `<file below tests/>::<test>`.
 
-An id is what `built` finds in the programs (`envlog capture --name`, `config envhist.exclude`, `status 4`,
-`python capture`) or, for what cannot be asked of them, a few words.
+An id is a name that `built` finds in the programs (`envlog capture --name`, `config envhist.exclude`, `status 4`,
+`python capture`) or, for promises that are not found there, a few words.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ WORDS = (
         "environment",
         "every path under the working tree, tracked, untracked and ignored",
         (
-            "end_to_end/test_capture_is_true.py::test_everything_that_can_stand_in_a_directory_is_captured",
+            "end_to_end/test_capture_is_true.py::test_every_kind_of_entry_is_captured",
             "end_to_end/test_capture_is_true.py::test_an_arbitrary_tree_is_captured",
         ),
     ),
     Line(
-        "environment, less .envhistignore",
-        "what it names is no part",
-        ("end_to_end/test_capture_options.py::test_envhistignore_and_exclude_name_what_is_no_part",),
+        "files matched by .envhistignore",
+        "files that match it are not captured",
+        ("end_to_end/test_capture_options.py::test_envhistignore_and_exclude_skip_paths",),
     ),
     Line(
         "snapshot",
         "a commit whose tree is the environment; later edits are in the next one and not in it",
         (
-            "end_to_end/test_capture_is_true.py::test_whatever_was_edited_between_two_captures_is_in_the_second",
+            "end_to_end/test_capture_is_true.py::test_arbitrary_edits_between_two_captures_are_in_the_second",
             "end_to_end/test_plain_git_reads_it.py::test_dulwich_reads_every_object",
         ),
     ),
@@ -51,12 +51,12 @@ WORDS = (
         (
             "end_to_end/test_plain_git_reads_it.py::test_git_log_is_the_history",
             "end_to_end/test_plain_git_reads_it.py::test_a_separate_git_directory_and_a_linked_worktree_have_timelines",
-            "end_to_end/test_capture_leaves_alone.py::test_the_history_follows_the_directory_when_it_is_moved",
+            "end_to_end/test_capture_leaves_alone.py::test_history_stays_with_a_moved_directory",
         ),
     ),
     Line(
         "intent",
-        "why the moment was taken, verbatim; else the subject of the last commit",
+        "the reason of a snapshot, verbatim; else the subject of the last commit",
         (
             "end_to_end/test_capture_options.py::test_an_intent_is_kept_word_for_word",
             "end_to_end/test_capture_options.py::test_snapshot_without_an_intent_names_the_code_commit",
@@ -64,17 +64,17 @@ WORDS = (
     ),
     Line(
         "complete / partial",
-        "a partial snapshot lists what is not in it, and why",
-        ("end_to_end/test_capture_options.py::test_what_cannot_be_read_is_listed_and_the_rest_is_captured",),
+        "a partial snapshot lists the paths that it does not contain, and why",
+        ("end_to_end/test_capture_options.py::test_unreadable_paths_are_listed_and_the_rest_is_captured",),
     ),
     Line(
         "now",
-        "the live environment in any place where a snapshot may stand",
-        ("history/test_resolve.py::test_the_live_environment_is_an_end_but_no_snapshot",),
+        "the working tree, wherever a command takes a snapshot",
+        ("history/test_resolve.py::test_working_tree_is_an_end_of_a_range_but_not_a_snapshot",),
     ),
     Line(
         "verdict",
-        "a carried over or claimed one is never one's own",
+        "a carried over or unsigned verdict never counts as the snapshot's own",
         (
             "history/test_resolve.py::test_copied_or_claimed_verdict_is_not_good",
             "cli/test_render.py::test_unsigned_check_result_is_marked",
@@ -88,24 +88,22 @@ REVISIONS = (
         "each spelling of the grammar finds its snapshot",
         (
             "history/test_resolve.py::test_each_spelling_of_the_grammar_finds_its_snapshot",
-            "history/test_revisions.py::test_a_text_has_one_reading",
+            "history/test_revisions.py::test_text_has_one_reading",
         ),
     ),
     Line(
         "revision <id>",
-        "by id, for ever; the hash that plain git shows is accepted too",
-        (
-            "history/test_resolve.py::test_an_id_and_the_hash_that_plain_git_shows_now_both_find_a_rewritten_snapshot",
-        ),
+        "by id, which never changes; the hash that plain git shows is accepted too",
+        ("history/test_resolve.py::test_rewritten_snapshot_is_found_by_its_id_and_by_its_new_hash",),
     ),
     Line(
         "revision <name>",
-        "a name is where it was given last",
+        "a name belongs to the snapshot that got it last",
         ("history/test_resolve.py::test_name_belongs_to_the_snapshot_that_got_it_last",),
     ),
     Line(
         "revision <time>",
-        "a time covers its unit, yesterday where still to come, an error where it is none",
+        "a time covers its unit; a future time means yesterday; other text is an error",
         (
             "history/test_times.py::test_a_time_covers_its_whole_unit",
             "history/test_times.py::test_future_time_of_day_means_yesterday",
@@ -115,7 +113,7 @@ REVISIONS = (
     Line(
         "revision :/text",
         "the newest whose intent contains the text",
-        ("history/test_resolve.py::test_an_intent_is_found_whole_before_it_is_found_as_a_part",),
+        ("history/test_resolve.py::test_whole_intent_is_found_before_a_part_of_one",),
     ),
     Line(
         "revision <code commit>",
@@ -125,16 +123,14 @@ REVISIONS = (
     Line(
         "revision <timeline>",
         "another timeline, own or fetched",
-        (
-            "history/test_resolve.py::test_other_timelines_are_reached_by_their_name_by_id_and_by_names_that_are_free_here",
-        ),
+        ("history/test_resolve.py::test_other_timelines_are_found_by_name_id_and_unused_names",),
     ),
     Line(
         "revision a..b",
         "a range, as in git",
         (
-            "history/test_ranges.py::test_a_range_has_two_ends_and_a_single_revision_one",
-            "history/test_ranges.py::test_range_contains_what_its_end_reaches_and_its_start_does_not",
+            "history/test_ranges.py::test_range_has_two_ends_and_a_single_revision_one",
+            "history/test_ranges.py::test_range_lists_snapshots_of_its_end_without_those_of_its_start",
         ),
     ),
     Line(
@@ -143,22 +139,22 @@ REVISIONS = (
         ("history/test_resolve.py::test_a_word_with_several_meanings_lists_them",),
     ),
     Line(
-        "the law of the log",
-        "each line printed resolves to itself by id, time, name and intent",
+        "printed lines are revisions",
+        "the id, time, name and intent of each printed line resolve to that line",
         ("history/test_law.py::test_every_printed_line_resolves_to_itself_or_lists_itself",),
     ),
     Line(
         "hints of revisions",
-        "what means no snapshot says what to type next",
-        ("history/test_resolve.py::test_unknown_revision_has_a_hint_what_to_type",),
+        "an unknown revision is an error with a hint what to type",
+        ("history/test_resolve.py::test_unknown_revision_has_a_hint_that_fits",),
     ),
 )
 
 CAPTURE = (
     Line(
         "envlog capture",
-        "takes a snapshot and says timeline, id, intent and counts",
-        ("end_to_end/test_capture_options.py::test_a_capture_says_timeline_id_intent_and_counts",),
+        "takes a snapshot and prints timeline, id, intent and counts",
+        ("end_to_end/test_capture_options.py::test_capture_prints_timeline_id_intent_and_counts",),
     ),
     Line(
         "envlog capture --message",
@@ -167,101 +163,103 @@ CAPTURE = (
     ),
     Line(
         "envlog capture --name",
-        "names the moment; a name with another meaning is refused",
+        "names the snapshot; a name with another meaning is refused",
         (
-            "end_to_end/test_capture_options.py::test_a_name_names_the_moment",
-            "end_to_end/test_capture_options.py::test_a_name_that_means_something_else_is_refused_before_anything_is_stored",
+            "end_to_end/test_capture_options.py::test_name_option_names_the_snapshot",
+            "end_to_end/test_capture_options.py::test_name_with_another_meaning_is_refused_before_anything_is_stored",
         ),
     ),
     Line(
         "envlog capture --attach",
-        "a file kept with it, sealed",
+        "stores a file with the snapshot, sealed",
         ("end_to_end/test_capture_options.py::test_an_attachment_is_kept_sealed",),
     ),
     Line(
         "envlog capture --meta",
-        "key=value kept with it",
+        "stores key=value with the snapshot",
         ("end_to_end/test_capture_options.py::test_meta_and_external_id_are_kept",),
     ),
     Line(
         "envlog capture --external-id",
-        "an id of another program",
+        "stores the id of another program",
         ("end_to_end/test_capture_options.py::test_meta_and_external_id_are_kept",),
     ),
     Line(
         "envlog capture --if-changed",
-        "nothing where nothing changed",
-        ("end_to_end/test_capture_options.py::test_if_changed_takes_nothing_where_nothing_changed",),
+        "takes no snapshot if nothing changed",
+        ("end_to_end/test_capture_options.py::test_if_changed_takes_no_snapshot_without_changes",),
     ),
     Line(
         "envlog capture --strict",
-        "refuses instead of a partial snapshot",
-        ("end_to_end/test_capture_options.py::test_strict_refuses_where_a_path_cannot_be_read",),
+        "refuses to take a partial snapshot",
+        ("end_to_end/test_capture_options.py::test_strict_refuses_when_a_path_cannot_be_read",),
     ),
     Line(
         "envlog capture --force",
-        "where home or / would be captured",
-        ("end_to_end/test_capture_options.py::test_force_is_wanted_where_home_would_be_captured",),
+        "captures the home directory or /",
+        ("end_to_end/test_capture_options.py::test_capture_of_home_requires_force",),
     ),
     Line(
         "envlog capture --dry-run",
-        "tells by directory, stores nothing",
-        ("end_to_end/test_capture_options.py::test_a_dry_run_tells_and_stores_nothing",),
+        "prints sizes by directory, stores nothing",
+        ("end_to_end/test_capture_options.py::test_dry_run_prints_and_stores_nothing",),
     ),
     Line(
         "envlog capture --porcelain",
-        "the full id alone",
-        ("end_to_end/test_capture_options.py::test_porcelain_is_the_full_id_alone",),
+        "prints only the full id",
+        ("end_to_end/test_capture_options.py::test_porcelain_prints_the_full_id_only",),
     ),
     Line(
         "capture never loses a snapshot",
         "a damaged index, failing git, no identity: a warning and status 0",
         (
-            "end_to_end/test_capture_leaves_alone.py::test_a_broken_index_costs_a_warning_and_no_snapshot",
-            "end_to_end/test_capture_leaves_alone.py::test_failing_git_commands_cost_warnings_and_no_snapshot",
-            "end_to_end/test_capture_leaves_alone.py::test_without_an_identity_the_snapshot_is_whole",
-            "end_to_end/test_capture_leaves_alone.py::test_an_unborn_head_is_no_obstacle",
+            "end_to_end/test_capture_leaves_alone.py::test_broken_index_causes_a_warning_and_a_complete_snapshot",
+            "end_to_end/test_capture_leaves_alone.py::test_failing_git_commands_cause_warnings_and_a_complete_snapshot",
+            "end_to_end/test_capture_leaves_alone.py::test_capture_without_an_identity_is_complete",
+            "end_to_end/test_capture_leaves_alone.py::test_unborn_head_is_captured",
         ),
     ),
     Line(
         "capture changes nothing",
-        "HEAD, index, status, stash, branches, config and files stay, also inside a hook",
+        "HEAD, index, status, stash, branches, config and files are unchanged, also inside a hook",
         (
-            "end_to_end/test_capture_leaves_alone.py::test_nothing_of_the_users_changes",
-            "end_to_end/test_capture_leaves_alone.py::test_a_capture_inside_a_commit_hook_touches_no_index",
-            "end_to_end/test_capture_leaves_alone.py::test_no_configuration_changes_what_is_captured_or_runs_a_command",
+            "end_to_end/test_capture_leaves_alone.py::test_capture_leaves_the_users_repository_unchanged",
+            "end_to_end/test_capture_leaves_alone.py::test_capture_in_a_commit_hook_does_not_touch_the_index",
+            "end_to_end/test_capture_leaves_alone.py::test_configuration_neither_changes_a_capture_nor_runs_a_command",
         ),
     ),
     Line(
         "capture is durable",
-        "killed or out of room: the old tip or the new one",
+        "after a kill or on a full disk, the tip is the old or the new one",
         (
-            "end_to_end/test_capture_survives.py::test_a_capture_killed_at_any_call_leaves_the_old_tip_or_the_new_one",
-            "end_to_end/test_capture_survives.py::test_a_disk_that_fails_publishes_nothing_and_is_told_in_a_line",
+            "end_to_end/test_capture_survives.py::test_capture_killed_at_any_call_leaves_the_old_or_the_new_tip",
+            "end_to_end/test_capture_survives.py::test_capture_on_a_failing_disk_publishes_nothing_and_prints_one_line",
         ),
     ),
     Line(
-        "capture beside gc",
-        "no object of a snapshot is taken",
-        ("end_to_end/test_capture_survives.py::test_gc_in_a_loop_beside_captures_takes_no_object_of_theirs",),
+        "capture during gc",
+        "a concurrent gc removes no object of a snapshot",
+        ("end_to_end/test_capture_survives.py::test_gc_in_a_loop_removes_no_object_of_a_capture",),
     ),
     Line(
-        "the moment of a snapshot",
+        "the time of a snapshot",
         "now, or GIT_COMMITTER_DATE",
-        ("end_to_end/test_capture_options.py::test_the_moment_is_the_committer_date_where_that_is_set",),
+        ("end_to_end/test_capture_options.py::test_time_of_a_snapshot_is_the_committer_date_if_set",),
     ),
     Line(
         "git_changed, env_changed",
-        "git's view, and the snapshots' own",
-        ("end_to_end/test_capture_options.py::test_git_changed_is_gits_view_and_env_changed_the_snapshots",),
+        "git_changed lists git's changes, env_changed those between snapshots",
+        (
+            "end_to_end/test_capture_options.py::test_git_changed_lists_gits_changes_and_env_changed_the_snapshots",
+        ),
     ),
     Line(
         "plain git reads it",
-        "show, diff, log -p, worktree; fsck and a strict remote are content",
+        "show, diff, log -p and worktree work; fsck and a strict remote accept it",
         (
             "end_to_end/test_plain_git_reads_it.py::test_git_show_and_diff_give_true_bytes",
-            "end_to_end/test_plain_git_reads_it.py::test_git_worktree_gives_the_moment_back",
-            "end_to_end/test_plain_git_reads_it.py::test_fsck_is_silent_and_a_strict_remote_takes_it",
+            "end_to_end/test_plain_git_reads_it.py::test_git_worktree_checks_out_a_snapshot",
+            "end_to_end/test_plain_git_reads_it.py::test_fsck_is_silent_and_a_strict_remote_accepts_the_history",
             "docs/test_recovery.py::test_every_command_of_the_page_succeeds",
         ),
     ),
@@ -270,47 +268,47 @@ CAPTURE = (
 CONFIG = (
     Line(
         "config envhist.timeline",
-        "where this working tree's captures go",
-        ("end_to_end/test_capture_options.py::test_a_timeline_may_be_chosen",),
+        "the timeline of this working tree's captures",
+        ("end_to_end/test_capture_options.py::test_timeline_can_be_chosen",),
     ),
     Line(
         "config envhist.remote",
-        "where the history is shared, if not where the code is",
+        "the remote of the history, if it differs from the code's",
         ("remote/test_push.py::test_configured_remote_is_used_for_the_history",),
     ),
     Line(
         "config envhist.uploadsize",
-        "most bytes in one push",
+        "the most bytes in one push",
         ("remote/test_push.py::test_large_push_is_sent_in_parts_that_are_deleted_afterwards",),
     ),
     Line(
         "config envhist.largestobject",
-        "what hosts refuse for its size is refused before",
+        "larger objects are refused before a host refuses them",
         ("remote/test_push.py::test_too_large_object_is_refused_before_anything_is_sent",),
     ),
     Line(
         "config envhist.fetchmemory",
-        "most memory that a fetch may take",
+        "the memory limit of a fetch",
         ("remote/test_hostile_servers.py::test_fetch_refuses_bombs_within_its_limits",),
     ),
     Line(
         "config envhist.fetchtimeout",
-        "so long a remote may say nothing before a fetch gives up",
+        "a fetch ends after this time without data from the remote",
         ("remote/test_stopped.py::test_fetch_times_out_when_the_server_is_silent",),
     ),
     Line(
         "config envhist.pushtimeout",
-        "so long a remote may say nothing before a push gives up",
+        "a push ends after this time without data from the remote",
         ("remote/test_stopped.py::test_push_times_out_when_the_server_is_silent",),
     ),
     Line(
         "config envhist.exclude",
-        "patterns beside .envhistignore",
-        ("end_to_end/test_capture_options.py::test_envhistignore_and_exclude_name_what_is_no_part",),
+        "patterns in addition to .envhistignore",
+        ("end_to_end/test_capture_options.py::test_envhistignore_and_exclude_skip_paths",),
     ),
     Line(
         "config envhist.fingerprint",
-        "recorded by hash only",
+        "files recorded by their hash only",
         ("end_to_end/test_capture_options.py::test_a_fingerprinted_file_is_recorded_without_its_bytes",),
     ),
     Line(
@@ -320,12 +318,12 @@ CONFIG = (
     ),
     Line(
         "config envhist.root",
-        "further directories",
-        ("end_to_end/test_capture_options.py::test_a_further_root_is_captured_below_its_name",),
+        "additional roots",
+        ("end_to_end/test_capture_options.py::test_additional_root_is_captured_below_its_name",),
     ),
     Line(
         "config envhist.service",
-        "how to take a server's state along; from the user's own configuration alone",
+        "the commands to capture a server's state; only from the user's own configuration",
         (
             "services/test_services.py::test_failed_dump_gives_a_warning_and_the_snapshot_is_taken",
             "services/test_services.py::test_service_state_is_sealed_and_shares_unchanged_chunks",
@@ -334,22 +332,20 @@ CONFIG = (
     ),
     Line(
         "config envhist.budget",
-        "most new bytes of one capture; the largest are left out loudly",
-        ("end_to_end/test_capture_options.py::test_what_is_beyond_the_budget_is_left_out_loudly",),
+        "the most new bytes of one capture; the largest files are skipped with a warning",
+        ("end_to_end/test_capture_options.py::test_files_over_the_budget_are_skipped_with_a_warning",),
     ),
     Line(
         "config envhist.bigfile",
-        "above it a file is stored as pieces",
-        (
-            "end_to_end/test_capture_options.py::test_a_big_file_is_stored_in_pieces_that_a_small_change_shares",
-        ),
+        "larger files are stored as chunks",
+        ("end_to_end/test_capture_options.py::test_small_change_of_a_big_file_stores_few_new_chunks",),
     ),
 )
 
 ENVDIFF = (
     Line(
         "envdiff",
-        "none: newest against now; one: it against now; a..b or a b; the story by itself",
+        "without arguments: newest against now; one: it against now; a..b or a b; prints the summary by default",
         (
             "cli/test_envdiff.py::test_revisions_are_read_as_git_diff_does",
             "cli/test_envdiff.py::test_default_output_is_the_summary",
@@ -358,10 +354,10 @@ ENVDIFF = (
     ),
     Line(
         "envdiff, its changes",
-        "what git sees and what only the manifest knows",
+        "changes that git sees, and those that only the manifest has",
         (
             "diff/test_compare.py::test_any_two_trees_differ_in_what_was_described",
-            "cli/test_envdiff.py::test_a_capture_counts_what_a_diff_shows",
+            "cli/test_envdiff.py::test_counts_of_a_capture_equal_those_of_a_diff",
         ),
     ),
     Line(
@@ -374,7 +370,7 @@ ENVDIFF = (
     ),
     Line(
         "envdiff now",
-        "looked at as a capture would, nothing kept",
+        "scans like a capture, and stores nothing",
         (
             "cli/test_envdiff.py::test_diff_with_now_stores_nothing",
             "cli/test_envdiff.py::test_patch_with_now_shows_new_contents",
@@ -414,7 +410,7 @@ ENVDIFF = (
         "NUL-ended, unquoted",
         (
             "cli/test_diffview.py::test_lists_of_names_equal_gits",
-            "cli/test_envdiff.py::test_strange_names_are_quoted_as_core_quotepath_has_it",
+            "cli/test_envdiff.py::test_unusual_names_are_quoted_as_configured_by_core_quotepath",
         ),
     ),
     Line(
@@ -427,12 +423,12 @@ ENVDIFF = (
     ),
     Line(
         "envdiff --exit-code",
-        "1: they differ",
+        "ends with 1 if there are differences",
         ("cli/test_envdiff.py::test_exit_code_is_1_for_differences",),
     ),
     Line(
         "envdiff --quiet",
-        "nothing printed",
+        "prints nothing",
         ("cli/test_envdiff.py::test_exit_code_is_1_for_differences",),
     ),
     Line(
@@ -446,7 +442,7 @@ ENVDIFF = (
     ),
     Line(
         "envdiff --reveal",
-        "values of sealed files, masked otherwise",
+        "prints values of sealed files, which are masked otherwise",
         (
             "cli/test_envdiff.py::test_variables_of_sealed_files_are_shown_by_name",
             "cli/test_envdiff.py::test_sealed_file_without_key_is_marked",
@@ -454,7 +450,7 @@ ENVDIFF = (
     ),
     Line(
         "envdiff --json",
-        "the answer as the schema says",
+        "the answer matches the schema",
         (
             "cli/test_envdiff.py::test_json_equals_the_text_and_matches_the_schema",
             "cli/test_envdiff.py::test_an_error_under_json_is_json",
@@ -465,10 +461,10 @@ ENVDIFF = (
 STATUS = (
     Line(
         "status 3",
-        "refused, nothing changed, the option that overrides it named",
+        "refused, nothing changed; the error names the option that overrides it",
         (
-            "end_to_end/test_capture_options.py::test_force_is_wanted_where_home_would_be_captured",
-            "end_to_end/test_capture_options.py::test_strict_refuses_where_a_path_cannot_be_read",
+            "end_to_end/test_capture_options.py::test_capture_of_home_requires_force",
+            "end_to_end/test_capture_options.py::test_strict_refuses_when_a_path_cannot_be_read",
         ),
     ),
     Line(
@@ -488,74 +484,74 @@ LIST = (
         "envlog",
         "lists the timeline, newest first",
         (
-            "end_to_end/test_reading.py::test_a_list_shows_what_was_asked_for",
+            "end_to_end/test_reading.py::test_list_shows_the_requested_snapshots",
             "cli/test_render.py::test_list_has_aligned_columns",
-            "end_to_end/test_reading.py::test_before_the_first_capture_the_list_is_empty",
+            "end_to_end/test_reading.py::test_list_before_the_first_capture_is_empty",
         ),
     ),
     Line(
         "envlog --max-count",
-        "so many; also -5, -n5",
-        ("end_to_end/test_reading.py::test_a_list_shows_what_was_asked_for",),
+        "the number of snapshots; also -5, -n5",
+        ("end_to_end/test_reading.py::test_list_shows_the_requested_snapshots",),
     ),
     Line(
         "envlog --since",
-        "taken then or later",
-        ("end_to_end/test_reading.py::test_a_list_shows_what_was_asked_for",),
+        "snapshots of this time or later",
+        ("end_to_end/test_reading.py::test_list_shows_the_requested_snapshots",),
     ),
     Line(
         "envlog --until",
-        "taken then or before",
-        ("end_to_end/test_reading.py::test_a_list_shows_what_was_asked_for",),
+        "snapshots of this time or before",
+        ("end_to_end/test_reading.py::test_list_shows_the_requested_snapshots",),
     ),
     Line(
         "envlog --in-summary",
-        "whose summary contains the text",
+        "snapshots with this text in their summary",
         ("probes/test_package_changes.py::test_log_finds_the_snapshot_that_added_a_package",),
     ),
     Line(
         "envlog -S",
-        "that changed how often files contain the text",
-        ("end_to_end/test_content_search.py::test_text_search_finds_where_a_text_came_and_went",),
+        "snapshots that changed how often files contain the text",
+        ("end_to_end/test_content_search.py::test_text_search_finds_where_a_text_was_added_and_removed",),
     ),
     Line(
         "envlog -G",
-        "with a changed line that matches",
+        "snapshots with a matching changed line",
         ("end_to_end/test_content_search.py::test_pattern_search_finds_changed_lines",),
     ),
     Line(
         "envlog --grep",
-        "whose intent, name or note matches",
-        ("end_to_end/test_reading.py::test_a_list_shows_what_was_asked_for",),
+        "snapshots with a matching intent, name or note",
+        ("end_to_end/test_reading.py::test_list_shows_the_requested_snapshots",),
     ),
     Line(
         "envlog --regexp-ignore-case",
-        "regardless of case",
-        ("end_to_end/test_reading.py::test_a_list_shows_what_was_asked_for",),
+        "ignores upper and lower case",
+        ("end_to_end/test_reading.py::test_list_shows_the_requested_snapshots",),
     ),
     Line(
         "envlog --reverse",
         "oldest first",
-        ("end_to_end/test_reading.py::test_a_list_shows_what_was_asked_for",),
+        ("end_to_end/test_reading.py::test_list_shows_the_requested_snapshots",),
     ),
     Line(
         "envlog --all",
         "every timeline",
-        ("end_to_end/test_reading.py::test_a_list_shows_what_was_asked_for",),
+        ("end_to_end/test_reading.py::test_list_shows_the_requested_snapshots",),
     ),
     Line(
         "envlog --verdict",
-        "by the outcome of its check",
-        ("end_to_end/test_reading.py::test_a_list_shows_what_was_asked_for",),
+        "snapshots by the result of their check",
+        ("end_to_end/test_reading.py::test_list_shows_the_requested_snapshots",),
     ),
     Line(
         "envlog --trigger",
-        "by what caused it",
-        ("end_to_end/test_reading.py::test_a_list_shows_what_was_asked_for",),
+        "snapshots by their trigger",
+        ("end_to_end/test_reading.py::test_list_shows_the_requested_snapshots",),
     ),
     Line(
         "envlog --graph",
-        "forks and restores as lines",
+        "draws forks and restores as lines",
         (
             "cli/test_symbols.py::test_a_graph_shows_forks_and_restores",
             "history/test_graph.py::test_every_lane_leads_to_its_parent",
@@ -563,63 +559,67 @@ LIST = (
     ),
     Line(
         "envlog install --shell",
-        "man and the shells find what uv leaves out",
+        "installs man pages and completions that uv leaves out",
         ("integrations/test_shellfiles.py::test_linked_manual_and_completions_are_found",),
     ),
     Line(
         "envlog uninstall --shell",
-        "and no longer",
+        "removes them again",
         ("integrations/test_shellfiles.py::test_uninstall_removes_only_our_links",),
     ),
     Line(
         "symbols",
-        "plain letters where symbols cannot be read",
+        "ASCII letters are printed if symbols cannot be displayed",
         ("cli/test_symbols.py::test_ascii_letters_replace_symbols_without_moving_columns",),
     ),
     Line(
         "log.date",
-        "git's own style of dates serves",
-        ("cli/test_symbols.py::test_log_date_is_the_style_where_none_is_given",),
+        "git's own setting for the style of dates applies",
+        ("cli/test_symbols.py::test_log_date_is_the_style_without_an_option",),
     ),
     Line(
         "envlog --no-fold",
-        "a line for each capture of an agent's turn",
-        ("end_to_end/test_folding.py::test_the_captures_of_a_turn_stand_on_one_line",),
+        "one line for each capture of an agent's turn",
+        ("end_to_end/test_folding.py::test_captures_of_a_turn_are_one_line",),
     ),
     Line(
         "envlog --fold",
-        "folds the lines of a format too",
-        ("end_to_end/test_folding.py::test_list_has_day_headings_and_folds_what_hooks_captured",),
+        "folds the lines of a format, too",
+        ("end_to_end/test_folding.py::test_list_has_day_headings_and_folds_captures_of_hooks",),
     ),
-    Line("envlog --oneline", "id and intent", ("end_to_end/test_reading.py::test_oneline_is_id_and_intent",)),
+    Line(
+        "envlog --oneline",
+        "prints id and intent",
+        ("end_to_end/test_reading.py::test_oneline_is_id_and_intent",),
+    ),
     Line(
         "envlog --full",
-        "the whole card",
+        "prints all details",
         (
-            "end_to_end/test_reading.py::test_full_is_the_card_of_each",
+            "end_to_end/test_reading.py::test_full_shows_the_details_of_each_snapshot",
             "cli/test_render.py::test_full_view_has_all_fields",
         ),
     ),
     Line(
         "envlog --format",
-        "git's placeholders and ours",
+        "placeholders of git and git-envhist",
         (
-            "end_to_end/test_reading.py::test_a_format_is_gits_and_ours",
-            "cli/test_render.py::test_each_placeholder",
-            "cli/test_render.py::test_the_template_of_the_contract",
+            "end_to_end/test_reading.py::test_format_has_placeholders_of_git_and_git_envhist",
+            "cli/test_render.py::test_each_placeholder_is_replaced",
+            "cli/test_render.py::test_template_of_the_contract_is_rendered",
         ),
     ),
     Line(
         "envlog --date",
         "git's styles",
         (
-            "end_to_end/test_reading.py::test_dates_are_in_gits_styles",
+            "end_to_end/test_reading.py::test_dates_have_gits_styles",
             "cli/test_dates.py::test_dates_are_formatted_as_git_does",
         ),
     ),
     Line(
         "envlog --html",
-        "one self-contained page",
+        "writes one self-contained page",
         (
             "html/test_written.py::test_page_is_written_and_replaced",
             "html/test_browser.py::test_chosen_snapshot_shows_its_details",
@@ -627,66 +627,66 @@ LIST = (
     ),
     Line(
         "envlog --stat",
-        "what each changed, below it",
+        "the changes of each snapshot, below it",
         (
-            "end_to_end/test_reading.py::test_what_each_changed_stands_below_it",
+            "end_to_end/test_reading.py::test_changes_are_shown_below_each_snapshot",
             "html/test_measured.py::test_sizes_agree_with_du",
         ),
     ),
     Line(
         "envlog --name-status",
-        "what each changed, below it",
-        ("end_to_end/test_reading.py::test_what_each_changed_stands_below_it",),
+        "the changes of each snapshot, below it",
+        ("end_to_end/test_reading.py::test_changes_are_shown_below_each_snapshot",),
     ),
     Line(
         "envlog --name-only",
-        "what each changed, below it",
-        ("end_to_end/test_reading.py::test_what_each_changed_stands_below_it",),
+        "the changes of each snapshot, below it",
+        ("end_to_end/test_reading.py::test_changes_are_shown_below_each_snapshot",),
     ),
     Line(
         "envlog --patch",
-        "what each changed, below it",
-        ("end_to_end/test_reading.py::test_what_each_changed_stands_below_it",),
+        "the changes of each snapshot, below it",
+        ("end_to_end/test_reading.py::test_changes_are_shown_below_each_snapshot",),
     ),
     Line(
         "envlog --full-index",
-        "whole ids of contents",
-        ("end_to_end/test_reading.py::test_what_each_changed_stands_below_it",),
+        "full ids of contents",
+        ("end_to_end/test_reading.py::test_changes_are_shown_below_each_snapshot",),
     ),
     Line("envlog -z", "records end with NUL", ("end_to_end/test_reading.py::test_z_ends_records_with_nul",)),
     Line(
         "envlog show",
-        "the card, or with a path the content as it was",
-        ("end_to_end/test_reading.py::test_show_is_a_card_and_with_a_path_the_bytes_as_they_were",),
+        "prints the details, or with a path the stored content",
+        ("end_to_end/test_reading.py::test_show_prints_details_and_with_a_path_the_stored_bytes",),
     ),
     Line(
         "envlog show --date",
         "git's styles",
-        ("end_to_end/test_reading.py::test_show_is_a_card_and_with_a_path_the_bytes_as_they_were",),
+        ("end_to_end/test_reading.py::test_show_prints_details_and_with_a_path_the_stored_bytes",),
     ),
     Line(
         "envlog name",
-        "names a moment; a name equal to a subcommand is refused",
-        ("end_to_end/test_reading.py::test_a_name_is_given_moved_and_taken_away",),
+        "names a snapshot; a name equal to a subcommand is refused",
+        ("end_to_end/test_reading.py::test_name_is_set_moved_and_removed",),
     ),
     Line(
         "envlog name --delete",
-        "takes a name away",
-        ("end_to_end/test_reading.py::test_a_name_is_given_moved_and_taken_away",),
+        "removes a name",
+        ("end_to_end/test_reading.py::test_name_is_set_moved_and_removed",),
     ),
     Line(
         "envlog note",
-        "adds to the story later",
-        ("end_to_end/test_reading.py::test_a_note_adds_to_the_story",),
+        "adds a remark to a snapshot later",
+        ("end_to_end/test_reading.py::test_note_is_shown_with_its_snapshot",),
     ),
     Line(
         "envlog note --message",
-        "what is added",
-        ("end_to_end/test_reading.py::test_a_note_adds_to_the_story",),
+        "the text of the remark",
+        ("end_to_end/test_reading.py::test_note_is_shown_with_its_snapshot",),
     ),
     Line(
         "envlog fork",
-        "a linked worktree at a snapshot's code commit with the whole environment in it, on its own timeline",
+        "makes a linked worktree at a snapshot's code commit with the whole environment and a new timeline",
         (
             "fork/test_fork.py::test_fork_contains_the_whole_environment_and_git_status_is_right",
             "fork/test_fork.py::test_timeline_of_a_fork_begins_with_it_and_names_its_origin",
@@ -696,7 +696,7 @@ LIST = (
             "fork/test_fork.py::test_plain_directory_is_forked_into_another",
             "fork/test_fork.py::test_failed_fork_leaves_nothing",
             "fork/test_submodules.py::test_git_works_in_a_fork_and_its_submodules",
-            "fork/test_submodules.py::test_commits_in_a_submodule_of_a_fork_change_nothing_elsewhere",
+            "fork/test_submodules.py::test_commits_in_a_submodule_of_a_fork_change_nothing_outside_it",
             "fork/test_shared_blocks.py::test_unchanged_files_share_blocks_and_nothing_else",
         ),
     ),
@@ -707,27 +707,27 @@ LIST = (
     ),
     Line(
         "envlog fork --dry-run",
-        "the plan only",
+        "prints only the plan",
         (FORK_PLAN,),
     ),
     Line(
         "envlog fork --plan",
-        "the plan that was printed, or nothing",
+        "makes the fork only if the plan is the printed one",
         (FORK_PLAN,),
     ),
     Line(
         "python plan_fork",
-        "what a fork would do",
+        "returns the plan of a fork",
         (FORK_PLAN,),
     ),
     Line(
         "config envhist.forkplace",
-        "the directory below which agents may make forks; by default right beside the project",
+        "the directory below which agents may make forks; by default next to the project",
         ("mcp/test_server.py::test_fork_is_refused_in_directories_of_programs_and_settings",),
     ),
     Line(
         "envlog fork --relocate",
-        "what names the place it was made of is rewritten in it",
+        "rewrites the path of the original in the fork's files",
         (
             "fork/test_installed_programs.py::test_relocated_virtual_environment_runs_its_own_files",
             "fork/test_installed_programs.py::test_relocated_node_package_runs_its_own_files",
@@ -735,7 +735,7 @@ LIST = (
     ),
     Line(
         "envlog fork --allow-unsigned",
-        "what no key that is here signed is forked only when told so",
+        "forks a snapshot that no key here signed",
         ("fork/test_fork.py::test_unsigned_snapshot_is_forked_only_with_option",),
     ),
     Line(
@@ -750,17 +750,17 @@ LIST = (
     ),
     Line(
         "python page",
-        "the page for a browser, as text or into a file",
+        "returns the page for a browser, or writes it to a file",
         ("library/test_verbs.py::test_page_is_returned_and_written_to_a_file",),
     ),
     Line(
         "python watch_or_timeout",
-        "the captures of a watch, and None at least every given number of seconds",
+        "yields the captures of a watch, and None at least every given number of seconds",
         ("library/test_asynchronous.py::test_watch_ends_when_its_iteration_ends",),
     ),
     Line(
         "python tool",
-        "a decorator: a moment before and after each call of a tool",
+        "a decorator that captures before and after each call of a tool",
         (
             "library/test_rounds.py::test_tool_is_captured_before_and_after_each_call",
             "library/test_rounds.py::test_intent_of_a_tool_call_is_cut",
@@ -768,12 +768,12 @@ LIST = (
     ),
     Line(
         "python tool_keywords",
-        "the keywords of a capture that a tool causes",
+        "returns the keywords of a capture that a tool causes",
         ("library/test_rounds.py::test_tool_is_captured_before_and_after_each_call",),
     ),
     Line(
         "python on",
-        "handlers by event; what one raises breaks nothing",
+        "adds a handler for an event; an error in a handler breaks nothing",
         ("library/test_rounds.py::test_handler_that_fails_receives_every_event_and_breaks_nothing",),
     ),
     Line(
@@ -783,12 +783,12 @@ LIST = (
     ),
     Line(
         "python recent",
-        "what changed of late, without any snapshot",
+        "returns recent changes, without any snapshot",
         ("library/test_rounds.py::test_log_selects_by_keywords_and_recent_needs_no_snapshot",),
     ),
     Line(
         "python run",
-        "a command between two moments, its output and status kept",
+        "runs a command between two snapshots and stores its output and status",
         ("library/test_rounds.py::test_command_runs_between_two_snapshots",),
     ),
     Line(
@@ -798,22 +798,22 @@ LIST = (
     ),
     Line(
         "python install",
-        "what git and agents call by themselves",
+        "installs the hooks of git and agents",
         ("library/test_rounds.py::test_hooks_are_installed_and_removed",),
     ),
     Line(
         "python uninstall",
-        "takes it away",
+        "removes the hooks",
         ("library/test_rounds.py::test_hooks_are_installed_and_removed",),
     ),
     Line(
         "python status",
-        "what captures by itself here",
+        "returns which automatic captures are active",
         ("library/test_rounds.py::test_hooks_are_installed_and_removed",),
     ),
     Line(
-        "python, cheap and without a process",
-        "import git_envhist",
+        "python, import",
+        "the import loads few modules and starts no process",
         (
             "library/test_import.py::test_import_of_the_package_loads_few_modules",
             "library/test_import.py::test_import_of_the_class_loads_no_library_and_starts_no_process",
@@ -821,12 +821,12 @@ LIST = (
     ),
     Line(
         "python, threads and forks",
-        "one history in many threads, and in copies of the host",
+        "one history works in many threads, and in forks of the host program",
         ("library/test_hosts.py::test_host_program_may_use_threads_and_forks",),
     ),
     Line(
-        "python, awaited",
-        "the verbs as coroutines",
+        "python, asynchronous",
+        "the verbs work as coroutines",
         (
             "library/test_asynchronous.py::test_verbs_work_as_coroutines",
             "library/test_asynchronous.py::test_cancellation_is_raised_when_the_verb_has_ended",
@@ -834,7 +834,7 @@ LIST = (
     ),
     Line(
         "python, examples",
-        "those of the documentation are run",
+        "the examples of the documentation are run",
         (
             "library/test_examples.py::test_examples_of_a_page_run",
             "library/test_examples.py::test_examples_of_the_verbs_run",
@@ -842,7 +842,7 @@ LIST = (
     ),
     Line(
         "python attach",
-        "a conversation, outputs of tools, files: kept with a moment that is there, sealed",
+        "stores a conversation, tool outputs or files with an existing snapshot, sealed",
         (
             "tracking/test_keeping.py::test_attachment_added_later_is_returned_unchanged",
             "tracking/test_keeping.py::test_attachments_survive_gc_and_are_pushed_with_the_notes",
@@ -851,7 +851,7 @@ LIST = (
     ),
     Line(
         "python get",
-        "a moment and what was kept with it, byte-equal",
+        "returns a snapshot with its attachments, byte for byte",
         (
             "tracking/test_keeping.py::test_attachment_added_later_is_returned_unchanged",
             "tracking/test_keeping.py::test_attachment_of_a_capture_is_returned_unchanged",
@@ -859,61 +859,61 @@ LIST = (
     ),
     Line(
         "python preview",
-        "the plan of a restore, and what goes with it",
+        "returns the plan of a restore with its consequences",
         ("restore/test_api.py::test_restore_undo_and_redo_return_results",),
     ),
     Line(
         "python write_to",
-        "a moment in a directory of its own",
+        "writes a snapshot into another directory",
         ("restore/test_api.py::test_snapshot_is_written_to_another_directory",),
     ),
     Line(
         "python continue_restore",
-        "as --continue",
+        "the same as --continue",
         ("restore/test_api.py::test_interrupted_restore_is_continued_or_aborted",),
     ),
     Line(
         "python abort_restore",
-        "as --abort",
+        "the same as --abort",
         ("restore/test_api.py::test_interrupted_restore_is_continued_or_aborted",),
     ),
     Line(
         "python attachments",
-        "what was attached to a moment, byte for byte",
+        "returns the attachments of a snapshot, byte for byte",
         ("tracking/test_doing.py::test_host_program_attaches_a_conversation_to_a_snapshot",),
     ),
     Line(
         "python fork",
-        "another EnvHistory",
+        "returns another EnvHistory",
         ("fork/test_fork.py::test_fork_of_the_api_is_another_history",),
     ),
     Line(
         "envlog init",
-        "history for a plain directory, found from anywhere below it and after it moved",
+        "makes a history for a plain directory, found from any directory below it and after a move",
         (
             "cli/test_init.py::test_history_without_git_works_as_in_a_repository",
             "cli/test_init.py::test_history_is_found_after_a_move",
             "cli/test_init.py::test_nearest_history_is_used",
             "cli/test_init.py::test_history_is_private_to_its_owner",
-            "cli/test_init.py::test_git_sees_nothing_there_and_no_code_commit_is_known",
+            "cli/test_init.py::test_git_finds_no_repository_there_and_no_code_commit_is_recorded",
         ),
     ),
     Line(
         "envlog init, in a git repository",
-        "nothing needs to be set up",
+        "nothing has to be set up",
         (
-            "cli/test_init.py::test_inside_a_git_repository_there_is_nothing_to_set_up",
+            "cli/test_init.py::test_init_inside_a_git_repository_changes_nothing",
             "cli/test_init.py::test_directory_that_became_a_repository_names_its_old_history",
         ),
     ),
     Line(
         "envlog init --force",
-        "also the home directory and /",
+        "also for the home directory and /",
         ("cli/test_init.py::test_home_directory_and_root_need_force",),
     ),
     Line(
         "envlog init --new",
-        "begins another history, the one before stays readable",
+        "begins another history; the previous one stays readable",
         (
             "cli/test_init.py::test_new_history_keeps_the_old_one",
             "cli/test_init.py::test_file_system_copy_is_distinguished_from_the_original",
@@ -921,7 +921,7 @@ LIST = (
     ),
     Line(
         "envlog init --adopt",
-        "goes on with the history of a directory that is gone",
+        "continues the history of a directory that no longer exists",
         (
             "cli/test_init.py::test_new_directory_at_the_same_path_needs_a_decision",
             "cli/test_init.py::test_copy_has_no_history_before_adopt",
@@ -930,7 +930,7 @@ LIST = (
     ),
     Line(
         "envlog mcp",
-        "the verbs as tools with schemas, the values of --json; a restore takes the id of a plan just shown",
+        "the verbs as tools with schemas and the values of --json; a restore takes the id of a shown plan",
         (
             "mcp/test_server.py::test_agent_captures_reads_plans_restores_and_undoes",
             "mcp/test_server.py::test_missing_extra_is_one_error_line_with_a_hint",
@@ -938,7 +938,7 @@ LIST = (
     ),
     Line(
         "envlog browse",
-        "the timeline on a terminal: stories, differences, restore and undo",
+        "the timeline on a terminal: summaries, differences, restore and undo",
         (
             "tui/test_terminal.py::test_list_is_left_and_changes_are_right",
             "tui/test_terminal.py::test_restore_is_planned_confirmed_and_undone",
@@ -951,7 +951,7 @@ LIST = (
     ),
     Line(
         "envlog key",
-        "shows, exports, imports the keys",
+        "shows, exports and imports keys",
         (
             "cli/test_key.py::test_key_lists_places_and_never_the_secret",
             "cli/test_key.py::test_key_is_imported_from_file_or_standard_input",
@@ -959,22 +959,22 @@ LIST = (
     ),
     Line(
         "envlog key --passphrase",
-        "wraps an exported key for a passphrase, asked of a person",
+        "wraps an exported key with a passphrase, typed by a person",
         ("cli/test_key.py::test_passphrase_is_asked_on_a_terminal_only",),
     ),
     Line(
         "envlog key --output",
-        "a new file that its owner alone can read",
+        "writes a new file that only its owner can read",
         ("cli/test_first_day.py::test_exported_key_is_readable_by_its_owner_only",),
     ),
     Line(
         "envlog key --passphrase-file",
-        "the passphrase of a file; a wrong one is an authentication failure",
+        "reads the passphrase from a file; a wrong one is an authentication failure",
         ("cli/test_key.py::test_key_with_passphrase_opens_only_with_it",),
     ),
     Line(
         "envlog push",
-        "sends a timeline, its notes and names; grows it, or replaces our own by lease, and nothing else",
+        "sends a timeline, its notes and names; only grows it, or replaces its own with a lease",
         (
             "remote/test_push.py::test_push_sends_timeline_notes_and_names_over_every_transport",
             "remote/test_push.py::test_rewritten_timeline_replaces_our_earlier_push",
@@ -986,22 +986,22 @@ LIST = (
     ),
     Line(
         "envlog push --dry-run",
-        "says what would leave, sends nothing",
+        "prints what would be sent, sends nothing",
         ("remote/test_push.py::test_dry_run_sends_and_stores_nothing",),
     ),
     Line(
         "envlog push --yes",
-        "what the first push lists may leave",
+        "sends what the first push lists",
         ("remote/test_push.py::test_first_push_lists_what_is_sent_and_needs_consent",),
     ),
     Line(
         "envlog push --delete",
-        "takes a timeline away there",
+        "deletes a timeline on the remote",
         ("remote/test_push.py::test_push_deletes_a_timeline_on_the_remote",),
     ),
     Line(
         "envlog push --allow",
-        "a path may leave with a token in it, or too large",
+        "sends a path with a token in it, or one that is too large",
         (
             "remote/test_push.py::test_push_refuses_a_token_and_never_prints_it",
             "remote/test_push.py::test_too_large_object_is_refused_before_anything_is_sent",
@@ -1009,12 +1009,12 @@ LIST = (
     ),
     Line(
         "envlog gc --force",
-        "works also where the system hides in which repository a git of another user works",
+        "works also if the repository of another user's git process is hidden",
         ("git/test_other_users.py::test_error_names_process_user_and_directory",),
     ),
     Line(
         "envlog gc",
-        "packs are few and small, what no moment holds is gone, everything else is as it was",
+        "packs are few and small, objects that no snapshot needs are removed, everything else is unchanged",
         (
             "maintenance/test_collect.py::test_gc_keeps_every_snapshot_and_leaves_one_pack",
             "maintenance/test_collect.py::test_gc_frees_the_space_of_unreachable_objects",
@@ -1026,7 +1026,7 @@ LIST = (
     ),
     Line(
         "envlog gc --prune",
-        "since when a pack must not have been used, for what no moment holds to go",
+        "removes unneeded objects of packs that were not used since this time",
         (
             "maintenance/test_gc.py::test_prune_accepts_times_like_git",
             "maintenance/test_collect.py::test_unreachable_objects_are_kept_for_two_weeks_by_default",
@@ -1037,43 +1037,47 @@ LIST = (
     ),
     Line(
         "envlog gc --empty-trash",
-        "what was dropped goes for good, at once",
+        "deletes dropped snapshots for good, at once",
         ("cli/test_first_day.py::test_emptying_the_trash_frees_space",),
     ),
     Line(
         "envlog gc --auto",
-        "what comes by itself once a day, in the background",
+        "the daily run in the background",
         ("maintenance/test_gc.py::test_capture_starts_gc_once_a_day_without_waiting",),
     ),
     Line(
         "python gc",
-        "packs, and takes away what nothing reaches",
+        "packs, and removes unreachable objects",
         ("maintenance/test_gc.py::test_gc_prints_its_result",),
     ),
     Line(
         "python daily",
-        "what is done once a day",
+        "runs the daily upkeep",
         ("maintenance/test_gc.py::test_capture_starts_gc_once_a_day_without_waiting",),
     ),
     Line(
         "envlog du",
-        "what holds the space, by moment, directory and class; what dropping or leaving out frees, truly",
+        "lists the space by snapshot, directory and class, and the exact space that dropping would free",
         (
-            "maintenance/test_du.py::test_snapshot_frees_what_dropping_it_frees",
+            "maintenance/test_du.py::test_size_of_a_snapshot_equals_the_space_freed_by_its_drop",
             "maintenance/test_du.py::test_directory_frees_the_size_of_its_objects",
             "maintenance/test_du.py::test_snapshots_free_more_together_than_alone",
             "maintenance/test_du.py::test_du_prints_text_and_json",
         ),
     ),
-    Line("envlog du --max-count", "so many rows", ("maintenance/test_du.py::test_du_prints_text_and_json",)),
+    Line(
+        "envlog du --max-count",
+        "the number of rows",
+        ("maintenance/test_du.py::test_du_prints_text_and_json",),
+    ),
     Line(
         "python du",
-        "the same",
+        "the same as a verb",
         ("maintenance/test_du.py::test_snapshots_free_more_together_than_alone",),
     ),
     Line(
         "envlog fsck",
-        "every byte; damaged paths and moments are named; status 1; a share every day, told by envlog",
+        "checks every byte, names damaged paths and snapshots, ends with 1; the daily run checks a share",
         (
             "maintenance/test_fsck.py::test_intact_history_has_no_faults",
             "maintenance/test_fsck.py::test_flipped_bit_is_reported_by_path_and_snapshot",
@@ -1085,7 +1089,7 @@ LIST = (
     ),
     Line(
         "envlog fsck --quick",
-        "whether all is there",
+        "checks whether all objects exist",
         (
             "maintenance/test_fsck.py::test_truncated_pack_is_found_by_a_quick_check",
             "maintenance/test_fsck.py::test_missing_pack_is_found",
@@ -1093,7 +1097,7 @@ LIST = (
     ),
     Line(
         "envlog fsck --repair",
-        "brings back what can be had, sets the rest aside; the user's git goes on; nothing is deleted",
+        "repairs what is possible, sets the rest aside; the user's git works again; nothing is deleted",
         (
             "maintenance/test_fsck.py::test_repair_recovers_objects_from_the_working_tree",
             "maintenance/test_fsck.py::test_repair_recovers_objects_from_a_remote",
@@ -1103,12 +1107,12 @@ LIST = (
     ),
     Line(
         "python fsck",
-        "the same",
+        "the same as a verb",
         ("maintenance/test_fsck.py::test_daily_check_reads_a_share_and_stores_problems",),
     ),
     Line(
         "envlog fetch",
-        "timelines of a remote beside ours, lazily; hostile ones change nothing here",
+        "fetches timelines of a remote, contents on demand; hostile ones change nothing here",
         (
             "remote/test_fetch.py::test_fetch_works_over_every_transport_with_contents_on_demand",
             "remote/test_fetch.py::test_fetch_is_lazy_and_gets_contents_on_demand",
@@ -1121,7 +1125,7 @@ LIST = (
     ),
     Line(
         "envlog fetch --accept-rollback",
-        "takes what is not as its head was signed",
+        "accepts timelines that the signed head does not cover",
         (
             "remote/test_heads.py::test_fetch_refuses_a_timeline_that_does_not_match_its_signed_head",
             "remote/test_heads.py::test_rollback_to_an_earlier_signed_state_is_reported_as_rollback",
@@ -1135,12 +1139,12 @@ LIST = (
     ),
     Line(
         "config envhist.identity",
-        "the file of the private key that opens what others share",
+        "the file of the private key that opens data shared by others",
         ("secrets/test_recipients.py::test_recipient_with_an_ssh_key_needs_no_other",),
     ),
     Line(
         "config envhist.sign",
-        "a push signs heads with an SSH key too",
+        "a push signs heads with an SSH key, too",
         (
             "remote/test_heads.py::test_ssh_signature_is_enough_for_a_colleague_without_the_key",
             "remote/test_heads.py::test_ssh_signature_of_an_unknown_signer_is_not_trusted",
@@ -1149,7 +1153,7 @@ LIST = (
     ),
     Line(
         "config envhist.autopush",
-        "the history rides along with git push: in the background, bounded, never failing it",
+        "git push also pushes the history: in the background, with limits, never failing itself",
         (
             "remote/test_auto_push.py::test_auto_push_sends_captured_snapshots",
             "remote/test_auto_push.py::test_auto_push_sends_nothing_without_consent_and_status_reports_it",
@@ -1159,7 +1163,7 @@ LIST = (
     ),
     Line(
         "envlog export",
-        "one file with chosen moments, their notes and names; plain git reads it",
+        "writes chosen snapshots, their notes and names to one file that plain git can read",
         (
             "remote/test_export.py::test_exported_timeline_is_imported_unchanged",
             "remote/test_export.py::test_export_contains_only_the_chosen_snapshots",
@@ -1169,17 +1173,17 @@ LIST = (
     ),
     Line(
         "envlog export --force",
-        "writes over a file that is there",
+        "overwrites an existing file",
         ("remote/test_export.py::test_export_does_not_replace_a_file_without_force",),
     ),
     Line(
         "envlog export --allow",
-        "a path may leave with a token in it",
+        "exports a path with a token in it",
         ("remote/test_export.py::test_export_refuses_a_token_in_plain_text",),
     ),
     Line(
         "envlog import",
-        "what a file holds, beside ours, checked whole and held to be hostile",
+        "imports the content of a file next to the own timelines, completely checked and treated as hostile",
         (
             "remote/test_export.py::test_import_extends_an_earlier_import_or_gets_its_own_name",
             "remote/test_export.py::test_hostile_export_is_refused_completely",
@@ -1214,7 +1218,7 @@ LIST = (
     ),
     Line(
         "revision origin/<timeline>",
-        "on a fetched timeline; a claim until its key is here",
+        "a fetched timeline, unsigned until its key is imported",
         (
             "remote/test_fetch.py::test_fetched_snapshot_is_unsigned_without_its_key_and_trusted_with_it",
             "remote/test_fetch.py::test_fetched_snapshot_is_compared_with_now",
@@ -1227,12 +1231,12 @@ LIST = (
     ),
     Line(
         "envlog help",
-        "the short help of a subcommand",
+        "prints the short help of a subcommand",
         ("cli/test_programs.py::test_a_subcommand_has_its_own_short_help",),
     ),
     Line(
         "did you mean",
-        "words of other tools",
+        "words of other tools get a hint",
         ("cli/test_programs.py::test_word_of_another_tool_gets_a_hint",),
     ),
     Line(
@@ -1244,16 +1248,16 @@ LIST = (
         ),
     ),
     Line(
-        "each line resolves",
-        "id, time, name and intent, as typed",
-        ("end_to_end/test_reading.py::test_each_line_resolves_by_id_time_name_and_intent",),
+        "each printed line resolves",
+        "by id, time, name and intent, as typed",
+        ("end_to_end/test_reading.py::test_snapshot_is_found_by_id_time_name_and_intent",),
     ),
 )
 
 DIFF = (
     Line(
         "envdiff",
-        "the story between two moments; one or none: against now",
+        "prints the summary between two snapshots; with one or none: against now",
         (
             "cli/test_envdiff.py::test_revisions_are_read_as_git_diff_does",
             "cli/test_envdiff.py::test_default_output_is_the_summary",
@@ -1261,17 +1265,25 @@ DIFF = (
             "cli/test_diffview.py::test_many_changes_fold_into_a_few_lines_of_the_terminals_width",
         ),
     ),
-    Line("envdiff --stat", "laid out as git's", ("cli/test_diffview.py::test_stat_has_the_layout_of_git",)),
-    Line("envdiff --name-only", "the paths", ("cli/test_diffview.py::test_lists_of_names_equal_gits",)),
+    Line(
+        "envdiff --stat", "has the layout of git", ("cli/test_diffview.py::test_stat_has_the_layout_of_git",)
+    ),
+    Line(
+        "envdiff --name-only", "prints the paths", ("cli/test_diffview.py::test_lists_of_names_equal_gits",)
+    ),
     Line(
         "envdiff --name-status",
-        "the paths, and how",
+        "prints the paths and the kinds of changes",
         ("cli/test_diffview.py::test_lists_of_names_equal_gits",),
     ),
-    Line("envdiff --raw", "as git diff --raw", ("cli/test_diffview.py::test_raw_format_equals_gits",)),
+    Line(
+        "envdiff --raw",
+        "prints the format of git diff --raw",
+        ("cli/test_diffview.py::test_raw_format_equals_gits",),
+    ),
     Line(
         "envdiff --patch",
-        "a patch that can be applied",
+        "prints a patch that can be applied",
         (
             "cli/test_diffview.py::test_patch_of_plain_files_equals_gits",
             "cli/test_diffview.py::test_patch_of_plain_files_can_be_applied",
@@ -1279,13 +1291,17 @@ DIFF = (
     ),
     Line(
         "envdiff --full-index",
-        "whole ids in a patch, as git's",
+        "prints full ids in a patch, as git does",
         ("cli/test_diffview.py::test_patch_of_plain_files_equals_gits",),
     ),
-    Line("envdiff -z", "NUL, unquoted", ("cli/test_diffview.py::test_lists_of_names_equal_gits",)),
+    Line(
+        "envdiff -z",
+        "prints names ended by NUL, unquoted",
+        ("cli/test_diffview.py::test_lists_of_names_equal_gits",),
+    ),
     Line(
         "envdiff --find-renames",
-        "a moved file is one change",
+        "shows a moved file as one change",
         (
             "cli/test_envdiff.py::test_renames_are_detected_with_the_option",
             "cli/test_envdiff.py::test_a_similarity_is_read_as_git_reads_it",
@@ -1293,12 +1309,12 @@ DIFF = (
     ),
     Line(
         "envdiff --exit-code",
-        "1 where they differ",
+        "ends with 1 if there are differences",
         ("cli/test_envdiff.py::test_exit_code_is_1_for_differences",),
     ),
     Line(
         "envdiff --quiet",
-        "the status alone",
+        "prints nothing",
         ("cli/test_envdiff.py::test_exit_code_is_1_for_differences",),
     ),
     Line(
@@ -1317,16 +1333,16 @@ DIFF = (
     ),
     Line(
         "envdiff --no-fold",
-        "between two machines: also what differs by nature, which is counted otherwise",
+        "between two machines: also lists the normal differences, which are only counted otherwise",
         (
             "remote/test_works_here.py::test_failure_on_another_machine_is_inspected_after_a_fetch",
             "remote/test_works_here.py::test_fetched_machine_is_shown_completely",
-            "diff/test_path_classes.py::test_each_change_is_listed_or_set_apart",
+            "diff/test_path_classes.py::test_each_change_is_listed_or_grouped_separately",
         ),
     ),
     Line(
         "envdiff --reveal",
-        "values of sealed files, for whoever has the key",
+        "prints values of sealed files with the key",
         (
             "cli/test_diffview.py::test_reveal_shows_values_with_the_key",
             "cli/test_diffview.py::test_a_sealed_file_of_variables_shows_keys_and_no_value",
@@ -1334,7 +1350,7 @@ DIFF = (
     ),
     Line(
         "envdiff pathspecs",
-        "git's, magic included",
+        "work like git's, magic included",
         ("cli/test_envdiff.py::test_pathspecs_are_relative_to_the_current_directory",),
     ),
 )
@@ -1342,35 +1358,35 @@ DIFF = (
 EVERY = (
     Line(
         "every -C",
-        "as if started there",
-        ("end_to_end/test_reading.py::test_another_directory_and_gits_own_ways_to_name_it",),
+        "works as if started in that directory",
+        ("end_to_end/test_reading.py::test_repository_is_found_by_option_and_by_gits_variables",),
     ),
     Line(
         "every --json",
-        "one versioned schema; errors too",
+        "one versioned schema, also for errors",
         (
-            "end_to_end/test_reading.py::test_json_is_one_array_newest_first_and_lines_where_wanted",
+            "end_to_end/test_reading.py::test_json_is_one_array_newest_first_or_lines",
             "cli/test_envdiff.py::test_json_equals_the_text_and_matches_the_schema",
-            "cli/test_programs.py::test_an_error_under_json_is_an_object_on_stdout",
-            "end_to_end/test_capture_options.py::test_json_tells_the_snapshot",
+            "cli/test_programs.py::test_error_with_json_is_an_object_on_standard_output",
+            "end_to_end/test_capture_options.py::test_json_describes_the_snapshot",
         ),
     ),
     Line(
         "every --color",
         "always, never, auto; NO_COLOR, FORCE_COLOR",
         (
-            "end_to_end/test_reading.py::test_colour_only_where_it_is_wanted",
+            "end_to_end/test_reading.py::test_colour_is_used_only_if_requested",
             "cli/test_output.py::test_colour_option_wins_over_environment_and_configuration",
         ),
     ),
     Line(
         "every --no-pager",
         "no pager",
-        ("end_to_end/test_reading.py::test_what_no_terminal_reads_goes_through_no_pager",),
+        ("end_to_end/test_reading.py::test_pager_is_not_used_without_a_terminal",),
     ),
     Line(
         "every --quiet",
-        "of all that change something: nothing is said but warnings and errors",
+        "for all changing commands: prints only warnings and errors",
         ("cli/test_quiet.py::test_quiet_prints_only_warnings_and_errors",),
     ),
     Line(
@@ -1383,15 +1399,15 @@ EVERY = (
     ),
     Line(
         "every --version",
-        "the version of this program",
+        "prints the version of this program",
         ("cli/test_programs.py::test_every_command_prints_its_version",),
     ),
     Line(
         "every --help",
-        "the man page",
+        "opens the man page",
         (
             "cli/test_programs.py::test_the_long_help_without_a_terminal_is_the_bundled_text",
-            "cli/test_pages.py::test_the_man_page_has_every_option_and_no_other",
+            "cli/test_pages.py::test_man_page_has_every_option_and_no_other",
         ),
     ),
     Line(
@@ -1401,25 +1417,25 @@ EVERY = (
     ),
     Line(
         "status 0",
-        "done, also where the snapshot is partial",
-        ("end_to_end/test_capture_options.py::test_what_cannot_be_read_is_listed_and_the_rest_is_captured",),
+        "success, also with a partial snapshot",
+        ("end_to_end/test_capture_options.py::test_unreadable_paths_are_listed_and_the_rest_is_captured",),
     ),
     Line(
         "status 1",
-        "--exit-code: they differ",
+        "there are differences (with --exit-code)",
         ("cli/test_envdiff.py::test_exit_code_is_1_for_differences",),
     ),
     Line(
         "status 4",
         "no such snapshot, with a hint",
         (
-            "end_to_end/test_reading.py::test_what_means_no_snapshot_is_status_4_with_a_hint",
+            "end_to_end/test_reading.py::test_unknown_revision_is_status_4_with_a_hint",
             "cli/test_envdiff.py::test_a_wrong_revision_is_status_4_with_a_hint",
         ),
     ),
     Line(
         "status 128",
-        "failed, in one line and a hint; never a traceback",
+        "failed, with one line and a hint; never a traceback",
         (
             "cli/test_programs.py::test_error_outside_a_repository_has_a_hint",
             "cli/test_programs.py::test_unexpected_exception_is_one_line_and_a_report",
@@ -1430,7 +1446,7 @@ EVERY = (
 RESTORE = (
     Line(
         "envrestore",
-        "brings everything back to a moment, saving what is here first; without a revision it only shows",
+        "restores a snapshot after saving the current state; without a revision it only prints",
         (
             "restore/test_programs.py::test_restore_and_undo_return_every_file",
             "restore/test_programs.py::test_likely_snapshots_are_listed_without_a_revision",
@@ -1441,12 +1457,12 @@ RESTORE = (
     ),
     Line(
         "envrestore --dry-run",
-        "the plan, and nothing changed; --json the same as data",
+        "prints the plan and changes nothing; with --json as data",
         ("restore/test_programs.py::test_dry_run_prints_the_plan_and_changes_nothing",),
     ),
     Line(
         "envrestore --to",
-        "elsewhere, and nothing here is touched",
+        "writes into another directory and changes nothing here",
         (
             "restore/test_programs.py::test_snapshot_is_written_to_another_directory_without_changing_the_environment",
             "restore/test_unsigned.py::test_trusted_snapshot_is_restored_as_it_was",
@@ -1455,17 +1471,17 @@ RESTORE = (
     ),
     Line(
         "envrestore --plan",
-        "the plan that was shown, or nothing",
+        "restores only if the plan is the shown one",
         ("mcp/test_server.py::test_stale_plan_is_not_carried_out",),
     ),
     Line(
         "envrestore --keep-new",
-        "what came after stays",
+        "keeps newer files",
         ("restore/test_programs.py::test_new_files_and_tracked_files_can_be_kept",),
     ),
     Line(
         "envrestore --keep-tracked",
-        "what HEAD tracks stays",
+        "keeps files that HEAD tracks",
         (
             "restore/test_programs.py::test_new_files_and_tracked_files_can_be_kept",
             "restore/test_programs.py::test_tracked_files_that_differ_from_head_are_counted",
@@ -1473,12 +1489,12 @@ RESTORE = (
     ),
     Line(
         "envrestore --only",
-        "classes of things",
+        "restores only classes of changes",
         ("restore/test_programs.py::test_pathspecs_and_classes_select_paths",),
     ),
     Line(
         "envrestore --head",
-        "HEAD goes along where git would let it",
+        "moves HEAD too if git would allow it",
         (
             "restore/test_programs.py::test_head_moves_when_requested",
             "restore/test_head.py::test_kill_at_the_very_end_leaves_head_as_before",
@@ -1486,7 +1502,7 @@ RESTORE = (
     ),
     Line(
         "envrestore --relocate",
-        "what comes of a fork and names its place names this one then",
+        "rewrites the path of a fork in restored files to this one",
         (
             "fork/test_installed_programs.py::test_relocated_fork_is_restored_and_runs_the_original_files",
             "fork/test_installed_programs.py::test_restore_from_a_relocated_fork_warns_about_its_paths",
@@ -1505,7 +1521,7 @@ RESTORE = (
     ),
     Line(
         "envrestore --attachments",
-        "gives back what was attached",
+        "restores attachments",
         ("restore/test_programs.py::test_attachments_are_written_back",),
     ),
     Line(
@@ -1519,7 +1535,7 @@ RESTORE = (
     ),
     Line(
         "envrestore --allow-unsigned",
-        "restores here what no key here signed",
+        "restores a snapshot that no key here signed",
         (
             "restore/test_programs.py::test_unsigned_snapshot_is_refused_without_option",
             "restore/test_unsigned.py::test_unsigned_snapshot_restored_in_place_is_reduced_and_keeps_existing_files",
@@ -1528,7 +1544,7 @@ RESTORE = (
     ),
     Line(
         "envrestore --roots",
-        "changes additional roots too",
+        "changes additional roots, too",
         (
             "restore/test_unsigned_roots.py::test_unsigned_snapshot_changes_no_additional_root_without_option",
             "restore/test_unsigned_roots.py::test_unsigned_snapshot_changes_additional_root_with_option",
@@ -1536,27 +1552,27 @@ RESTORE = (
     ),
     Line(
         "envrestore --undo",
-        "takes back a restore",
+        "undoes a restore",
         ("restore/test_programs.py::test_restore_and_undo_return_every_file",),
     ),
     Line(
         "envrestore --redo",
-        "forth again",
+        "redoes the last undo",
         ("restore/test_programs.py::test_restore_and_undo_return_every_file",),
     ),
     Line(
         "envrestore --continue",
-        "finishes what was broken off",
+        "continues an interrupted restore",
         ("restore/test_programs.py::test_interrupted_restore_is_reported_by_the_next_command",),
     ),
     Line(
         "envrestore --abort",
-        "takes back what was broken off",
+        "aborts an interrupted restore",
         ("restore/test_programs.py::test_interrupted_restore_can_be_aborted",),
     ),
     Line(
         "envlog recent",
-        "without any snapshot: what changed within a span, by change times and logs; what it cannot know is said",
+        "without any snapshot: lists recent changes by change times and logs, and prints what they cannot show",
         (
             "recent/test_recent.py::test_recent_lists_changes_and_writes_nothing",
             "recent/test_recent.py::test_recent_works_in_a_directory_without_git",
@@ -1565,7 +1581,7 @@ RESTORE = (
     ),
     Line(
         "envlog run",
-        "a command between two moments; its status and its output are kept, and passed on",
+        "runs a command between two snapshots, stores its status and output, and passes them on",
         (
             "integrations/test_run.py::test_run_captures_before_and_after_and_returns_the_command_status",
             "integrations/test_run.py::test_command_on_a_terminal_gets_a_terminal_and_ctrl_c",
@@ -1574,17 +1590,17 @@ RESTORE = (
     ),
     Line(
         "envlog run --message",
-        "why it is run",
+        "the intent of the run",
         ("integrations/test_run.py::test_run_captures_before_and_after_and_returns_the_command_status",),
     ),
     Line(
         "envlog run --verify",
-        "what came of it is checked; the status stays the command's",
+        "checks the result; the status stays that of the command",
         ("integrations/test_run.py::test_run_verifies_the_second_snapshot",),
     ),
     Line(
         "envlog watch",
-        "captures when the environment settles after a change",
+        "captures when the environment has settled after a change",
         (
             "integrations/test_watch.py::test_watch_captures_changes_once_they_settle",
             "integrations/test_watch.py::test_watch_polls_without_enough_inotify_watches",
@@ -1593,12 +1609,12 @@ RESTORE = (
     ),
     Line(
         "envlog watch --settle",
-        "how long nothing is to change before a capture",
+        "the time without changes before a capture",
         ("integrations/test_watch.py::test_watch_captures_changes_once_they_settle",),
     ),
     Line(
         "envlog drop",
-        "forgets moments; every other one stays what it is, and so does its id",
+        "drops snapshots; all others and their ids are unchanged",
         (
             "retention/test_drop.py::test_dropped_snapshot_is_gone_and_others_are_unchanged",
             "retention/test_drop.py::test_verdict_is_carried_to_equal_content_after_a_rewrite",
@@ -1607,12 +1623,12 @@ RESTORE = (
     ),
     Line(
         "envlog drop --dry-run",
-        "says which, and drops nothing",
+        "prints the snapshots, and drops nothing",
         ("retention/test_drop.py::test_drop_and_undrop_print_results_and_hints",),
     ),
     Line(
         "envlog undrop",
-        "back to where they stood; without words, what can be brought back",
+        "restores dropped snapshots to their former positions; without arguments, lists the trash",
         (
             "retention/test_drop.py::test_undropped_snapshot_has_its_former_position",
             "retention/test_drop.py::test_drop_and_undrop_print_results_and_hints",
@@ -1620,27 +1636,27 @@ RESTORE = (
     ),
     Line(
         "envlog undrop --all",
-        "everything that is in the trash",
+        "restores the whole trash",
         ("retention/test_drop.py::test_capture_works_after_everything_was_dropped",),
     ),
     Line(
         "envlog undrop --dry-run",
-        "says which, and brings nothing back",
+        "prints the snapshots, and restores nothing",
         ("retention/test_drop.py::test_drop_and_undrop_print_results_and_hints",),
     ),
     Line(
         "python drop",
-        "moments let go",
+        "drops snapshots",
         ("retention/test_drop.py::test_undropped_snapshot_has_its_former_position",),
     ),
     Line(
         "python undrop",
-        "and brought back",
+        "restores dropped snapshots",
         ("retention/test_drop.py::test_undropped_snapshot_has_its_former_position",),
     ),
     Line(
         "envlog prune",
-        "what a policy keeps, and why",
+        "applies a retention policy and prints the reasons",
         (
             "retention/test_prune.py::test_dry_run_prints_the_same_decisions_with_reasons",
             "retention/test_policy.py::test_annotated_snapshots_are_kept",
@@ -1649,12 +1665,12 @@ RESTORE = (
     ),
     Line(
         "envlog prune --dry-run",
-        "decides alike, and lets nothing go",
+        "prints the same decisions, and drops nothing",
         ("retention/test_prune.py::test_dry_run_prints_the_same_decisions_with_reasons",),
     ),
     Line(
         "envlog prune --keep-last",
-        "the newest so many",
+        "keeps the n newest",
         (
             "retention/test_policy.py::test_last_n_snapshots_are_kept",
             "retention/test_prune.py::test_dry_run_prints_the_same_decisions_with_reasons",
@@ -1662,7 +1678,7 @@ RESTORE = (
     ),
     Line(
         "envlog prune --keep-hourly",
-        "of so many spans (hourly) the newest each",
+        "keeps the newest of each of n hours",
         (
             "retention/test_policy.py::test_newest_of_each_hour_day_and_week_is_kept_and_empty_periods_do_not_count",
             "retention/test_prune.py::test_dry_run_prints_the_same_decisions_with_reasons",
@@ -1670,7 +1686,7 @@ RESTORE = (
     ),
     Line(
         "envlog prune --keep-daily",
-        "of so many spans (daily) the newest each",
+        "keeps the newest of each of n days",
         (
             "retention/test_policy.py::test_newest_of_each_hour_day_and_week_is_kept_and_empty_periods_do_not_count",
             "retention/test_prune.py::test_dry_run_prints_the_same_decisions_with_reasons",
@@ -1678,7 +1694,7 @@ RESTORE = (
     ),
     Line(
         "envlog prune --keep-weekly",
-        "of so many spans (weekly) the newest each",
+        "keeps the newest of each of n weeks",
         (
             "retention/test_policy.py::test_newest_of_each_hour_day_and_week_is_kept_and_empty_periods_do_not_count",
             "retention/test_prune.py::test_dry_run_prints_the_same_decisions_with_reasons",
@@ -1691,7 +1707,7 @@ RESTORE = (
     ),
     Line(
         "config envhist.keeplast",
-        "the policy that holds where none is given",
+        "the policy without options",
         (
             "retention/test_prune.py::test_configured_policy_applies_without_options",
             "retention/test_prune.py::test_daily_run_prunes_by_the_configured_policy",
@@ -1699,7 +1715,7 @@ RESTORE = (
     ),
     Line(
         "config envhist.keephourly",
-        "the policy that holds where none is given",
+        "the policy without options",
         (
             "retention/test_prune.py::test_configured_policy_applies_without_options",
             "retention/test_prune.py::test_daily_run_prunes_by_the_configured_policy",
@@ -1707,7 +1723,7 @@ RESTORE = (
     ),
     Line(
         "config envhist.keepdaily",
-        "the policy that holds where none is given",
+        "the policy without options",
         (
             "retention/test_prune.py::test_configured_policy_applies_without_options",
             "retention/test_prune.py::test_daily_run_prunes_by_the_configured_policy",
@@ -1715,7 +1731,7 @@ RESTORE = (
     ),
     Line(
         "config envhist.keepweekly",
-        "the policy that holds where none is given",
+        "the policy without options",
         (
             "retention/test_prune.py::test_configured_policy_applies_without_options",
             "retention/test_prune.py::test_daily_run_prunes_by_the_configured_policy",
@@ -1723,12 +1739,12 @@ RESTORE = (
     ),
     Line(
         "python prune",
-        "thinned by a policy",
+        "prunes by a policy",
         ("retention/test_prune.py::test_snapshot_named_during_a_prune_is_kept",),
     ),
     Line(
         "python thin",
-        "what is done by itself once a day",
+        "runs the automatic daily prune",
         (
             "retention/test_prune.py::test_daily_run_prunes_by_the_configured_policy",
             "retention/test_prune.py::test_size_limit_drops_the_oldest_and_purges_the_trash",
@@ -1736,28 +1752,28 @@ RESTORE = (
     ),
     Line(
         "envlog purge",
-        "a path is nowhere, in no object; what was pushed is told",
+        "erases a path from every object; warns if it was pushed",
         (
             "retention/test_purge.py::test_purged_file_is_nowhere_and_all_else_is_unchanged",
             "retention/test_purge.py::test_purge_erases_every_kind_of_entry",
             "retention/test_purge.py::test_purge_covers_the_trash_and_every_timeline",
-            "retention/test_purge.py::test_purge_reports_and_keeps_objects_that_are_not_ours",
+            "retention/test_purge.py::test_purge_reports_and_keeps_objects_of_others",
             "retention/test_purge.py::test_purge_deletes_fetched_timelines_and_reports_pushed_ones",
         ),
     ),
     Line(
         "envlog purge --dry-run",
-        "says what holds them, and erases nothing",
+        "prints what contains the path, and erases nothing",
         ("retention/test_purge.py::test_dry_run_erases_nothing_and_reports_unknown_paths",),
     ),
     Line(
         "envlog key --reseal",
-        "what the history holds is opened by the new key alone",
+        "afterwards only the new key opens the history",
         ("secrets/test_key_places.py::test_resealed_history_is_opened_by_the_new_key_alone",),
     ),
     Line(
         "config envhist.keyin",
-        "keys in the user's configuration alone",
+        "stores keys only in the user's configuration",
         (
             "secrets/test_key_places.py::test_key_in_home_is_in_no_copy_of_the_directory",
             "secrets/test_key_places.py::test_keys_are_moved_home_by_the_next_capture",
@@ -1765,7 +1781,7 @@ RESTORE = (
     ),
     Line(
         "envlog purge --force",
-        "works also where the system hides in which repository a git of another user works",
+        "works also if the repository of another user's git process is hidden",
         ("git/test_other_users.py::test_error_names_process_user_and_directory",),
     ),
     Line(
@@ -1775,12 +1791,12 @@ RESTORE = (
     ),
     Line(
         "python purge",
-        "a path erased",
+        "erases a path",
         ("retention/test_purge.py::test_purged_path_is_nowhere_after_any_series",),
     ),
     Line(
         "envlog task",
-        "progress on the timeline, in five words and no others",
+        "records progress on the timeline, in exactly five words",
         (
             "tracking/test_doing.py::test_tasks_are_recorded_and_read_by_another_process",
             "tracking/test_doing.py::test_unknown_status_of_a_task_is_an_error",
@@ -1788,17 +1804,17 @@ RESTORE = (
     ),
     Line(
         "envlog resume",
-        "the first task neither completed nor skipped, and the snapshot it starts from",
+        "prints the first task that is neither completed nor skipped, and the snapshot where it starts",
         ("tracking/test_doing.py::test_resume_returns_the_next_task_and_its_start",),
     ),
     Line(
         "envlog task --definition",
-        "what defines the agent that tells of a task",
+        "the definition of the agent that reports a task",
         ("tracking/test_resuming.py::test_resume_under_another_definition_is_refused_unless_forced",),
     ),
     Line(
         "envlog resume --definition",
-        "what defines the agent that goes on; another one is refused",
+        "the definition of the agent that continues; another one is refused",
         (
             "tracking/test_resuming.py::test_resume_under_another_definition_is_refused_unless_forced",
             "tracking/test_resuming.py::test_python_agent_must_have_the_recorded_definition",
@@ -1806,12 +1822,12 @@ RESTORE = (
     ),
     Line(
         "envlog resume --force",
-        "all the same",
+        "resumes under another definition",
         ("tracking/test_resuming.py::test_resume_under_another_definition_is_refused_unless_forced",),
     ),
     Line(
         "resume under the next version",
-        "begun by one version of an agent, finished by the next; later formats are refused, earlier ones read",
+        "a task begun by one version of an agent is finished by the next; later formats are refused, earlier ones read",
         (
             "tracking/test_resuming.py::test_task_begun_by_one_version_is_finished_by_the_next",
             "tracking/test_resuming.py::test_task_record_of_a_later_version_is_refused_and_of_an_earlier_one_read",
@@ -1820,7 +1836,7 @@ RESTORE = (
     ),
     Line(
         "envlog observe",
-        "a checkpoint that the platform made without us is kept with its own time",
+        "records a checkpoint that the platform made alone, with its own time",
         (
             "compat/test_workbench.py::test_observed_checkpoints_are_recorded_manually_and_in_json",
             "compat/test_workbench.py::test_platform_checkpoints_are_listed_as_observed",
@@ -1828,27 +1844,27 @@ RESTORE = (
     ),
     Line(
         "envlog observe --at",
-        "when it was made",
+        "the time of the checkpoint",
         ("compat/test_workbench.py::test_observed_checkpoints_are_recorded_manually_and_in_json",),
     ),
     Line(
         "envlog observe --message",
-        "what the platform says of it",
+        "the platform's text about it",
         ("compat/test_workbench.py::test_observed_checkpoints_are_recorded_manually_and_in_json",),
     ),
     Line(
         "envlog observe --source",
-        "which platform",
+        "the name of the platform",
         ("compat/test_workbench.py::test_observed_checkpoints_are_recorded_manually_and_in_json",),
     ),
     Line(
         "envlog observe --list",
-        "those that are known",
+        "lists the recorded checkpoints",
         ("compat/test_workbench.py::test_observed_checkpoints_are_recorded_manually_and_in_json",),
     ),
     Line(
         "config envhist.platformlist",
-        "what lists the checkpoints of the platform",
+        "the command that lists the checkpoints of the platform",
         (
             "compat/test_workbench.py::test_platform_checkpoints_are_listed_as_observed",
             "compat/test_workbench.py::test_platform_lists_are_parsed",
@@ -1857,25 +1873,25 @@ RESTORE = (
     ),
     Line(
         "config envhist.platformcreate",
-        "what makes one and says its id",
+        "the command that makes a checkpoint and prints its id",
         ("compat/test_workbench.py::test_platform_checkpoint_is_created_with_ours_and_provides_the_id",),
     ),
     Line(
         "revision <external id>",
-        "the id that another program knows it by",
+        "the id in another program",
         ("compat/test_workbench.py::test_external_id_finds_the_snapshot",),
     ),
     Line(
         "workbench",
-        "checkpoint create, list, info, delete and restore on these verbs",
+        "checkpoint create, list, info, delete and restore by these verbs",
         (
             "compat/test_workbench.py::test_checkpoints_are_created_listed_shown_restored_and_deleted",
-            "docs/test_workbench.py::test_the_page_is_true",
+            "docs/test_workbench.py::test_commands_of_the_page_print_the_shown_output",
         ),
     ),
     Line(
         "envlog effect",
-        "what is done outside the machine is noted, with the status of its command",
+        "records an action outside the machine with the status of its command",
         (
             "tracking/test_doing.py::test_effect_is_noted_before_it_happens_and_with_its_status",
             "tracking/test_doing.py::test_restore_lists_the_effects_that_it_does_not_undo",
@@ -1883,7 +1899,7 @@ RESTORE = (
     ),
     Line(
         "envlog effect --irreversible",
-        "asks first, and where nobody can be asked, does nothing",
+        "asks first, and does nothing if nobody can be asked",
         ("tracking/test_doing.py::test_irreversible_effect_happens_only_after_a_confirmation",),
     ),
     Line(
@@ -1903,24 +1919,24 @@ RESTORE = (
     ),
     Line(
         "python effects",
-        "what was done outside the machine; whoever is asked may refuse it before it happens",
+        "actions outside the machine; a handler may refuse one before it happens",
         ("tracking/test_doing.py::test_host_program_may_refuse_an_effect",),
     ),
     Line(
         "envlog undo",
-        "to the newest earlier state that differs, so many steps",
+        "restores the newest earlier state that differs, or goes back several steps",
         (
             "restore/test_programs.py::test_undo_steps_through_snapshots_and_redo_returns_to_the_uncaptured_state",
         ),
     ),
     Line(
         "envlog undo --dry-run",
-        "the plan only",
+        "prints only the plan",
         ("restore/test_programs.py::test_dry_run_of_undo_changes_nothing",),
     ),
     Line(
         "envlog undo --plan",
-        "the plan that was printed, or nothing",
+        "undoes only if the plan is the printed one",
         ("mcp/test_server.py::test_agent_captures_reads_plans_restores_and_undoes",),
     ),
     Line(
@@ -1935,7 +1951,7 @@ RESTORE = (
     ),
     Line(
         "envlog redo",
-        "forth again, until something new has come",
+        "redoes an undo until the state changes otherwise",
         (
             "restore/test_programs.py::test_undo_steps_through_snapshots_and_redo_returns_to_the_uncaptured_state",
             "restore/test_programs.py::test_redo_after_new_work_is_refused_with_a_reason",
@@ -1943,12 +1959,12 @@ RESTORE = (
     ),
     Line(
         "envlog redo --dry-run",
-        "the plan only",
+        "prints only the plan",
         ("restore/test_programs.py::test_dry_run_of_undo_changes_nothing",),
     ),
     Line(
         "envlog redo --plan",
-        "the plan that was printed, or nothing",
+        "redoes only if the plan is the printed one",
         ("restore/test_programs.py::test_redo_is_refused_when_its_plan_is_stale",),
     ),
     Line(
@@ -1963,7 +1979,7 @@ RESTORE = (
     ),
     Line(
         "status 5",
-        "done, but something is not as it was",
+        "done, but something differs from the snapshot",
         ("restore/test_programs.py::test_partial_restore_has_its_own_exit_status",),
     ),
 )
@@ -1971,30 +1987,30 @@ RESTORE = (
 SETTINGS = (
     Line(
         "config envhist.enabled",
-        "false stops every capture of a hook",
+        "false disables the captures of all hooks",
         ("integrations/test_hooks.py::test_disabled_hook_captures_nothing_and_logs_it",),
     ),
     Line(
         "config envhist.maxsize",
-        "what all may hold; read, and held by retention",
+        "the size limit of the history, applied by the daily run",
         ("test_config.py::test_each_key_is_read_and_the_last_value_wins",),
     ),
     Line(
         "config envhist.crossmounts",
-        "whether what is mounted below the tree belongs to it",
+        "whether mounts below the tree are captured",
         (
             "test_config.py::test_each_key_is_read_and_the_last_value_wins",
-            "elsewhere/test_mounts.py::test_a_mount_is_missing_and_not_entered_and_captured_where_that_is_wanted",
+            "elsewhere/test_mounts.py::test_mount_is_listed_as_missing_or_captured_as_configured",
         ),
     ),
     Line(
         "config envhist.workers",
-        "how many worker processes a capture has",
+        "the number of a capture's worker processes",
         ("test_config.py::test_each_key_is_read_and_the_last_value_wins",),
     ),
     Line(
-        "a slip in the configuration",
-        "a warning, and the default stays",
+        "invalid configuration",
+        "a warning, and the default applies",
         ("test_config.py::test_invalid_value_gives_a_warning_and_the_default",),
     ),
 )
@@ -2002,32 +2018,32 @@ SETTINGS = (
 PYTHON = (
     Line(
         "python restore",
-        "what the program does, with a result",
+        "the same as the program, with a result",
         ("restore/test_api.py::test_restore_undo_and_redo_return_results",),
     ),
     Line(
         "python undo",
-        "to the state before",
+        "restores the state before",
         ("restore/test_api.py::test_restore_undo_and_redo_return_results",),
     ),
     Line(
         "python redo",
-        "forth again",
+        "redoes the last undo",
         ("restore/test_api.py::test_restore_undo_and_redo_return_results",),
     ),
     Line(
         "python refresh",
-        "looks up timelines and clock again",
+        "reads timelines and clock again",
         ("restore/test_api.py::test_restore_undo_and_redo_return_results",),
     ),
     Line(
         "python open",
-        "the history of a working tree",
+        "opens the history of a working tree",
         ("end_to_end/test_python.py::test_a_history_is_captured_read_compared_named_and_noted",),
     ),
     Line(
         "python init",
-        "the history of a plain directory, its storage chosen",
+        "makes the history of a plain directory in a chosen storage",
         ("cli/test_init.py::test_api_creates_a_history_in_a_given_place",),
     ),
     Line(
@@ -2042,57 +2058,57 @@ PYTHON = (
     ),
     Line(
         "python diff",
-        "two moments side by side",
+        "compares two snapshots",
         ("end_to_end/test_python.py::test_a_history_is_captured_read_compared_named_and_noted",),
     ),
     Line(
         "python name",
-        "names a moment",
+        "names a snapshot",
         ("end_to_end/test_python.py::test_a_history_is_captured_read_compared_named_and_noted",),
     ),
     Line(
         "python note",
-        "adds to its story",
+        "adds a remark to a snapshot",
         ("end_to_end/test_python.py::test_a_history_is_captured_read_compared_named_and_noted",),
     ),
     Line(
         "python remove_name",
-        "takes a name away",
-        ("end_to_end/test_python.py::test_a_name_is_taken_away_again",),
+        "removes a name",
+        ("end_to_end/test_python.py::test_name_is_removed",),
     ),
     Line(
         "python with_contents",
-        "a snapshot whose trees can be read; fetches contents",
+        "returns a snapshot with readable trees; fetches contents",
         ("remote/test_fetch.py::test_fetch_is_lazy_and_gets_contents_on_demand",),
     ),
     Line(
         "python resolve",
-        "the snapshot that words mean",
-        ("end_to_end/test_python.py::test_words_mean_snapshots_and_errors_are_ours",),
+        "returns the snapshot of a revision",
+        ("end_to_end/test_python.py::test_revisions_are_resolved_and_errors_are_public_classes",),
     ),
     Line(
         "python timelines",
-        "the names of all timelines",
-        ("end_to_end/test_python.py::test_words_mean_snapshots_and_errors_are_ours",),
+        "returns the names of all timelines",
+        ("end_to_end/test_python.py::test_revisions_are_resolved_and_errors_are_public_classes",),
     ),
     Line(
         "python newest",
-        "the newest moments of all timelines",
+        "returns the newest snapshots of all timelines",
         ("remote/test_fetch.py::test_log_of_all_timelines_with_a_limit_is_its_beginning",),
     ),
     Line(
         "python read_file",
-        "a file's bytes as they were",
-        ("end_to_end/test_python.py::test_words_mean_snapshots_and_errors_are_ours",),
+        "returns the stored bytes of a file",
+        ("end_to_end/test_python.py::test_revisions_are_resolved_and_errors_are_public_classes",),
     ),
     Line(
         "python environment_path",
-        "a path as the user wrote it, from the top",
-        ("end_to_end/test_reading.py::test_show_is_a_card_and_with_a_path_the_bytes_as_they_were",),
+        "returns a path that the user typed, relative to the top",
+        ("end_to_end/test_reading.py::test_show_prints_details_and_with_a_path_the_stored_bytes",),
     ),
     Line(
         "python open_sealed",
-        "opens what is sealed, for whoever has the key",
+        "opens sealed content with the key",
         (
             "cli/test_diffview.py::test_reveal_shows_values_with_the_key",
             "end_to_end/test_capture_options.py::test_secret_files_are_sealed_before_they_are_stored",
@@ -2100,22 +2116,22 @@ PYTHON = (
     ),
     Line(
         "python present",
-        "the live environment, captured and thrown away",
+        "returns the working tree, captured and discarded",
         ("cli/test_envdiff.py::test_diff_with_now_stores_nothing",),
     ),
     Line(
         "python sides",
-        "two trees to compare, now among them",
+        "returns two trees to compare, one of which may be now",
         ("cli/test_envdiff.py::test_patch_with_now_shows_new_contents",),
     ),
     Line(
         "python reader",
-        "an open reader of objects",
+        "returns an open reader of objects",
         ("cli/test_envdiff.py::test_patch_with_now_shows_new_contents",),
     ),
     Line(
         "python judge",
-        "whether a key of ours signed a snapshot; what none signed is a claim",
+        "returns whether one of the user's keys signed a snapshot",
         (
             "secrets/test_foreign_snapshots.py::test_own_snapshots_are_trusted",
             "secrets/test_foreign_snapshots.py::test_forged_message_with_a_copied_mac_is_unsigned",
@@ -2123,17 +2139,17 @@ PYTHON = (
     ),
     Line(
         "python snapshot_of",
-        "the snapshot that a revision, a snapshot or a capture's result refers to",
+        "returns the snapshot of a revision, a snapshot or a capture's result",
         ("library/test_handlers.py::test_every_verb_resolves_revisions_on_current_timelines",),
     ),
     Line(
         "python snapshots_of",
-        "the snapshots of revisions and ranges",
+        "returns the snapshots of revisions and ranges",
         ("library/test_handlers.py::test_every_verb_resolves_revisions_on_current_timelines",),
     ),
     Line(
         "python tree_of",
-        "the tree of a snapshot",
+        "returns the tree of a snapshot",
         ("cli/test_envdiff.py::test_patch_with_now_shows_new_contents",),
     ),
     Line(
@@ -2158,10 +2174,10 @@ PYTHON = (
     ),
     Line(
         "import git_envhist",
-        "is cheap and starts no process",
+        "is fast and starts no process",
         (
             "end_to_end/test_python.py::test_importing_the_package_is_cheap_and_starts_no_process",
-            "end_to_end/test_python.py::test_the_log_pays_for_nothing_it_does_not_use",
+            "end_to_end/test_python.py::test_log_loads_no_unneeded_modules",
         ),
     ),
     Line(
@@ -2175,7 +2191,7 @@ CAPTURE_VERIFY = "checks/test_capture_verify.py::"
 CHECKS = (
     Line(
         "envlog capture --verify",
-        "published first, then checked by the shell in the root; a failing check or notes in disorder cost a warning",
+        "publishes the snapshot, then checks it by the shell in the root; a failing check or bad notes cause a warning",
         (
             CAPTURE_VERIFY + "test_failed_check_prints_a_warning_and_keeps_the_snapshot",
             CAPTURE_VERIFY + "test_snapshot_exists_while_its_check_runs",
@@ -2195,7 +2211,7 @@ CHECKS = (
     ),
     Line(
         "config envhist.verify",
-        "the check that captures run when none is given",
+        "the default check of captures",
         (
             CAPTURE_VERIFY + "test_configured_check_runs_for_the_named_triggers",
             CAPTURE_VERIFY + "test_check_inside_a_check_is_skipped_without_waiting",
@@ -2203,22 +2219,22 @@ CHECKS = (
     ),
     Line(
         "config envhist.transcriptlimit",
-        "bytes of a transcript that a snapshot keeps",
+        "the most bytes of a stored transcript",
         ("tracking/test_large_attachments.py::test_transcript_over_the_limit_keeps_its_last_whole_lines",),
     ),
     Line(
         "config envhist.agentevery",
-        "before every n-th tool that may change something",
+        "captures before every n-th tool that may change something",
         (AGENTS + "test_agent_every_captures_before_every_nth_tool_that_may_change_something",),
     ),
     Line(
         "config envhist.agenttimeout",
-        "how long a tool is held; the card says when that was too short",
+        "the time that a tool waits at most; a note says if that was too short",
         (AGENTS + "test_tool_waits_up_to_agent_timeout_and_a_late_snapshot_says_so",),
     ),
     Line(
         "config envhist.verifyon",
-        "for which triggers; one at a time",
+        "the triggers after which the check runs, one at a time",
         (
             CAPTURE_VERIFY + "test_configured_check_runs_for_the_named_triggers",
             CAPTURE_VERIFY + "test_checks_of_one_working_tree_run_one_after_the_other",
@@ -2226,12 +2242,12 @@ CHECKS = (
     ),
     Line(
         "config envhist.verifytimeout",
-        "how long a check may take",
+        "the timeout of a check",
         (CAPTURE_VERIFY + "test_check_is_ended_at_its_timeout",),
     ),
     Line(
         "envlog verify",
-        "now, or in a throw-away environment of an older moment, never by what is alive; 0, 1 or 125",
+        "checks now, or an older snapshot in a temporary environment without the current packages; status 0, 1 or 125",
         (
             "checks/test_sandbox.py::test_exit_status_is_that_of_the_check",
             "checks/test_sandbox.py::test_changed_environment_is_captured_and_checked",
@@ -2246,7 +2262,7 @@ CHECKS = (
     ),
     Line(
         "envlog bisect",
-        "the first moment where the check fails, in the fewest tries, and what that step changed; 125 skips",
+        "finds the first snapshot for which the check fails, with the fewest checks, and its changes; 125 skips",
         (
             "checks/test_bisect.py::test_package_is_found_among_sixty_snapshots_in_seven_tries",
             "checks/test_bisect.py::test_database_row_is_found_with_the_check_that_good_passed",
@@ -2255,17 +2271,17 @@ CHECKS = (
     ),
     Line(
         "envlog bisect --good",
-        "a moment where it passes; the newest such by default",
+        "a snapshot that passes; by default the newest one",
         ("checks/test_bisect.py::test_bisect_without_a_result_prints_the_reason",),
     ),
     Line(
         "envlog bisect --bad",
-        "a later one where it fails; the newest by default",
+        "a later snapshot that fails; by default the newest",
         ("checks/test_bisect.py::test_bisect_without_a_result_prints_the_reason",),
     ),
     Line(
         "envrestore --verify",
-        "runs the recorded check afterwards and offers to undo when it fails",
+        "runs the recorded check afterwards and offers to undo if it fails",
         (
             "checks/test_restore_verify.py::test_recorded_check_runs_on_the_restored_environment",
             "checks/test_restore_verify.py::test_failed_check_prints_the_undo_command",
@@ -2274,8 +2290,8 @@ CHECKS = (
         ),
     ),
     Line(
-        "verdicts of others, and known ones",
-        "an unsigned one is a claim; the same tree captured again shows it as known; no note brings a command",
+        "verdicts of others",
+        "an unsigned verdict does not count; an equal tree gets the known verdict; commands are never taken from notes",
         (
             "checks/test_unsigned_verdicts.py::test_verdict_without_our_signature_is_ignored",
             "checks/test_unsigned_verdicts.py::test_verdict_applies_only_to_its_snapshot",
@@ -2285,17 +2301,17 @@ CHECKS = (
     ),
     Line(
         "python verify",
-        "a check now, or of a moment",
+        "checks now, or a snapshot",
         ("checks/test_api.py::test_api_checks_now_an_older_snapshot_and_bisects",),
     ),
     Line(
         "python bisect",
-        "the first moment where a check fails",
+        "finds the first snapshot for which a check fails",
         ("checks/test_api.py::test_api_checks_now_an_older_snapshot_and_bisects",),
     ),
     Line(
-        "verdict of a check",
-        "by the exit status alone: pass, fail, error; what it changed; its output sealed",
+        "result of a check",
+        "pass, fail or error by the exit status only; changes are listed; output is sealed",
         (
             "checks/test_runner.py::test_verdict_depends_on_the_exit_status_alone",
             CAPTURE_VERIFY + "test_check_that_changed_the_environment_is_reported",
@@ -2321,8 +2337,8 @@ HOOKS = (
         ),
     ),
     Line(
-        "hooks hold nobody",
-        "no caller, no index, no lock; nothing fails",
+        "hooks do not block",
+        "a hook blocks no caller, no index and no lock, and never makes git fail",
         (
             "integrations/test_hooks.py::test_hook_does_not_block_a_reader_of_git_output",
             "integrations/test_hooks.py::test_hook_never_changes_the_index",
@@ -2331,8 +2347,8 @@ HOOKS = (
         ),
     ),
     Line(
-        "hooks beside other tools",
-        "husky, pre-commit, lefthook: both run, and what is lost is told",
+        "hooks with other tools",
+        "husky, pre-commit, lefthook: both run, and removed hooks are reported",
         (
             "integrations/test_frameworks.py::test_pre_commit",
             "integrations/test_frameworks.py::test_husky",
@@ -2341,7 +2357,7 @@ HOOKS = (
     ),
     Line(
         "envlog install",
-        "git captures by itself; what is there keeps running; once is enough",
+        "git captures automatically; existing hooks keep running; installing once is enough",
         (
             "integrations/test_install.py::test_install_is_idempotent",
             "integrations/test_install.py::test_earlier_hooks_keep_their_input_arguments_and_status",
@@ -2351,7 +2367,7 @@ HOOKS = (
     ),
     Line(
         "envlog install --agent",
-        "an agent by its name; before a tool writes and after the turn there is a moment",
+        "installs hooks of the named agent, which captures before a tool writes and after the turn",
         (
             AGENTS + "test_agent_hooks_capture_before_a_tool_and_after_the_turn",
             AGENTS + "test_two_hooks_for_one_event_make_one_capture",
@@ -2368,17 +2384,17 @@ HOOKS = (
     ),
     Line(
         "envlog install --force",
-        "also where others would notice",
+        "also into hooks directories that others share",
         ("integrations/test_install.py::test_tracked_or_shared_hooks_are_changed_only_with_force",),
     ),
     Line(
         "envlog install --dry-run",
-        "every byte, and none written",
+        "prints every byte, and writes nothing",
         ("integrations/test_install.py::test_dry_run_prints_every_byte_and_writes_none",),
     ),
     Line(
         "envlog uninstall",
-        "every byte comes back, or its absence",
+        "restores every byte, or the absence of a file",
         (
             "integrations/test_install.py::test_uninstall_restores_every_byte_and_removes_new_files",
             "integrations/test_install.py::test_uninstall_restores_modes_and_links",
@@ -2387,22 +2403,22 @@ HOOKS = (
     ),
     Line(
         "envlog uninstall --agent",
-        "that agent alone",
+        "only the hooks of that agent",
         ("integrations/test_install.py::test_unknown_agent_is_a_usage_error",),
     ),
     Line(
         "envlog uninstall --global",
-        "what was installed for every repository",
+        "the hooks that were installed for every repository",
         ("integrations/test_install.py::test_older_git_gets_global_hooks_in_new_repositories",),
     ),
     Line(
         "envlog uninstall --force",
-        "works also where the system hides in which repository a git of another user works",
+        "works also if the repository of another user's git process is hidden",
         ("git/test_other_users.py::test_error_names_process_user_and_directory",),
     ),
     Line(
         "envlog uninstall --history",
-        "refs, notes, packs and keys go, and nothing else",
+        "deletes refs, notes, packs and keys, and nothing else",
         (
             "integrations/test_forgetting.py::test_uninstall_history_removes_everything_of_ours_and_keeps_the_code",
             "integrations/test_forgetting.py::test_keys_of_sent_data_are_kept",
@@ -2410,17 +2426,17 @@ HOOKS = (
     ),
     Line(
         "envlog uninstall --yes",
-        "without it, it is refused",
+        "without it, the deletion is refused",
         ("integrations/test_forgetting.py::test_uninstall_history_needs_consent_and_dry_run_lists_it",),
     ),
     Line(
         "envlog uninstall --dry-run",
-        "what would go",
+        "prints what would be deleted",
         ("integrations/test_forgetting.py::test_uninstall_history_needs_consent_and_dry_run_lists_it",),
     ),
     Line(
         "envlog status",
-        "what is active, when it last ran, what went wrong",
+        "prints what is active, its last run, and errors",
         (
             "integrations/test_status.py::test_status_lists_active_hooks_and_last_runs",
             "integrations/test_status.py::test_status_warns_about_replaced_hooks",
@@ -2429,7 +2445,7 @@ HOOKS = (
     ),
     Line(
         "envlog status --report",
-        "versions, settings, runs; no secret",
+        "prints versions, settings and runs, without secrets",
         ("integrations/test_status.py::test_a_report_has_versions_and_settings_and_no_secret",),
     ),
 )

@@ -19,9 +19,9 @@ class Import:
     module: str
     line: int
     late: bool
-    """Inside a function, not at the top of the file."""
+    """The import is inside a function, not at the top of the file."""
     typing: bool = False
-    """Below `if TYPE_CHECKING`: it is never run."""
+    """The import is below `if TYPE_CHECKING` and never runs."""
 
 
 @dataclass(frozen=True)
@@ -32,13 +32,13 @@ class Source:
 
     @property
     def name(self) -> str:
-        """The dotted module: `git_envhist.objects.pack_writer`."""
+        """Return the dotted module: `git_envhist.objects.pack_writer`."""
         parts = self.path.relative_to(CHECKOUT).with_suffix("").parts
         return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
     @property
     def package(self) -> str:
-        """The package below `git_envhist`, or the module itself if it lies at the top: `objects`, `disk`."""
+        """Return the package below `git_envhist`, or the module itself if it is at the top: `objects`, `disk`."""
         parts = self.name.split(".")
         return parts[1] if len(parts) > 1 else ""
 
@@ -68,7 +68,7 @@ class Source:
 
 
 def sources() -> list[Source]:
-    """Every file of the package."""
+    """Return every file of the package."""
     return [Source(path) for path in sorted(PACKAGE.rglob("*.py"))]
 
 
@@ -81,8 +81,8 @@ def _imports(node: ast.AST, module: str, package: bool, *, late: bool, typing: b
                 yield Import(alias.name, child.lineno, late, typing)
         elif isinstance(child, ast.ImportFrom):
             origin = _origin(child, module, package)
-            # `from git_envhist import model` names a module, `from git_envhist.model import Entry` does not: both
-            # spellings are returned, and rules ignore a name that is no module.
+            # `from git_envhist import model` names a module, `from git_envhist.model import Entry` does not. Both
+            # spellings are returned, and rules ignore a name that is not a module.
             for alias in child.names:
                 name = f"{origin}.{alias.name}" if origin == "git_envhist" else origin
                 yield Import(name, child.lineno, late, typing)

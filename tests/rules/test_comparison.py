@@ -1,4 +1,4 @@
-"""docs/internals/comparison.md names a test for each promise: every one of them is there."""
+"""Every test that docs/internals/comparison.md names for a promise exists."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def rows(heading: str) -> list[str]:
 
 
 def told_here(row: str) -> list[str]:
-    """Code in the second column of the table: what does it here."""
+    """Return the code in the second column of the table: the command or call of git-envhist."""
     return re.findall(r"`([^`]+)`", row.split(" | ")[1])
 
 
@@ -39,7 +39,7 @@ def test_every_promise_of_platforms_has_a_test_that_exists() -> None:
             assert not name or _exists(f"{path}::{name}"), row
 
 
-def test_every_command_of_the_tables_is_one() -> None:
+def test_every_command_of_the_tables_exists() -> None:
     known, spelled = commands(), {option.rpartition(" ")[2] for option in options()}
     words = {word for row in ROWS for word in told_here(row)}
     assert len(words) > 15
@@ -60,7 +60,7 @@ def test_every_command_of_the_tables_is_one() -> None:
             assert option in spelled, word
 
 
-def test_every_call_of_the_table_of_libraries_is_one() -> None:
+def test_every_call_of_the_table_of_libraries_exists() -> None:
     modules = [
         import_module(f"git_envhist.compat.{name}") for name in ("praisonai", "chimera", "chimera.commands")
     ]

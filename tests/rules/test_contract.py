@@ -14,7 +14,7 @@ from tests.rules.source import CHECKOUT
 
 @pytest.mark.parametrize("line", LINES, ids=lambda line: line.id)
 def test_line_of_the_contract_has_existing_tests(line: Line) -> None:
-    assert line.tests, f"nothing holds: {line.says}"
+    assert line.tests, f"no test checks: {line.says}"
     assert not [test for test in line.tests if not _exists(test)]
 
 

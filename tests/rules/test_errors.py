@@ -15,13 +15,13 @@ from git_envhist.errors import EnvhistError, Interrupted
 from tests.rules.source import CHECKOUT, Source, sources
 
 PAGES = (CHECKOUT / "docs" / "guide" / "troubleshooting.md",)
-# Whoever stops a program knows what comes next; a library of another's that is missing tells by its own words.
+# An interrupted user needs no hint; a missing library prints its own message.
 WITHOUT = (Interrupted,)
 OPTIONAL = ("git_envhist.mcp", "git_envhist.compat", "git_envhist.tui")
 
 
 def kinds() -> list[type[EnvhistError]]:
-    """Every class of errors, also of modules that are loaded late."""
+    """Return every class of errors, also those of modules that are loaded late."""
     for module in pkgutil.walk_packages(git_envhist.__path__, "git_envhist."):
         if not module.name.startswith(OPTIONAL):
             importlib.import_module(module.name)
@@ -40,10 +40,10 @@ BY_NAME = {kind.__name__: kind for kind in KINDS}
 
 
 def gives_hint(kind: type[EnvhistError]) -> bool:
-    """Return whether a class has a hint of its own: a usual one, or one that its constructor makes."""
+    """Return whether a class has its own hint: a usual one, or one that its constructor makes."""
     if kind is EnvhistError or issubclass(kind, WITHOUT):
         return True
-    # A hint of the base class says nothing about this error.
+    # The base class's hint is not specific to this error.
     if kind.usual_hint not in (None, EnvhistError.usual_hint):
         return True
     for one in kind.__mro__:
@@ -56,7 +56,7 @@ def gives_hint(kind: type[EnvhistError]) -> bool:
 
 
 def _tuples(constants: tuple[object, ...]) -> list[tuple[object, ...]]:
-    """The names of a call's keywords stand together in one constant."""
+    """Return the tuples of a code object's constants, including the keyword names of calls."""
     return [one for one in constants if isinstance(one, tuple)]
 
 
@@ -76,7 +76,7 @@ def test_no_error_is_raised_without_a_hint() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
-def test_a_status_is_one_that_is_explained(kind: type[EnvhistError]) -> None:
+def test_status_of_an_error_is_explained(kind: type[EnvhistError]) -> None:
     for page in PAGES:
         explained = {
             int(n)
@@ -87,7 +87,7 @@ def test_a_status_is_one_that_is_explained(kind: type[EnvhistError]) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
-def test_a_class_says_what_it_is_and_has_a_code_for_programs(kind: type[EnvhistError]) -> None:
+def test_error_class_has_a_docstring_and_a_code_for_programs(kind: type[EnvhistError]) -> None:
     assert kind.__doc__
     assert re.fullmatch(r"[a-z]+(-[a-z]+)*", kind.code)
 

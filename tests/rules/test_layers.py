@@ -1,4 +1,4 @@
-"""Check which package imports which, on the syntax of every file: the layers of docs/architecture.md."""
+"""Check which package imports which, by the syntax of every file: the layers of docs/architecture.md."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from graphlib import CycleError, TopologicalSorter
 
 from tests.rules.source import CHECKOUT, Import, Source, sources
 
-# Each package or module below `git_envhist`, the lowest first: it may import those of earlier lines, and none of its
-# own line. Late imports and those for type checkers count.
+# Each package or module below `git_envhist`, the lowest first. It may import those of earlier lines, and none of the
+# same line. Late imports and those for type checkers count.
 LAYERS = """
 _version
 lazy
@@ -56,14 +56,14 @@ cli
 """
 RANKS = {name: rank for rank, line in enumerate(LAYERS.split("\n")) for name in line.split()}
 
-# These run our programs and read their JSON: they may import these alone.
+# These packages run the programs and read their JSON, and may import only these modules.
 READERS = {
     "html": {"errors", "lazy", "text", "platform", "model", "history", "diff", "_version"},
     "mcp": {"errors", "lazy", "text", "platform", "model", "secrets", "diff", "_version"},
     "tui": {"errors", "lazy", "text", "platform", "model", "diff", "history", "_version"},
 }
 
-# A package that others made has one home.
+# Each third-party library is imported by one package.
 HOMES = {
     "mcp": ("git_envhist.mcp",),
     "anyio": ("git_envhist.mcp",),
@@ -82,7 +82,7 @@ HOMES = {
     "textual": ("git_envhist.tui",),
 }
 
-# Decisions, apart from effects: values in, values out.
+# Modules without effects: they get values and return values.
 PURE = (
     "git_envhist.model",
     "git_envhist.errors",
@@ -162,7 +162,9 @@ def test_imports_point_down() -> None:
 
 
 def _imports_that_point_up(source: Source) -> list[str]:
-    if source.package == "":  # the package's own `__init__`, which names what `api`, `aio` and `model` have
+    if (
+        source.package == ""
+    ):  # the package's own `__init__`, which names the contents of `api`, `aio` and `model`
         return []
     targets = [
         found for found in source.imports if ours(found.module) and package_of(found.module) != source.package
@@ -178,7 +180,7 @@ def _may_import(importer: str, imported: str) -> bool:
     return imported == "" or RANKS[imported] < RANKS[importer]
 
 
-def test_libraries_are_imported_in_their_home_alone() -> None:
+def test_third_party_libraries_are_imported_by_one_package_only() -> None:
     wrong = []
     for source in SOURCES:
         for found in source.imports:
@@ -188,7 +190,7 @@ def test_libraries_are_imported_in_their_home_alone() -> None:
     assert wrong == []
 
 
-def test_pure_modules_touch_neither_the_disk_nor_the_clock() -> None:
+def test_pure_modules_do_not_use_the_disk_or_the_clock() -> None:
     pure = [source for source in SOURCES if any(within(source.name, name) for name in PURE)]
     assert pure
     assert [line for source in pure for line in _effects(source)] == []
@@ -218,7 +220,7 @@ def test_late_imports_give_their_reason() -> None:
 
 
 def _unexplained_late_imports(source: Source) -> list[str]:
-    # One comment serves a few imports in a row.
+    # A comment applies to a few imports in a row.
     return [
         place(source, found)
         for found in source.imports
@@ -236,7 +238,7 @@ def test_packages_have_no_import_cycle() -> None:
     for source in SOURCES:
         below = {package_of(found.module) for found in source.imports if ours(found.module)}
         graph.setdefault(source.package, set()).update(below - {source.package})
-    # The package's own `__init__` names its public classes, and loads their modules when they are asked for.
+    # The package's own `__init__` names its public classes, and loads their modules only when they are used.
     graph.pop("")
     assert _cycle(graph) == []
 
@@ -257,7 +259,7 @@ def test_modules_have_no_import_cycle_when_they_are_loaded() -> None:
 
 
 def _loaded(module: str, names: set[str]) -> Iterable[str]:
-    """The module of an import; `git_envhist.model` for a name in it."""
+    """Return the module of an import; `git_envhist.model` for a name in it."""
     return [one for one in (module, module.rpartition(".")[0]) if one in names and one != "git_envhist"][:1]
 
 
@@ -269,7 +271,7 @@ def _cycle(graph: Mapping[str, set[str]]) -> list[str]:
     return []
 
 
-# Each module in a process of its own: the parent has imported nothing of ours.
+# Import each module in a new process; the parent has imported no module of git_envhist.
 IMPORT_ALONE = """
 import asyncio, contextlib, hashlib, importlib, json, os, subprocess, sys, typing
 # Loaded once, so that each child loads our modules only.

@@ -1,4 +1,4 @@
-"""Whatever the engine of a restore changes on a disk is changed by one module; the journal writes its own files."""
+"""The engine of a restore changes the disk through one module only; the journal writes its own files."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ RESTORE = [source for source in sources() if source.package == "restore" and sou
 
 
 @pytest.mark.parametrize("source", RESTORE, ids=lambda source: source.name)
-def test_nothing_else_of_a_restore_changes_a_disk(source: Source) -> None:
+def test_no_other_restore_module_changes_a_disk(source: Source) -> None:
     calls = [node for node in ast.walk(source.tree) if isinstance(node, ast.Call)]
     named = [call.func for call in calls if isinstance(call.func, ast.Attribute)]
     through_os = [
@@ -56,5 +56,5 @@ def test_nothing_else_of_a_restore_changes_a_disk(source: Source) -> None:
     assert not wrong
 
 
-def test_no_exception_outlives_its_reason() -> None:
+def test_every_exception_is_still_needed() -> None:
     assert set(MAY) <= {source.name for source in sources()}

@@ -1,4 +1,4 @@
-"""Few modules write to the standard streams; each of them spells control characters out."""
+"""Few modules write to the standard streams, and each of them escapes control characters."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ STREAMS = {"STDOUT", "STDERR", "1", "2"}
 
 
 def prints(source: Source) -> list[int]:
-    """The lines that print, or write to `sys.stdout` and `sys.stderr`."""
+    """Return the lines that print, or write to `sys.stdout` and `sys.stderr`."""
     found = []
     for node in ast.walk(source.tree):
         if not isinstance(node, ast.Call):
@@ -36,7 +36,7 @@ def prints(source: Source) -> list[int]:
 
 
 def writes(source: Source) -> list[int]:
-    """The lines that write to a standard stream by its number."""
+    """Return the lines that write to a standard stream by its number."""
     calls = (node for node in ast.walk(source.tree) if isinstance(node, ast.Call) and node.args)
     return [
         call.lineno
@@ -53,7 +53,7 @@ def test_module_prints_through_the_output_layer(source: Source) -> None:
         assert not writes(source), "use Output"
 
 
-def test_no_exception_outlives_its_reason() -> None:
+def test_every_exception_is_still_needed() -> None:
     by_name = {source.name: source for source in sources()}
     assert all(prints(by_name[name]) for name in MAY_PRINT)
     assert all(writes(by_name[name]) for name in MAY_WRITE)

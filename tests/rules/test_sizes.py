@@ -7,7 +7,7 @@ import ast
 from tests.rules.source import sources
 
 LINES_IN_A_FUNCTION = 60
-"""A function fits a screen; a file has no limit."""
+"""The limit of lines in a function, so that it fits a screen; a file has no limit."""
 
 LONGER_FUNCTIONS: dict[str, str] = {}
 """Long functions with steps that share too much to be split, each with its reason."""

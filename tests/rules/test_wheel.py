@@ -28,7 +28,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
     return zipfile.ZipFile(built)
 
 
-def test_the_wheel_carries_every_file_of_the_package(wheel: zipfile.ZipFile) -> None:
+def test_wheel_contains_every_file_of_the_package(wheel: zipfile.ZipFile) -> None:
     names = set(wheel.namelist())
     package = CHECKOUT / "git_envhist"
     files = [path for path in package.rglob("*") if path.is_file() and "__pycache__" not in path.parts]
@@ -36,7 +36,7 @@ def test_the_wheel_carries_every_file_of_the_package(wheel: zipfile.ZipFile) -> 
     assert {"git_envhist/py.typed", "git_envhist/_hooks/README.md"} <= names
 
 
-def test_the_wheel_puts_manual_and_completions_where_shells_look(wheel: zipfile.ZipFile) -> None:
+def test_wheel_has_manual_and_completions_where_shells_look(wheel: zipfile.ZipFile) -> None:
     shared = f"git_envhist-{__version__}.data/data/share"
     names = set(wheel.namelist())
     for program in PROGRAMS:
@@ -46,7 +46,7 @@ def test_the_wheel_puts_manual_and_completions_where_shells_look(wheel: zipfile.
         assert [name for name in names if name.startswith(f"{shared}/{folder}/")], folder
 
 
-def test_the_manual_directory_holds_nothing_but_manual_pages(wheel: zipfile.ZipFile) -> None:
+def test_manual_directory_contains_manual_pages_only(wheel: zipfile.ZipFile) -> None:
     pages = [Path(name).suffix for name in wheel.namelist() if "/share/man/" in name]
     assert set(pages) <= {".1", ".5", ".7"}
 

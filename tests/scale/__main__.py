@@ -45,7 +45,7 @@ class Scale:
         return done
 
     def expect(self, holds: bool, what: str) -> None:
-        """Note what does not hold."""
+        """Record a failed expectation."""
         if not holds:
             self.wrong.append(what)
             print(f"WRONG: {what}", flush=True)
@@ -94,7 +94,7 @@ def many_files(scale: Scale, files: int, limit: int) -> None:
 
 
 def _let_kill(scale: Scale, limit: int, states: dict[str, Listing]) -> None:
-    """Run a restore and a capture under a limit that may be too low; nothing may be lost, and one line is printed."""
+    """Run a restore and a capture under a limit that may be too low; check for losses, and print one line."""
     first, second = states
     done = scale.run("git-envrestore", first, limit=limit)
     if done.status:

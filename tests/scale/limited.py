@@ -27,7 +27,7 @@ class Ran:
     err: str
     seconds: float
     peak: int
-    """Bytes charged to the group at most, the page cache included."""
+    """The most bytes charged to the group, including the page cache."""
     killed: int
     """Processes that the kernel killed for memory."""
 
@@ -37,7 +37,7 @@ class Ran:
 
 
 def is_available() -> bool:
-    """Whether this process may make a group with a memory limit."""
+    """Return whether this process may make a group with a memory limit."""
     if os.geteuid() != 0:
         return False
     return VERSION_1.is_dir() or "memory" in (ROOT / "cgroup.controllers").read_text().split()
@@ -64,7 +64,7 @@ def _remove(place: Path) -> None:
         try:
             place.rmdir()
             return
-        except OSError:  # a process of it is still ending
+        except OSError:  # a process of the group is still ending
             time.sleep(0.05)
 
 

@@ -1,4 +1,4 @@
-"""Tables and rows of SQL dumps and keys of Redis dumps: read, compared, and part of a check result."""
+"""Tables and rows of SQL dumps and keys of Redis dumps: they are read, compared, and part of a check result."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ def test_failed_or_other_dump_is_not_a_loss() -> None:
     changes = differing(dump_of(10), failed)
     assert summarize(changes, ChangeCount(), KINDS, names=False) == "pg: not dumped"
     assert differing(failed, dump_of(10)) == ()
-    # A service that is configured no longer, or dumps in another format.
+    # A service that is no longer configured, or that dumps in another format.
     assert differing(dump_of(10), []) == ()
     assert differing(dump_of(10), dump_of(3, status=BYTES)) == ()
 

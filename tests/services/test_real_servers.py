@@ -1,4 +1,4 @@
-"""PostgreSQL and Redis, dumped and loaded by their own commands: a restore brings back their state."""
+"""PostgreSQL and Redis, dumped and loaded by their own commands: a restore restores their state."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_running_postgresql_is_dumped_and_restored(repo: Repo, open_place: Path)
         assert (rows(), repo.read("app.py")) == (then, b"print('hello')\n")
         repo.run("envrestore", "--undo", "--services", check=True)
         assert (rows(), repo.read("app.py")) == (now, b"broken")
-        # A server that is gone costs a capture a warning, and a restore of it is refused.
+        # A stopped server causes a warning at a capture, and refusal of its restore.
     told = repo.run("envlog", "capture", "without a server", check=True)
     assert "the state of service 'pg' is not stored: it exited with status 1" in told.err
     assert repo.run("envrestore", "--services", first).status == 3
@@ -72,7 +72,7 @@ def test_running_postgresql_is_dumped_and_restored(repo: Repo, open_place: Path)
 
 @contextmanager
 def ended(cli: list[str]) -> Iterator[None]:
-    """End every server, whatever happens."""
+    """Stop every server at the end of the block, also after an error."""
     try:
         yield
     finally:

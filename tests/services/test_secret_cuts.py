@@ -71,7 +71,7 @@ def test_chunks_depend_on_the_key() -> None:
 
 
 def test_chunker_sees_only_keyed_bytes() -> None:
-    """With the seed alone a cut would still follow from bytes that can be guessed."""
+    """With the seed only, a cut would still follow from bytes that can be guessed."""
     fastcdc = pytest.importorskip("pyfastcdc").FastCDC
     data = dump_of(20_000)
     seed = int.from_bytes(hmac.digest(SECRET, b"seed", "sha256")[:8], "big") >> 1 | 1

@@ -1,5 +1,4 @@
-"""The state of services, dumped and loaded by configured commands; small shell commands stand in for a
-server."""
+"""The state of services, dumped and loaded by configured commands; small shell commands replace a server."""
 
 from __future__ import annotations
 
@@ -111,7 +110,7 @@ def test_restore_without_option_changes_no_service(served: Served) -> None:
 
 
 def test_changed_dump_alone_makes_no_automatic_snapshot(served: Served) -> None:
-    # As real ones do: what mysqldump writes ends with the time.
+    # Real dumps end with the time, e.g. those of mysqldump.
     served.configure("dump", f"cat '{served.state}'; date +%s.%N")
     served.capture("one", STATE)
     told = served.repo.run("envlog", "capture", "--if-changed", "--json", check=True).out
@@ -157,7 +156,7 @@ def test_failed_dump_gives_a_warning_and_the_snapshot_is_taken(
     done = repo.run("envlog", "capture", "two", check=True)
     assert f"the state of service 'kv' is not stored: {why}" in done.err
     assert repo.git("log", "-1", "--format=%s", _tip(repo)) == "two"
-    # But what cannot be saved is not replaced.
+    # A state that cannot be saved is not replaced.
     refused = repo.run("envrestore", "--services", first)
     assert (refused.status, repo.read("app.py"), served.steps) == (3, b"two", [])
     assert why in refused.err

@@ -1,4 +1,4 @@
-"""Names in a tree: git refuses and obeys none of them, and no name is lost; judged by C git."""
+"""Names in a tree: git refuses and interprets none of them, and no name is lost, judged by C git."""
 
 from __future__ import annotations
 
@@ -285,7 +285,7 @@ def candidates() -> list[bytes]:
 def names_refused_by_fsck(
     repo: Repo, names_and_modes: list[tuple[bytes, int]], spell: bool
 ) -> set[tuple[bytes, int]]:
-    """Store each name in a tree of its own, with content about which git complains if it obeys the name."""
+    """Store each name in a separate tree, with content about which git complains if it interprets the name."""
     git_dir = repo.path / ".git"
     owner = {}
     for number, (name, mode) in enumerate(names_and_modes):
@@ -368,7 +368,7 @@ def test_plain_git_archive_is_exact(repo: Repo, odd: list[bytes]) -> None:
             assert file.read() == b"* text eol=crlf filter=x\n[submodule]\n"
 
 
-def test_git_obeys_the_names_without_the_escape(repo: Repo) -> None:
+def test_git_interprets_the_names_without_the_escape(repo: Repo) -> None:
     git_dir = repo.path / ".git"
     rules = put_object(git_dir, b"blob", b"* text eol=crlf\n")
     text = put_object(git_dir, b"blob", b"one\ntwo\n")

@@ -195,7 +195,7 @@ def test_appended_records_are_shown_by_git(either: Repo) -> None:
     assert either.git("fsck", "--strict") == ""
 
 
-def test_notes_written_by_git_and_by_us_are_merged(either: Repo) -> None:
+def test_notes_written_by_git_and_by_git_envhist_are_merged(either: Repo) -> None:
     commits = [either.commit(f"change {number}") for number in range(4)]
     for number, commit in enumerate(commits):
         either.git("notes", f"--ref={NOTES}", "add", "-m", f"by hand {number}", commit)

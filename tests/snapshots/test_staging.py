@@ -1,4 +1,4 @@
-"""Publishing packs: all or nothing at any step of a killed capture, and files of others are not touched."""
+"""Publishing packs: all or nothing at any step of a killed capture, without changes to other files."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class Place:
         return self.repo.git("rev-parse", "--verify", "--quiet", REF, check=False)
 
     def ours(self) -> list[str]:
-        """Return the files with our mark in the pack directory, by name."""
+        """Return the files with git-envhist's mark in the pack directory, by name."""
         names = os.listdir(self.pack_dir)
         keeps = [name[:-5] for name in names if name.endswith(".keep")]
         marked = [base for base in keeps if b"git-envhist\n".startswith(self.keep_of(base))]
@@ -100,7 +100,7 @@ class Place:
         return found
 
     def of_the_user(self) -> dict[str, str]:
-        """Return a hash of every file below `.git` that is not ours."""
+        """Return a hash of every file below `.git` that does not belong to git-envhist."""
         ours, state, refs = set(self.ours()), Path(self.state), self.git_dir / "refs/envhist"
         return {
             str(path): hashlib.sha256(path.read_bytes()).hexdigest()
@@ -118,7 +118,7 @@ class Place:
 
 
 def user_place(path: Path, object_format: str = "sha1") -> Place:
-    """Create a repository with loose objects, a pack, a pack kept by its user, and debris of git's."""
+    """Create a repository with loose objects, a pack, a pack kept by its user, and leftovers of git."""
     repo = make_repo(path, object_format=object_format)
     repo.write("shared", SHARED)
     repo.commit("to be packed")
@@ -173,7 +173,7 @@ def test_sweep_leaves_all_or_nothing_of_a_capture_killed_at_any_step(
             published += 1
             assert len(place.ours()) == len(kept) + 6
             forget()
-    # The last step is one of the cleanup, after everything was published.
+    # The last steps are cleanup, after everything was published.
     assert steps > 60
     assert 0 < published < killed / 3
     assert place.tip() != before_all
@@ -218,7 +218,7 @@ def test_object_that_the_user_added_survives_the_removal_of_the_pack_it_was_foun
 ) -> None:
     mine = b"written once, by a capture that died\n"
     assert dies(lambda: publish_and_die(place, mine), NEVER)
-    # git finds the object there, and stores nothing.
+    # git finds the object in the pack, and does not store it.
     place.repo.write("mine", mine)
     place.repo.git("add", "mine")
     place.repo.write("mine", b"and changed since\n")
@@ -258,7 +258,7 @@ def test_commit_recorded_after_publishing_keeps_the_packs(place: Place) -> None:
         commit, pack = place.stage(staging, 1)
         staging.journal_commit(commit)
         staging.publish([pack])
-        # The ref moved meanwhile: the same files again, on the new tip.
+        # The ref moved in between: the same files again, on the new tip.
         later, second = place.stage(staging, 2)
         staging.publish([second])
         staging.journal_commit(later)
@@ -402,7 +402,7 @@ def error_of(action: Callable[[], object]) -> EnvhistError | None:
 
 
 @pytest.mark.parametrize("moved", [False, True])
-def test_refs_decide_what_stays_after_an_error(moved: bool, place: Place) -> None:
+def test_packs_are_kept_after_an_error_only_if_the_ref_moved(moved: bool, place: Place) -> None:
     def capture() -> None:
         with place.create() as staging:
             commit, pack = place.stage(staging)
@@ -466,7 +466,8 @@ def test_publishing_a_pack_again_changes_nothing(place: Place) -> None:
 
 
 def test_git_caches_that_name_a_removed_pack_are_deleted(place: Place) -> None:
-    """A multi-pack-index prefers the newest copy of an object: the user's own would be lost to git with ours."""
+    """A multi-pack-index uses the newest copy of an object; with git-envhist's pack, git would lose the user's own
+    copy."""
     assert dies(lambda: publish_and_die(place), NEVER)
     place.repo.git("multi-pack-index", "write")
     place.repo.git("commit-graph", "write", "--split")
@@ -478,7 +479,7 @@ def test_git_caches_that_name_a_removed_pack_are_deleted(place: Place) -> None:
     place.assert_sound()
 
 
-def test_git_caches_that_name_no_pack_of_ours_are_kept(place: Place) -> None:
+def test_git_caches_that_name_no_own_pack_are_kept(place: Place) -> None:
     place.repo.git("multi-pack-index", "write")
     place.repo.git("commit-graph", "write", "--reachable")
     assert dies(lambda: publish_and_die(place), NEVER)
@@ -526,7 +527,7 @@ def test_torn_last_line_of_a_journal_is_ignored(place: Place) -> None:
     place.assert_sound()
 
 
-def test_nothing_is_swept_when_refs_cannot_be_read(place: Place) -> None:
+def test_no_staging_is_swept_when_refs_cannot_be_read(place: Place) -> None:
     assert dies(lambda: publish_and_die(place), NEVER)
     before = place.ours()
 
@@ -612,7 +613,7 @@ def test_staging_of_another_user_is_not_swept_and_its_packs_are_not_used(place: 
 
 @pytest.fixture
 def other_disk(tmp_path: Path) -> Iterator[Path]:
-    """Yield a directory on a file system of its own."""
+    """Yield a directory on another file system."""
     directory = tmp_path / "other"
     directory.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", "size=16m", "tmpfs", str(directory)]

@@ -1,4 +1,4 @@
-"""Documents as programs: the commands they show are run, and what they promise is compared with what came."""
+"""Run the commands that documents show, and compare their output with the shown output."""
 
 from __future__ import annotations
 
@@ -22,12 +22,13 @@ class Step:
 
 
 def blocks(path: Path, language: str) -> list[str]:
-    """The fenced blocks of a document in one language, in order."""
+    """Return the fenced blocks of a document in one language, in order."""
     return [text for kind, text in FENCE.findall(path.read_text(encoding="utf-8")) if kind == language]
 
 
 def steps(session: str) -> Iterator[Step]:
-    """The commands of a `console` block: `$ ` begins one, `> ` continues it, the rest is what it printed."""
+    """Yield the steps of a `console` block: `$ ` begins a command, `> ` continues it, the other lines are its
+    output."""
     command: list[str] = []
     shown: list[str] = []
     for line in session.splitlines():
@@ -53,7 +54,8 @@ class Outcome:
 
 
 def run_commands(commands: list[str], directory: Path, env: Mapping[str, str]) -> list[Outcome]:
-    """Run commands one after another in one shell, so that variables and `cd` last; what they print is merged."""
+    """Run commands one after another in one shell, so that variables and `cd` last; standard output and errors are
+    merged."""
     script = "".join(f"{command}\nprintf '\\n{MARK}%s\\n' \"$?\"\n" for command in commands)
     done = subprocess.run(
         ["bash", "-c", script], cwd=directory, env=dict(env), stdin=subprocess.DEVNULL,
@@ -66,7 +68,8 @@ def run_commands(commands: list[str], directory: Path, env: Mapping[str, str]) -
 
 
 def differs(shown: tuple[str, ...], printed: str) -> str | None:
-    """Why what a document shows is not what came, or None; ids, times and sizes may be any, `…` is anything."""
+    """Return why the shown output differs from the printed one, or None; ids, times and sizes may differ, `…` matches
+    anything."""
     lines = printed.rstrip("\n").split("\n") if printed.strip("\n") else []
     if len(lines) != len(shown):
         return f"{len(shown)} lines shown, {len(lines)} printed:\n{printed}"
@@ -77,7 +80,7 @@ def differs(shown: tuple[str, ...], printed: str) -> str | None:
     return None
 
 
-# How many files are new to the store hangs on how lately they were written, and on which pack is asked first.
+# The number of files new to the store depends on their modification times, and on the order of the packs.
 VARIABLE = re.compile(
     r"(?P<new>\b\d+ new\b(?: \([^)]*\))?)"
     r"|(?P<id>\b[0-9a-f]{7,40}\b)|(?P<date>\d{4}-\d\d-\d\d)|(?P<time>\b\d\d:\d\d(?::\d\d)?\b)"
@@ -108,5 +111,5 @@ def _pattern(line: str) -> str:
 
 
 def plain_environment(env: Mapping[str, str]) -> dict[str, str]:
-    """The environment of a shell that follows a document: fixed width, no terminal."""
+    """Return the environment of a shell that follows a document: fixed width, no terminal."""
     return {**env, "COLUMNS": "100", "PS1": "", "BASH_ENV": os.devnull}

@@ -94,7 +94,7 @@ class Server:
             raise OSError(errno.ENOSYS, "not here")
         return self._answers[what](node, words)
 
-    # What a manner of its own overrides.
+    # Subclasses override these.
 
     def answers(self, what: int) -> bool:
         return True
@@ -105,7 +105,7 @@ class Server:
     def may_read(self, path: bytes) -> None:
         pass
 
-    # The questions.
+    # The requests.
 
     def path(self, node: int) -> bytes:
         return self._paths[node]
@@ -313,7 +313,7 @@ class Hiding(Server):
         return b""
 
     def hide(self, path: bytes) -> bool:
-        """Give an open file that would go another name; False if it is not open."""
+        """Rename an open file that would be removed; return False if it is not open."""
         node = self._numbers.get(path, 0)
         if not self._opened.get(node):
             return False
@@ -340,7 +340,8 @@ class Hiding(Server):
 
 
 class Stingy(Hiding):
-    """Also takes a few hundred bytes at a time, past the page cache, as a loaded network file system may."""
+    """Like Hiding, but takes at most a few hundred bytes per write, past the page cache, as a loaded network file
+    system may."""
 
     def open(self, node: int, words: bytes) -> bytes:
         super().open(node, words)

@@ -1,4 +1,4 @@
-"""The gits that tests can be run with: the system's, and those that `.ci/gits` has put into a directory."""
+"""The versions of git that tests can run with: the system's, and those that `.ci/gits` has put into a directory."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PLACE = os.environ.get("ENVHIST_TEST_GITS", "")
 
 @dataclass(frozen=True, slots=True)
 class OtherGit:
-    """A git: its path (None: the one on the PATH), and its version."""
+    """A git program: its path (None: the one on the PATH), and its version."""
 
     directory: Path | None
     version: tuple[int, ...]
@@ -29,14 +29,14 @@ class OtherGit:
         return self.version >= (2, 45)
 
     def put_first(self, patch: pytest.MonkeyPatch) -> None:
-        """Let it be the git that the test and all it runs find."""
+        """Make this the git that the test and its programs find."""
         if self.directory is not None:
             patch.setenv("PATH", f"{self.directory}{os.pathsep}{os.environ['PATH']}")
 
 
 @cache
 def gits() -> tuple[OtherGit, ...]:
-    """Every git there is, the system's own first."""
+    """Return every available git, the system's first."""
     others = sorted(Path(PLACE).glob("*/bin/git")) if PLACE else []
     found = [OtherGit(None, _version("git")), *(OtherGit(one.parent, _version(str(one))) for one in others)]
     unique = {git.version: git for git in reversed(found)}
@@ -49,7 +49,7 @@ def _version(program: str) -> tuple[int, ...]:
 
 
 def git_with_reftable() -> OtherGit:
-    """The newest git that knows reftable; skips the test where there is none."""
+    """Return the newest git that knows reftable; skip the test if there is none."""
     found = [git for git in gits() if git.has_reftable]
     if not found:
         pytest.skip("no git here knows reftable (2.45 and newer): .ci/gits fetches one")

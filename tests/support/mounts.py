@@ -17,7 +17,7 @@ from tests.support.programs import CHECKOUT
 from tests.support.repository import Repo, Result
 
 HOLD = ("sh", "-c", "echo held; read _")
-"""Keeps the namespace until its standard input ends: nothing is left even if the tests are killed."""
+"""Keeps the namespace until standard input is closed, so that it ends even if the tests are killed."""
 IN_PLACE = ("sh", "-c", 'cd "$0" && exec "$@"')
 
 
@@ -29,7 +29,7 @@ class Room:
     helpers: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
     def inside(self, directory: Path) -> tuple[str, ...]:
-        """The words before a command that is to run in the namespace."""
+        """Return the words before a command that runs it in the namespace."""
         spaces = f"/proc/{self.holder.pid}/ns"
         users = () if os.geteuid() == 0 else (f"--user={spaces}/user", "--preserve-credentials")
         return ("nsenter", *users, f"--mount={spaces}/mnt", "--", *IN_PLACE, str(directory))
@@ -43,14 +43,14 @@ class Room:
         return Result(done.returncode, done.stdout, done.stderr)
 
     def mount(self, *words: str | Path) -> None:
-        """`mount`, with these words; skips where the machine will not."""
+        """Run `mount` with these words; skip the test if the machine refuses it."""
         self.run("mount", *words)
 
     def umount(self, place: Path) -> None:
         self.run("umount", place)
 
     def serve(self, manner: str, source: Path, place: Path) -> None:
-        """Mount a file system of `fuse`'s."""
+        """Mount one of the file systems of `fuse`."""
         if not os.access("/dev/fuse", os.R_OK | os.W_OK):
             pytest.skip("/dev/fuse is not there, or closed")
         words = [*self.inside(CHECKOUT), sys.executable, "-m", "tests.support.fuse", manner]
@@ -75,14 +75,14 @@ class Room:
 
     def capture(self, repo: Repo, *words: str, check: bool = True) -> Result:
         """Take a snapshot in the namespace."""
-        # What hangs is to fail a test, not to hang the suite.
+        # Use a timeout, so that a hanging capture fails the test and does not block the suite.
         prefix = (*self.inside(repo.path), "timeout", "--kill-after=5", "120")
         return repo.run("envlog", "capture", "--porcelain", *words, prefix=prefix, check=check)
 
 
 @contextmanager
 def private_mounts() -> Iterator[Room]:
-    """A namespace of one's own: root's, or an ordinary user's where the system lets users have them."""
+    """Make a private mount namespace: root's, or an ordinary user's if the system allows it."""
     users = () if os.geteuid() == 0 else ("--user", "--map-root-user")
     holder = subprocess.Popen(
         ["unshare", *users, "--mount", "--propagation=private", *HOLD],

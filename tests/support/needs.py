@@ -10,7 +10,7 @@ import shutil
 import pytest
 
 PREFIX = "needs "
-"""A skip reason that starts with it is counted by program, and not printed by itself."""
+"""A skip reason that starts with this is counted by program, and not printed separately."""
 
 PACKAGES = {
     "zstd": "zstd",

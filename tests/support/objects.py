@@ -1,4 +1,4 @@
-"""Write git objects without a git process: thousands of them take milliseconds."""
+"""Write git objects without a git process, thousands in milliseconds."""
 
 from __future__ import annotations
 

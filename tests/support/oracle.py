@@ -1,4 +1,4 @@
-"""Independent judges of trees: `find`, `sha256sum` and `rsync`, never our own scanner."""
+"""Independent judges of trees: `find`, `sha256sum` and `rsync`, never the scanner of git-envhist."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Listed:
     mode: int
     mtime_ns: int
     size: int | None
-    """None where it means nothing: only files and links have one."""
+    """Only files and links have a size; None for other kinds."""
     target: bytes | None
     uid: int
     gid: int
@@ -44,7 +44,8 @@ Listing = dict[bytes, Listed]
 def listing(
     root: str | os.PathLike[str], *, without: Iterable[bytes] = (b".git",), top: bool = False
 ) -> Listing:
-    """Everything below a directory, less the named paths (by default the top's `.git`); `top`: itself too, as b""."""
+    """List everything below a directory, except the named paths (by default the top's `.git`); `top`: also itself, as
+    b""."""
     found, inodes = _find(os.fsencode(root), tuple(without))
     hashes = _hashes(os.fsencode(root), [path for path, entry in found.items() if entry.kind == "f"])
     groups: dict[bytes, list[bytes]] = {}
@@ -106,13 +107,13 @@ def _listed(place: bytes, status: os.stat_result) -> Listed:
 
 
 def _find(root: bytes, without: tuple[bytes, ...]) -> tuple[Listing, dict[bytes, bytes]]:
-    # -path takes a pattern: what would be one is quoted.
+    # -path takes a pattern, so special characters are quoted.
     prune: list[bytes] = []
     for path in without:
         quoted = b"".join(b"\\" + bytes([c]) if c in b"*?[]\\" else bytes([c]) for c in path)
         prune += [b"-path", b"./" + quoted, b"-prune", b"-o"]
     words = [b"find", b".", *prune, b"-printf", FORMAT.encode()]
-    # A directory that cannot be entered is listed itself, and find complains: that is for the caller to compare.
+    # A directory that cannot be entered is listed without its contents; find's message is ignored.
     out = subprocess.run(words, cwd=root, capture_output=True, check=False, env=_plain()).stdout
     parts = out.split(b"\0")[:-1]
     found: Listing = {}
@@ -154,7 +155,7 @@ def _xattrs(path: bytes) -> tuple[tuple[str, bytes], ...]:
     if not hasattr(os, "listxattr"):
         return ()
     found: list[tuple[str, bytes]] = []
-    # What cannot be read here cannot be compared here either.
+    # Attributes that cannot be read cannot be compared.
     with suppress(OSError):
         names = sorted(os.listxattr(path, follow_symlinks=False))
         found.extend((name, os.getxattr(path, name, follow_symlinks=False)) for name in names)
@@ -174,10 +175,10 @@ def sha256(path: str | os.PathLike[str]) -> str:
 def tree_differences(
     first: str | os.PathLike[str], second: str | os.PathLike[str], *, without: Iterable[str] = ("/.git",)
 ) -> tuple[str, ...]:
-    """Return what makes the second tree another one than the first, byte for byte: lines of a kind and a path.
+    """Return how the second tree differs from the first, byte for byte: lines of a kind and a path.
 
-    `without` names paths from the top, each with a slash before it. rsync compares the trees where it is installed,
-    find and sha256sum elsewhere.
+    `without` names paths from the top, each with a slash before it. Uses rsync if it is installed, else find and
+    sha256sum.
     """
     compare = rsync_differences if shutil.which("rsync") else find_differences
     return compare(first, second, without=without)
@@ -237,6 +238,6 @@ def git_fsck(repository: str | os.PathLike[str]) -> str:
     ]
     done = subprocess.run(words, capture_output=True, check=False)
     lines = (done.stdout + done.stderr).decode("utf-8", "backslashreplace").splitlines()
-    # That a branch has no commit yet is no complaint, nor is advice.
+    # A branch without a commit and advice are not errors.
     complaint = "\n".join(line for line in lines if not line.startswith(("notice: ", "hint: ")))
     return complaint or ("" if done.returncode == 0 else f"git fsck ended with status {done.returncode}")

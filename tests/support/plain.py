@@ -1,7 +1,7 @@
-"""A plain and slow capture: what git's tree of a directory has to hold, found by one walk with nothing remembered.
+"""A plain and slow capture: the expected git tree of a directory, made by one walk without a cache.
 
-It shares no code with the scanner, the cache or the trees that it judges: it opens every file, hashes it whole, and
-keeps a dictionary.
+It shares no code with the scanner, the cache or the trees that it checks: it opens every file, hashes it completely,
+and keeps a dictionary.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Found = dict[bytes, tuple[str, str]]
 
 
 def plain_entries(top: str | os.PathLike[str], object_format: str = "sha1") -> Found:
-    """Every file and link below a directory, less its own `.git`."""
+    """Return every file and link below a directory, except its own `.git`."""
     root = os.fsencode(top)
     return {
         path: (mode, hashlib.new(object_format, b"blob %d\0%b" % (len(data), data)).hexdigest())
@@ -28,7 +28,7 @@ def plain_entries(top: str | os.PathLike[str], object_format: str = "sha1") -> F
 
 
 def stored_entries(repo: Repo, commit: str) -> Found:
-    """Every file and link of a snapshot under its true name, as plain git lists them."""
+    """Return every file and link of a snapshot under its true name, as plain git lists them."""
     found = {}
     for line in repo.run_git("ls-tree", "-r", "-z", "--full-tree", commit).stdout.split(b"\0")[:-1]:
         words, _, path = line.partition(b"\t")

@@ -1,4 +1,4 @@
-"""Makes permission bits bind a test that runs as root."""
+"""Make permission bits apply to a test that runs as root."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 
 from tests.support.needs import require
 
-# CHOWN, DAC_OVERRIDE, DAC_READ_SEARCH, FOWNER, FSETID: what lets root look away from owners and modes.
+# CHOWN, DAC_OVERRIDE, DAC_READ_SEARCH, FOWNER, FSETID: with these, root ignores owners and modes.
 FILE_CAPABILITIES = 0b11111
 CAPABILITY_VERSION = 0x20080522
 WITHOUT = "-chown,-dac_override,-dac_read_search,-fowner,-fsetid"
@@ -43,7 +43,8 @@ def _can_drop() -> bool:
 
 @contextmanager
 def permissions_bind() -> Iterator[None]:
-    """Within it permission bits bind this thread (and what it forks, not what it executes) even as root."""
+    """Make permission bits apply to this thread during the block, even as root (also to its forks, not to executed
+    programs)."""
     if os.geteuid() != 0:
         yield
         return

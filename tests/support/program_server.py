@@ -1,4 +1,4 @@
-"""Run our programs without a new interpreter: fork them from a process that has loaded them."""
+"""Run git-envhist's programs without a new interpreter: fork them from a process that has loaded them."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ EXIT_FAILED = 70
 MODULES = ("capture", "checks", "cli", "diff", "fork", "git", "handlers", "history", "integrations", "maintenance",
            "objects", "probes", "recent", "remote", "restore", "retention", "rewrite", "services", "snapshots",
            "tracking", "worktree", "api")  # fmt: skip
-"""Modules and packages of ours that are loaded before the first request; the others are loaded by their users."""
+"""Modules and packages of git-envhist that are loaded before the first request; the others are loaded when used."""
 LIBRARIES = ("click", "pathspec", "rich.console", "rich.text", "zstandard", "asyncio", "selectors", "traceback",
              "cryptography.hazmat.primitives.ciphers.aead", "dulwich.object_store", "dulwich.pack")  # fmt: skip
 DECISIVE = ("GIT_ENVHIST_TRACE", "GIT_ENVHIST_WITHOUT", "PYTHON", "LC_", "LANG", "LD_")
-"""Variables (by prefix) that Python or our modules read while they are loaded."""
+"""Variables (by prefix) that Python or git-envhist's modules read while they are loaded."""
 LIMITS = (
     resource.RLIMIT_AS,
     resource.RLIMIT_DATA,
@@ -61,12 +61,12 @@ class Running:
 
 
 class ProgramServer:
-    """The parent's side: starts the server process and sends requests to it. Safe to use from several threads."""
+    """The client side: start the server process and send requests to it. Safe to use from several threads."""
 
     def __init__(self, environment: Mapping[str, str] | None = None) -> None:
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
-            # It leaves a child at once, so that a test which looks at its own children does not see the server.
+            # The server detaches at once, so that a test which looks at its own children does not see it.
             subprocess.run(
                 [sys.executable, "-P", "-c", START.format(str(CHECKOUT)), str(theirs.fileno())],
                 cwd=CHECKOUT,
@@ -82,7 +82,7 @@ class ProgramServer:
         self.close()
 
     def close(self) -> None:
-        """End the server when its programs have been started; they run on."""
+        """End the server when all requested programs have been started; these continue."""
         self._socket.close()
 
     def start(
@@ -117,7 +117,7 @@ class ProgramServer:
         environment: Mapping[str, str],
         input: bytes = b"",
     ) -> tuple[int, bytes, bytes]:
-        """Run a program to its end; returns its status and all that it and its children wrote."""
+        """Run a program to its end; return its status and its output, including that of its children."""
         pipes = [os.pipe() for _ in range(3)]
         (for_input, to_input), (from_out, for_out), (from_err, for_err) = pipes
         try:
@@ -162,7 +162,7 @@ def _communicate(to_input: int, input: bytes, outputs: tuple[int, int]) -> tuple
 
 
 def conditions(environment: Mapping[str, str]) -> tuple[Any, ...]:
-    """Everything a program takes over at its start and the server cannot change for one request."""
+    """Return everything that a program inherits at its start and that the server cannot change for one request."""
     variables = {name: value for name, value in environment.items() if name.startswith(DECISIVE)}
     limits = [resource.getrlimit(limit) for limit in LIMITS]
     ignored = [
@@ -237,7 +237,7 @@ def _become_program(request: dict[str, Any], descriptors: Sequence[int]) -> NoRe
 
 
 def _prepare_process(request: dict[str, Any], descriptors: Sequence[int]) -> None:
-    # The numbers 0 to 2 are open here, so no descriptor that was passed has one of them.
+    # Descriptors 0 to 2 are open here, so no descriptor that was passed has one of these numbers.
     for number, descriptor in enumerate(descriptors[:3]):
         os.dup2(descriptor, number)
     os.closerange(3, 1 << 16)
@@ -246,7 +246,7 @@ def _prepare_process(request: dict[str, Any], descriptors: Sequence[int]) -> Non
     os.environ.clear()
     os.environ.update(request["environment"])
     time.tzset()
-    # Whether it is a terminal, and so line-buffered, depends on the new descriptors.
+    # A stream is line-buffered if its new descriptor is a terminal.
     for name, mode, number in (("stdin", "r", 0), ("stdout", "w", 1), ("stderr", "w", 2)):
         stream = getattr(sys, name)
         buffering = 1 if name == "stderr" else -1

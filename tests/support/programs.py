@@ -1,4 +1,4 @@
-"""The real programs, put where git finds them, and a quick way to run one of them."""
+"""The real programs, installed where git finds them, and a quick way to run one."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from tests.support.program_server import ProgramServer, conditions
 CHECKOUT = Path(__file__).resolve().parents[2]
 PROGRAMS = ("envlog", "envdiff", "envrestore", "envhist")
 
-# As pip writes a console script, and as lean: nothing else is imported on the way. In a shell that keeps Python from
-# writing bytecode each of thousands of programs would compile its modules anew.
+# Like a console script of pip, and as small: it imports nothing else. In a shell that keeps Python from writing
+# bytecode, each of thousands of programs would compile its modules again.
 SCRIPT = """\
 #!{python}
 import sys
@@ -27,7 +27,7 @@ sys.exit({program}())
 
 
 def make_programs(directory: Path) -> Path:
-    """Write the four programs into a directory, so that they run the checkout even where nothing is installed."""
+    """Write the four programs into a directory, so that they run the checkout without an installation."""
     for program in PROGRAMS:
         path = directory / f"git-{program}"
         path.write_text(
@@ -40,7 +40,7 @@ def make_programs(directory: Path) -> Path:
 
 
 class QuickPrograms:
-    """Runs the scripts of a directory by a program server, where that makes no difference to the program."""
+    """Run the scripts of a directory by a program server if this makes no difference to the program."""
 
     def __init__(self, directory: Path, environment: Mapping[str, str]) -> None:
         self._directory = str(directory)
@@ -54,7 +54,7 @@ class QuickPrograms:
         environment: Mapping[str, str],
         input: bytes,
     ) -> tuple[int, bytes, bytes] | None:
-        """Return status, output and error output; None if these words need a real start."""
+        """Return status, output and error output; None if the command needs a new process."""
         name = os.fsdecode(words[0])
         if not name.startswith("git-env") or not hasattr(os, "pidfd_open") or not os.path.isdir(cwd):
             return None
@@ -64,7 +64,7 @@ class QuickPrograms:
             return None
         if self._server is None:
             self._server = ProgramServer(self._environment)
-        # Loaded late: conftest.py decides it after it has loaded this module.
+        # Imported late, because conftest.py sets it after it has loaded this module.
         from tests.support.depth import FULL
 
         # Forked workers double the cost of a capture of a few files; they run under --full, and in their own tests.

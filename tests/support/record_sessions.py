@@ -19,7 +19,7 @@ from tests.support.programs import make_programs
 
 
 def record(page: Path) -> int:
-    """Write the page with real output; return the number of commands whose output changed."""
+    """Write the page with real output; return the number of changed outputs."""
     text = page.read_text(encoding="utf-8")
     shown = [step for kind, block in FENCE.findall(text) if kind == "console" for step in steps(block)]
     with tempfile.TemporaryDirectory(prefix="record-") as directory:
@@ -68,7 +68,7 @@ def _environment(directory: str) -> dict[str, str]:
 
 
 def _lines(step: Step, printed: str, directory: str) -> tuple[str, ...]:
-    """Return the shown lines if they are true, else the printed ones with what changes on each machine left out."""
+    """Return the shown lines if they match, else the printed ones without what differs between machines."""
     if differs(tuple(line for line in step.shown if line.strip()), printed) is None:
         return step.shown
     host = re.compile(r"\b[\w.-]+(/[\w.-]+-[0-9a-f]{6})\b")

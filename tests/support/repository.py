@@ -1,4 +1,4 @@
-"""A real git repository to test in, and the programs run in it."""
+"""A real git repository for a test, and the programs run in it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Result:
 
 
 class ProgramFailed(AssertionError):
-    """A program that a test relied on did not succeed."""
+    """A program that the test needs to succeed has failed."""
 
     def __init__(self, words: tuple[str | bytes, ...], result: Result) -> None:
         super().__init__(f"{words!r} ended with {result.status}\n{result.out}\n{result.err}")
@@ -58,7 +58,7 @@ class Repo:
         return self.execute("git", *args, input=input, check=check)
 
     def write(self, path: str | bytes, content: bytes | str = b"", mode: int | None = None) -> Path:
-        """Write a file below the top, its directories made where they are missing."""
+        """Write a file below the top, and make missing directories."""
         place = self.path / os.fsdecode(path)
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_bytes(content.encode() if isinstance(content, str) else content)
@@ -85,7 +85,7 @@ class Repo:
         env: Mapping[str, str] | None = None,
         prefix: tuple[str, ...] = (),
     ) -> Result:
-        """Run one of our programs (`envlog` or `git-envlog`); `prefix` precedes it (strace, setpriv)."""
+        """Run one of git-envhist's programs (`envlog` or `git-envlog`); `prefix` precedes it (strace, setpriv)."""
         name = program if program.startswith("git-") else f"git-{program}"
         return self.execute(*prefix, name, *args, input=input, check=check, cwd=cwd, env=env)
 
@@ -112,7 +112,8 @@ class Repo:
 def execute(
     words: Sequence[str | bytes], cwd: str | os.PathLike[str], env: Mapping[str, str], input: bytes = b""
 ) -> Result:
-    """Run a command to its end; one of ours by the session's program server where that makes no difference."""
+    """Run a command to its end; use the session's program server for git-envhist's programs if this makes no
+    difference."""
     for runner in programs.quick:
         if found := runner.run(words, cwd, env, input):
             return Result(*found)
@@ -126,7 +127,7 @@ def make_repo(path: Path, *, object_format: str = "sha1", commit: bool = True, b
     repo = Repo(path, dict(os.environ))
     if commit and not bare and not os.listdir(path):
         shutil.copytree(_template(repo.env, object_format), path, symlinks=True, dirs_exist_ok=True)
-        # The index knows the inode and the times of the template's file.
+        # The index has the inode and the times of the template's file.
         repo.git("update-index", "-q", "--refresh")
         return repo
     _init(repo, object_format, bare=bare)
@@ -136,7 +137,7 @@ def make_repo(path: Path, *, object_format: str = "sha1", commit: bool = True, b
 
 
 def _init(repo: Repo, object_format: str, *, bare: bool) -> None:
-    # No templates: the sample hooks of a machine are not part of a test.
+    # No templates: a test must not depend on the sample hooks of a machine.
     words = ["init", "-q", "--template=", f"--object-format={object_format}", *(["--bare"] if bare else [])]
     repo.git(*words)
 
@@ -169,7 +170,7 @@ def new_template() -> Path:
     if not templates:
         templates.append(tempfile.TemporaryDirectory(prefix="envhist-templates-"))
     path = Path(tempfile.mkdtemp(dir=templates[0].name))
-    # The copies get its mode, and other users enter some of them.
+    # Copies get the mode of this directory, and other users must be able to enter some copies.
     path.chmod(0o755)
     return path
 
@@ -181,4 +182,4 @@ def replace_tree(source: Path, place: Path) -> None:
 
 
 templates: list[tempfile.TemporaryDirectory[str]] = []
-"""The directory of the templates, once one was made; removed when the process ends."""
+"""The directory of the templates, if one was made; it is removed when the process ends."""

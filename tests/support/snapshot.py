@@ -1,6 +1,6 @@
 """Read snapshots with plain git, by docs/internals/format.md, without any code of the writer.
 
-What it gives is what `oracle.listing` gives of a directory, so that a snapshot and the disk can be compared.
+The result has the type of `oracle.listing`, so that a snapshot and the disk can be compared.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ KNOWN_WORDS = {"u", "g", "l", "r", "as", "x"}
 
 @dataclass
 class ReadBack:
-    """A snapshot, read: every path of it, and how the bytes of those are kept that are not kept plainly."""
+    """A snapshot that was read: every path, and the storage of files that are not stored plainly."""
 
     listing: Listing = field(default_factory=dict)
     stored: dict[bytes, str] = field(default_factory=dict)
     """Path -> sealed, pieces or fingerprint."""
     roots: dict[str, Listing] = field(default_factory=dict)
-    """The further roots by their names."""
+    """The additional roots by their names."""
     notes: dict[bytes, tuple[str, ...]] = field(default_factory=dict)
     """Other words of a line, unparsed."""
 
 
 def read_back(repo: Repo, commit: str) -> ReadBack:
-    """Everything a snapshot holds."""
+    """Read everything of a snapshot."""
     tree = _read_tree(repo, commit)
     blobs = _read_blobs(repo, {oid for _, oid in tree.values()})
     found = ReadBack()
@@ -47,7 +47,7 @@ def read_back(repo: Repo, commit: str) -> ReadBack:
 
 
 def contents(repo: Repo, commit: str) -> dict[bytes, bytes]:
-    """The bytes of every plain file and link of a snapshot, by their true paths; big files joined."""
+    """Return the bytes of every plain file and link of a snapshot, by their true paths; big files are joined."""
     tree = _read_tree(repo, commit)
     blobs = _read_blobs(repo, {oid for _, oid in tree.values()})
     found = {}
@@ -98,7 +98,7 @@ def _read_shard(
     stored = b"" if quoted == b"." else _unquote(quoted)
     digest = hashlib.sha256(stored).hexdigest()[:40].encode()
     assert place == MANIFEST + digest[:2] + b"/" + digest[2:], (
-        "a shard stands where the hash of its path says"
+        "the path of a shard must follow from the hash of its directory"
     )
     assert lines == sorted(lines, key=lambda line: _unquote(line.split(b" ")[0]))
     listing, directory = _place_of(stored, found)
@@ -110,7 +110,7 @@ def _read_shard(
         name = _unquote(line.split(b" ")[0])
         path = directory + b"/" + name if directory else name
         if line.split(b" ", 1)[1].startswith(b"d "):
-            # Named only; its own shard has the metadata.
+            # This line only names the directory; the directory's own shard has the metadata.
             assert line.split(b" ", 2)[2] == NAMED_ONLY
             continue
         entry = _read_line(line, owner)
@@ -126,7 +126,7 @@ def _read_shard(
 
 
 def _place_of(stored: bytes, found: ReadBack) -> tuple[Listing, bytes]:
-    """The listing that a stored directory belongs to, and its true path there."""
+    """Return the listing that a stored directory belongs to, and its true path there."""
     names = stored.split(b"/") if stored else []
     if names[:2] == [b".envhist", b"dotgit"]:
         return found.listing, b"/".join([_unquote(names[2]), b".git", *map(_true_name, names[3:])])

@@ -1,4 +1,4 @@
-"""Snapshots described as data and written by C git: trees, manifest and all, without a line of our own writers."""
+"""Snapshots described as data and written by C git: trees and manifest, without the writers of git-envhist."""
 
 from __future__ import annotations
 
@@ -69,11 +69,11 @@ def write_snapshot(
     nested: Mapping[str, Tree] | None = None,
     others: Mapping[bytes, bytes] | None = None,
 ) -> str:
-    """Write a snapshot's tree into a repository; its id. `others`: further files, by their stored paths."""
+    """Write a snapshot's tree into a repository and return its id. `others`: further files, by their stored paths."""
     files: dict[bytes, tuple[bytes, bytes]] = {
         path: (b"100644", data) for path, data in (others or {}).items()
     }
-    # The `.git` of a nested repository is only named here; it is a root of its own.
+    # The `.git` of a nested repository is only named here, because it is a separate root.
     named = {place.encode() + b"/.git" for place in nested or {}}
     _add_root(files, b"", with_parents(tree), named)
     for name, below in (roots or {}).items():
@@ -94,7 +94,7 @@ def _add_root(
             if path not in elsewhere:
                 lines.setdefault(path, [])
             if path:
-                # Named only; its own shard has the metadata.
+                # This line only names the directory; the directory's own shard has the metadata.
                 lines.setdefault(above, []).append((name, _quote(name) + b" d 0000 0\n"))
             continue
         lines.setdefault(above, []).append((name, _line(path, thing, tree[above].owner)))

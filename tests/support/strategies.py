@@ -1,4 +1,4 @@
-"""Arbitrary trees, and arbitrary edits of them, for hypothesis."""
+"""Hypothesis strategies for arbitrary trees, and for arbitrary edits."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ ODD_CONTENTS = (
     *(b"$Id$\n", b"<<<<<<< ours\n", b"* text=auto eol=crlf\n", b"API_KEY=secret\n", b"envhist-pieces 1\n"),
 )
 
-# ext4 keeps 1901 to 2446.
+# ext4 stores times from 1901 to 2446.
 MTIMES = st.one_of(
     st.sampled_from((0, -1, 1, -1_000_000_000, 1_000_000_000, -999_999_999, 1_700_000_000_123_456_789)),
     st.integers(-(2**31) * 10**9, 2**33 * 10**9),
@@ -78,13 +78,14 @@ MTIMES = st.one_of(
 
 
 def contents(max_size: int = 2000) -> st.SearchStrategy[bytes]:
-    """Contents of files."""
+    """Return a strategy for contents of files."""
     return st.one_of(st.sampled_from(ODD_CONTENTS), st.binary(max_size=max_size))
 
 
 @st.composite
 def names(draw: st.DrawFn, *, top: bool = False) -> bytes:
-    """Any name that a directory can hold; at the top, less those that mean something to git or to us."""
+    """Draw any name that a directory can contain; at the top, without names that mean something to git or
+    git-envhist."""
     name = draw(
         st.one_of(
             st.sampled_from(PLAIN_NAMES),
@@ -98,7 +99,8 @@ def names(draw: st.DrawFn, *, top: bool = False) -> bytes:
 
 
 def file_modes(*, readable: bool = True) -> st.SearchStrategy[int]:
-    """All twelve bits; `readable` keeps the owner's right to read, without which an ordinary user captures nothing."""
+    """Return a strategy for all twelve bits; `readable` keeps the owner's right to read, which an ordinary user's
+    capture needs."""
     always = 0o400 if readable else 0
     odd = st.integers(0, 0o7777).map(lambda mode: mode | always)
     return st.one_of(st.sampled_from((0o644, 0o755, 0o600, 0o664)), odd)
@@ -113,14 +115,14 @@ def maybe_mtimes() -> st.SearchStrategy[int | None]:
 
 
 def xattrs() -> st.SearchStrategy[tuple[tuple[str, bytes], ...]]:
-    """A few small attributes of the user namespace, because an inode has little space."""
+    """Return a strategy for a few small attributes of the user namespace; an inode has little space."""
     labels = st.sampled_from(("user.a", "user.comment", "user.sp ace", "user.ümlaut"))
     one = st.dictionaries(labels, st.binary(max_size=60), max_size=2)
     return st.one_of(st.just(()), one.map(lambda found: tuple(sorted(found.items()))))
 
 
 def links() -> st.SearchStrategy[Link]:
-    """Links to anywhere: outside, nowhere, themselves; never followed."""
+    """Return a strategy for links to anywhere: outside, to missing paths, to themselves; they are never followed."""
     targets = st.one_of(
         st.sampled_from((b"/etc/passwd", b"../../..", b".", b"src", b"file", b"\x1b[2J", b"x" * 4000)),
         st.binary(min_size=1, max_size=60).map(lambda target: target.replace(b"\0", b"_")),
@@ -137,7 +139,7 @@ def directories() -> st.SearchStrategy[Directory]:
 
 
 def nodes(*, readable: bool = True) -> st.SearchStrategy[Node]:
-    """Anything that can exist at a path, mostly files and directories."""
+    """Return a strategy for anything that can exist at a path, mostly files and directories."""
     return st.one_of(
         files(readable=readable),
         files(readable=readable),
@@ -151,7 +153,7 @@ def nodes(*, readable: bool = True) -> st.SearchStrategy[Node]:
 
 @st.composite
 def trees(draw: st.DrawFn, *, max_entries: int = 25, readable: bool = True) -> Tree:
-    """An arbitrary tree: any types, names, modes, times, hard links, empty directories, a few levels deep."""
+    """Draw a tree: any types, names, modes, times, hard links, empty directories, a few levels deep."""
     tree: dict[bytes, Node] = {}
     places = [b""]
     for _ in range(draw(st.integers(0, max_entries))):
@@ -178,13 +180,13 @@ def _node_or_hard_link(draw: st.DrawFn, tree: dict[bytes, Node], readable: bool)
 
 @st.composite
 def edits(draw: st.DrawFn, tree: Tree, *, max_edits: int = 8, readable: bool = True) -> tuple[Edit, ...]:
-    """Arbitrary edits of a tree: of its paths mostly, and new ones."""
+    """Draw edits of a tree, mostly of existing paths, some of new ones."""
     return tuple(draw(edit(tree, readable=readable)) for _ in range(draw(st.integers(0, max_edits))))
 
 
 @st.composite
 def edit(draw: st.DrawFn, tree: Tree, *, readable: bool = True) -> Edit:
-    """An edit."""
+    """Draw an edit."""
     path = draw(some_path(tree))
     kinds = (Put, Put, Remove, Append, Forge, Chmod, Touch, Rename)
     match draw(st.sampled_from(kinds)):
@@ -206,7 +208,7 @@ def edit(draw: st.DrawFn, tree: Tree, *, readable: bool = True) -> Edit:
 
 @st.composite
 def some_path(draw: st.DrawFn, tree: Tree) -> bytes:
-    """A path of the tree, or a new one in one of its directories."""
+    """Draw a path of the tree, or a new one in one of its directories."""
     taken = [path for path in tree if path]
     if taken and draw(st.integers(0, 3)):
         return draw(st.sampled_from(taken))

@@ -31,7 +31,7 @@ def write_slow_tests(reporter: Any, path: Path) -> None:
 
 
 def write_skipped(reporter: Any) -> None:
-    """Write the names of the skipped tests into the file that the caller asked for, one per line."""
+    """Write the names of the skipped tests into the file that the caller named, one per line."""
     if place := os.environ.get(SKIPPED):
         names = sorted({report.nodeid for report in reporter.stats.get("skipped", ())})
         Path(place).write_text("".join(f"{name}\n" for name in names), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Words printed by background programs, one per line."""
+"""Lines printed by background programs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 
 class Talk:
-    """The output of a program, as far as it has come."""
+    """The output of a program so far."""
 
     def __init__(self, child: subprocess.Popen[bytes]) -> None:
         self._child = child
@@ -17,9 +17,9 @@ class Talk:
         os.set_blocking(child.stdout.fileno(), False)
 
     def lines(self) -> Iterator[bytes]:
-        """Every whole line since the last time."""
+        """Yield every complete line since the last call."""
         assert self._child.stdout is not None
-        assert self._child.poll() is None, "a program ended before its time"
+        assert self._child.poll() is None, "a program ended too early"
         lines = (self._rest + (self._child.stdout.read() or b"")).split(b"\n")
         self._rest = lines.pop()
         yield from lines

@@ -14,9 +14,9 @@ _built: dict[Callable[[Repo], Any], tuple[Path, Any, dict[str, str]]] = {}
 
 
 def start_from(repo: Repo, build: Callable[[Repo], T]) -> T:
-    """Have a fresh repository hold what `build` makes in one, and return what `build` returned the first time.
+    """Give a new repository what `build` makes in one, and return what `build` returned the first time.
 
-    `build` may change `repo.env`. What it returns is used again, so it must not depend on the repository's path.
+    `build` may change `repo.env`. Its result is used again, so it must not depend on the repository's path.
     """
     if build not in _built:
         before = dict(repo.env)
@@ -29,6 +29,6 @@ def start_from(repo: Repo, build: Callable[[Repo], T]) -> T:
     kept, value, changed = _built[build]
     replace_tree(kept, repo.path)
     repo.env.update(changed)
-    # The index knows the inodes and the times of the files that were copied.
+    # The index has the inodes and the times of the files that were copied.
     repo.run_git("update-index", "-q", "--refresh", check=False)
     return value

@@ -15,7 +15,7 @@ Xattrs = tuple[tuple[str, bytes], ...]
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """A regular file; `mtime_ns` None leaves the time as it comes."""
+    """A regular file; `mtime_ns` None keeps the time of its creation."""
 
     content: bytes = b""
     mode: int = 0o644
@@ -33,7 +33,7 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Directory:
-    """A directory: needed only where it is empty or has a mode, a time or attributes of its own."""
+    """A directory: needed only if it is empty or has a given mode, time or attributes."""
 
     mode: int = 0o755
     mtime_ns: int | None = None
@@ -68,7 +68,7 @@ Tree = Mapping[bytes, Node]
 
 
 def build(tree: Tree, root: str | os.PathLike[str]) -> None:
-    """Make a tree on the disk; what it does not name is left alone."""
+    """Make a tree on the disk; other existing paths are not changed."""
     os.makedirs(root, exist_ok=True)
     with inside(root):
         for path in _in_order(tree):
@@ -90,7 +90,7 @@ def inside(root: str | os.PathLike[str]) -> Iterator[None]:
 
 
 def _in_order(tree: Tree) -> list[bytes]:
-    # Hard links need the file they are a name of.
+    # Create a hard link after its file.
     return sorted(tree, key=lambda path: (isinstance(tree[path], HardLink), path.count(b"/"), path))
 
 
@@ -115,19 +115,19 @@ def make(path: bytes, node: Node) -> None:
 
 
 def make_socket(path: bytes) -> None:
-    # A socket's address is short: it is bound by its name alone, in its own directory.
+    # A socket's address is limited in length, so it is bound by its name only, in its own directory.
     directory, name = os.path.split(path)
     with inside(os.fsdecode(directory or b".")), socket.socket(socket.AF_UNIX) as bound:
-        # A new name, because `bind` fails if the path exists.
+        # Use a new name, because `bind` fails if the path exists.
         bound.bind(b"bound-just-now")
         os.rename(b"bound-just-now", name)
 
 
 def finish(path: bytes, node: Node) -> None:
-    """Set mode, attributes and time; the deepest first, since they change the directory above."""
+    """Set mode, attributes and time; the deepest first, because they change the directory above."""
     path = path or b"."
     if isinstance(node, File | Directory):
-        # Attributes, if the file system has them; the judge reads the real ones.
+        # Set attributes if the file system has them; the judge reads the real ones.
         with suppress(OSError):
             for name, value in node.xattrs:
                 os.setxattr(path, name, value)
@@ -137,7 +137,7 @@ def finish(path: bytes, node: Node) -> None:
         os.utime(path, ns=(node.mtime_ns, node.mtime_ns), follow_symlinks=False)
 
 
-# Edits between two captures, applied to the present state; an edit of a missing path does nothing.
+# Edits between two captures; an edit of a missing path does nothing.
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +157,7 @@ class Remove:
 
 @dataclass(frozen=True, slots=True)
 class Append:
-    """Bytes are written at the end of a file, in place."""
+    """Append bytes to a file, in place."""
 
     path: bytes
     content: bytes
@@ -165,7 +165,7 @@ class Append:
 
 @dataclass(frozen=True, slots=True)
 class Forge:
-    """A file's bytes change in place; its size and its time stay as they were."""
+    """Change a file's bytes in place, and keep its size and its time."""
 
     path: bytes
 
@@ -197,7 +197,7 @@ def apply(edits: tuple[Edit, ...] | list[Edit], root: str | os.PathLike[str]) ->
     """Carry the edits out, one after another."""
     with inside(root):
         for edit in edits:
-            # An earlier edit may have taken the path away, or put a file, or a link to itself, where this one wants a
+            # An earlier edit may have removed the path, or put a file, or a link to itself, where this one needs a
             # directory.
             try:
                 carry_out(edit)
@@ -258,7 +258,7 @@ def is_file(path: bytes) -> bool:
 
 
 def remove(path: bytes) -> None:
-    """Take a path away, whatever it is."""
+    """Remove a path of any kind."""
     try:
         kind = os.lstat(path).st_mode
     except (FileNotFoundError, NotADirectoryError):

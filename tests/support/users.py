@@ -11,7 +11,7 @@ DIRECTORIES = ("capture", "crash", "diff", "end_to_end", "fork", "git", "hygiene
 """Directories of tests of programs that read, write and replace the files of a user."""
 
 PERMISSIONS = re.compile(
-    # A script that is made executable tests no permission.
+    # Making a script executable does not test permissions.
     r"chmod\((?![^)\n]*0o7[05][05]\))"
     r"|chown|umask|getuid|geteuid|setgid|os\.access|PermissionError|EACCES|EPERM|support\.privileges"
 )
@@ -20,7 +20,8 @@ IMPORTED = re.compile(r"^ *from (tests\.(?!support\b)[\w.]+) import", re.MULTILI
 
 
 def runs_as_both_users(path: Path) -> bool:
-    """Return whether permissions or owners matter to the tests of a file, by its words or its helpers' words."""
+    """Return whether permissions or owners matter to the tests of a file, according to its text or its helpers'
+    text."""
     return path.parent.name in DIRECTORIES and PERMISSIONS.search(_text(path)) is not None
 
 

@@ -1,1 +1,1 @@
-"""Captures beside each other, and beside every git that rewrites packs, refs and caches."""
+"""Captures that run at the same time as each other and as every git command that rewrites packs, refs and caches."""

@@ -1,9 +1,11 @@
-"""A thousand captures beside git's own cleaning: `python -m tests.together.campaign [--captures N]` prints a table.
+"""Take a thousand captures during git's own maintenance: `python -m tests.together.campaign [--captures N]` prints a
+table.
 
-First beside one person, at whose terminal one git command follows the other: none of them may fail. Then beside three
-at once, who disturb each other: what fails of theirs is printed, and what fails of the same three where nobody
-captures. After each: `git fsck` is clean, every snapshot is listed and gives back the bytes that it was taken of,
-nothing is left behind, the packs are few. What is wrong of that ends the program with status 1.
+The first run is next to one person who types one git command after another: none of these commands may fail. The
+second is next to three people at once, who disturb each other: the failures of their commands are printed, and as a
+control the failures of the same three without captures. After each run, `git fsck` must be clean, every snapshot must
+be listed and return the bytes that were captured, no temporary files may be left, and there must be few packs. Any
+violation ends the program with status 1.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ from tests.together.content import Taken
 from tests.together.neighbours import Failure, Neighbour, a_crowd, beside, one_person, upstream
 
 BY_COMMAND = 10
-"""Every so many-th capture by the program, the others in this process."""
+"""One capture in this many is taken by the program, the others in this process."""
 
 
 @dataclass
@@ -50,10 +52,10 @@ class Outcome:
 def main() -> int:
     words = argparse.ArgumentParser(description=__doc__)
     words.add_argument("--captures", type=int, default=1000)
-    words.add_argument("kinds", nargs="*", help="of person, crowd, control; all of them where none is named")
+    words.add_argument("kinds", nargs="*", help="person, crowd or control (default: all)")
     asked = words.parse_args()
     kinds = asked.kinds or ["person", "crowd", "control"]
-    print("| beside | captures | took | commands of git's | of them failed | packs | wrong |", flush=True)
+    print("| concurrent with | captures | time | git commands | failed | packs | wrong |", flush=True)
     print("| --- | ---: | ---: | ---: | ---: | ---: | ---: |", flush=True)
     outcomes = []
     took = 60.0
@@ -71,7 +73,7 @@ CAST: dict[str, Callable[[Repo], list[Neighbour]]] = {"person": one_person, "cro
 
 
 def captures(kind: str, number: int) -> Outcome:
-    """So many captures beside one person, or three."""
+    """Take this many captures next to one person or next to three."""
     outcome = Outcome(kind)
     with tempfile.TemporaryDirectory(prefix="together-") as place:
         repo = sealed_repo(Path(place))
@@ -81,7 +83,7 @@ def captures(kind: str, number: int) -> Outcome:
 
 
 def run(repo: Repo, neighbours: list[Neighbour], number: int, outcome: Outcome) -> None:
-    """Capture beside them, then judge."""
+    """Capture while the neighbours run, then check the results."""
     taken = Taken(repo)
     start = time.monotonic()
     with beside(neighbours):
@@ -89,7 +91,7 @@ def run(repo: Repo, neighbours: list[Neighbour], number: int, outcome: Outcome) 
             taken.write(step)
             try:
                 taken.capture(step, by_command=step % BY_COMMAND == 0)
-            except Exception as error:  # every failure counts, whatever its kind
+            except Exception as error:  # every failure counts, of any kind
                 outcome.wrong.append(f"capture {step}: {type(error).__name__}: {error}")
         outcome.seconds = time.monotonic() - start
     outcome.captures = len(taken.snapshots)
@@ -99,7 +101,7 @@ def run(repo: Repo, neighbours: list[Neighbour], number: int, outcome: Outcome) 
     settle(taken, number)
     outcome.wrong += left_behind(repo, outcome.failures)
     outcome.wrong += taken.wrong(read_every=number)
-    # One person disturbs nobody; of a crowd's failures those are ours that speak of a pack of ours.
+    # A single person's commands must all succeed. In a crowd, only failures that name a pack of git-envhist count.
     ours = [
         failure for failure in outcome.failures
         if outcome.beside == "person" or any(name in failure.said for name in taken.packs)
@@ -108,7 +110,7 @@ def run(repo: Repo, neighbours: list[Neighbour], number: int, outcome: Outcome) 
 
 
 def control(seconds: float) -> Outcome:
-    """The three, for as long, where nobody captures."""
+    """Run the three people for the same time without captures."""
     outcome = Outcome("crowd, no capture", seconds=seconds)
     with tempfile.TemporaryDirectory(prefix="together-") as place:
         repo = sealed_repo(Path(place))
@@ -130,34 +132,35 @@ def own_packs(repo: Repo) -> int:
 
 
 def settle(taken: Taken, step: int) -> None:
-    """Two captures where nobody else is at work, the packs merged and everything swept; then a thorough cleaning."""
+    """Capture twice with nothing else running, so that packs are merged and leftovers removed; then run a full git
+    gc."""
     for more in range(2):
         taken.write(step + more)
         taken.capture(step + more)
-    # Beside a crowd, git may have lost objects of its own branch: it cannot collect then, which is not ours to judge.
+    # Next to a crowd, git may have lost objects of a branch and then cannot collect. That is not checked here.
     taken.repo.git("reflog", "expire", "--expire=now", "--all", check=False)
     taken.repo.git("gc", "-q", "--prune=now", check=False)
 
 
 def left_behind(repo: Repo, failures: list[Failure]) -> list[str]:
-    """What nobody will clear up; a git that failed leaves locks and files of its own, which are not ours to judge."""
+    """Return a line for each file that is left behind, except the locks and files of a git command that failed."""
     left = [name for name in debris(repo) if not is_gits_own(name)]
     wrong = [f"left behind: {name}" for name in left]
     if not failures and (more := set(debris(repo)) - set(left)):
-        wrong.append(f"left behind by git, although nothing of it failed: {sorted(more)}")
+        wrong.append(f"left behind by git, although no git command failed: {sorted(more)}")
     if (packs := own_packs(repo)) > MAX_PACKS + 2:
         wrong.append(f"{packs} packs are left")
     return wrong
 
 
 def is_gits_own(name: str) -> bool:
-    """Whether only git makes such a file: none of ours."""
+    """Return whether git, and not git-envhist, makes files of this name."""
     own = ("envhist/", "refs/envhist/", "refs/notes/envhist/", "objects/.envhist-staging/")
     return not name.startswith(own) and not name.endswith(".keep")
 
 
 def tell(outcome: Outcome) -> None:
-    """What failed, the same words once."""
+    """Print the failures, equal messages once with their count."""
     said = Counter(f"git {failure.words[0]}: {_first_line(failure.said)}" for failure in outcome.failures)
     for text, times in said.most_common():
         print(f"\n{outcome.beside}: {times} times {text}")

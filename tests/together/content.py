@@ -1,4 +1,5 @@
-"""Known bytes for each capture, and whether its snapshot gives them back, to plain git and to a second reader."""
+"""Known bytes for each capture, and a check that its snapshot returns them through plain git and through a second
+reader."""
 
 from __future__ import annotations
 
@@ -16,18 +17,18 @@ LARGE = 40_000
 
 @dataclass
 class Taken:
-    """What each snapshot was taken of, in the order in which they were taken."""
+    """The files that each snapshot captured, in the order of the captures."""
 
     repo: Repo
     files: dict[str, bytes] = field(default_factory=dict)
-    """As they are now."""
+    """The files as they are now."""
     snapshots: dict[str, dict[str, bytes]] = field(default_factory=dict)
-    """By commit: the files at that moment."""
+    """The files of each snapshot, by commit."""
     packs: set[str] = field(default_factory=set)
-    """The names of all packs of ours that were seen, those too that were merged since."""
+    """The names of all packs of git-envhist that were seen, including those merged since."""
 
     def write(self, step: int) -> None:
-        """New bytes, bytes that come back, a new name, and one that goes."""
+        """Write new bytes, bytes that were there before and a new name, and remove one file."""
         wanted = {
             "state": f"{step} ".encode() * 100,
             f"deep/d{step % 5}/file": f"deep {step}".encode() * 10,
@@ -42,12 +43,12 @@ class Taken:
             gone = f"{PLACE}new/{step - 20}"
             del self.files[gone]
             (self.repo.path / gone).unlink()
-        # The same bytes as objects of the user's, which a cleaning beside us takes at any time.
+        # Also store the bytes as objects of the user, which git's maintenance may prune at any time.
         names = [PLACE + name for name in wanted]
         self.repo.git("hash-object", "-w", *names, check=False)
 
     def capture(self, step: int, *, by_command: bool = False) -> None:
-        """Take a snapshot and remember of what."""
+        """Take a snapshot and remember the files that it captured."""
         if by_command:
             words = ("capture", "--porcelain", "-m", f"step {step}")
             commit = self.repo.run("envlog", *words, check=True).out.strip()
@@ -60,22 +61,22 @@ class Taken:
         self.packs.update(path.stem for path in (self.repo.path / ".git/objects/pack").glob("*.keep"))
 
     def wrong(self, *, read_every: int = 1) -> list[str]:
-        """What is not as it was captured, or not listed, or complained of by git."""
+        """Return a line for each snapshot that is not listed or not as captured, and for a complaint of git fsck."""
         found = [f"fsck: {complaint}"] if (complaint := git_fsck(self.repo.path)) else []
         listed = self.repo.run("envlog", "--format=%H", "-n", "100000", check=True).out.split()
         if listed != [*reversed(self.snapshots)]:
             found.append(
-                f"{len(self.snapshots)} were taken, and {len(listed)} others or in another order listed"
+                f"{len(self.snapshots)} snapshots were taken, but {len(listed)} are listed, or in another order"
             )
         for number, (commit, files) in enumerate(self.snapshots.items()):
             stored = self._stored(commit)
             if stored is None:
-                found.append(f"{commit}, number {number} of them, is not to be had by git")
+                found.append(f"{commit}, number {number}, cannot be read by git")
                 continue
             if stored != {path: _blob(content) for path, content in files.items()}:
-                found.append(f"{commit} holds other bytes than it was taken of")
+                found.append(f"{commit} contains other bytes than were captured")
             if number % read_every == 0 and self._read(commit) != files_by_sha256(files):
-                found.append(f"{commit} reads back as something else than it was taken of")
+                found.append(f"{commit} reads back differently from what was captured")
         return found
 
     def _stored(self, commit: str) -> dict[str, str] | None:

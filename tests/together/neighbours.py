@@ -1,8 +1,9 @@
-"""Gits at work beside captures: everything that rewrites packs, refs and caches, and what a person does all day.
+"""Git commands that run next to captures: all that rewrite packs, refs and caches, and a person's everyday commands.
 
-Each neighbour runs its commands in turn, over and over, and writes down what failed. One alone is a user at one
-terminal: nothing that it runs may fail because of a capture. Several disturb each other, whether anybody captures or
-not (a `gc` prunes what a `commit` has not named yet): `tests.together.campaign` counts that without a capture, too.
+Each neighbour runs its commands in turn, over and over, and records failures. One neighbour alone is a user at one
+terminal: no command may fail because of a capture. Several neighbours disturb each other even without captures (a
+`gc` prunes objects that a running `commit` has not referenced yet), so `tests.together.campaign` also counts failures
+without a capture.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ WORKING: tuple[Words, ...] = (
 
 @dataclass(frozen=True)
 class Failure:
-    """A git that did not end well, and what it said."""
+    """A git command that failed, and its error output."""
 
     words: Words
     status: int
@@ -70,7 +71,7 @@ class Failure:
 
 @dataclass
 class Neighbour:
-    """Somebody at another terminal of the same repository."""
+    """A user at another terminal of the same repository."""
 
     repo: Repo
     commands: Sequence[Words]
@@ -78,7 +79,7 @@ class Neighbour:
     failures: list[Failure] = field(default_factory=list)
 
     def work(self, until: threading.Event) -> None:
-        """Run the commands over and over; each at least once."""
+        """Run the commands over and over, each at least once."""
         while True:
             for words in self.commands:
                 if until.is_set() and self.runs[words]:
@@ -98,7 +99,7 @@ class Neighbour:
 
 @contextmanager
 def beside(neighbours: Sequence[Neighbour]) -> Iterator[None]:
-    """All of them at work until the block ends."""
+    """Run all neighbours until the block ends."""
     over = threading.Event()
     threads = [threading.Thread(target=neighbour.work, args=(over,)) for neighbour in neighbours]
     for thread in threads:
@@ -112,7 +113,7 @@ def beside(neighbours: Sequence[Neighbour]) -> Iterator[None]:
 
 
 def one_person(repo: Repo) -> list[Neighbour]:
-    """One terminal at which one command follows the other."""
+    """Return one neighbour: a terminal where one command follows another."""
     mixed: list[Words] = []
     for number, words in enumerate(CLEANING):
         mixed += [words, LOOKING[number % len(LOOKING)], *WORKING]
@@ -120,13 +121,14 @@ def one_person(repo: Repo) -> list[Neighbour]:
 
 
 def a_crowd(repo: Repo) -> list[Neighbour]:
-    """Whoever cleans, who looks and who works, all at once; what a commit has not named yet is not pruned from it."""
+    """Return three neighbours: maintenance that prunes only objects older than an hour, reading commands, and
+    changes."""
     gently = [tuple(word.replace("=now", "=1.hour.ago") for word in words) for words in CLEANING]
     return [Neighbour(repo, commands) for commands in (gently, LOOKING, WORKING)]
 
 
 def upstream(repo: Repo) -> None:
-    """A repository to push to and to fetch from."""
+    """Make a repository to push to and to fetch from."""
     repo.write(".gitignore", "/env/\n")
     repo.write("code/main.py", "step = 0\n")
     repo.commit("code")

@@ -15,11 +15,11 @@ ROUNDS = 2
 WAITING = "waiting for another capture of this working tree to finish\n"
 
 Ended = tuple[int, str, str]
-"""Status, output, complaints."""
+"""Status, output, error output."""
 
 
 def at_once(commands: Sequence[tuple[Repo, tuple[str, ...]]]) -> list[Ended]:
-    """Start all of them, then wait for all of them."""
+    """Start all commands, then wait until all have ended."""
     running = [
         subprocess.Popen(
             words, cwd=repo.path, env=repo.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True

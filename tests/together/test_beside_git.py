@@ -1,5 +1,7 @@
-"""Captures beside git's own cleaning, looking and working, and beside what a killed git left. Many more of them:
-`python -m tests.together.campaign`."""
+"""Captures during git's own maintenance and everyday commands, and next to files that a killed git left behind.
+
+`python -m tests.together.campaign` takes many more captures.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,7 @@ LEFT_BY_GIT = (
 
 
 @pytest.mark.full
-def test_one_person_at_work_beside_captures_fails_at_nothing_and_nothing_is_lost(repo: Repo) -> None:
+def test_captures_and_git_commands_of_one_person_all_succeed(repo: Repo) -> None:
     upstream(repo)
     outcome = Outcome("person")
     words = [*CLEANING[:7], LOOKING[3], *CLEANING[7:], *WORKING[:4], LOOKING[-1]]
@@ -49,7 +51,7 @@ def test_one_person_at_work_beside_captures_fails_at_nothing_and_nothing_is_lost
     assert outcome.wrong == []
 
 
-def test_what_a_killed_git_left_blocks_no_capture_and_is_left_alone(repo: Repo) -> None:
+def test_files_left_by_a_killed_git_block_no_capture_and_are_not_changed(repo: Repo) -> None:
     capture(repo, "-m", "before")
     left = [repo.path / ".git" / name for name in LEFT_BY_GIT]
     for path in left:
@@ -65,7 +67,7 @@ def test_what_a_killed_git_left_blocks_no_capture_and_is_left_alone(repo: Repo) 
 
 
 def capture_here(repo: Repo, step: int) -> str:
-    """A capture of something new, in this process."""
+    """Write new content and capture it in this process."""
     repo.write("env/state", f"{step}")
     snapshot = EnvHistory.open(str(repo.path), workers="here").capture(f"step {step}").snapshot
     assert snapshot is not None
@@ -76,8 +78,8 @@ def packs(repo: Repo) -> int:
     return len(list((repo.path / ".git/objects/pack").glob("*.keep")))
 
 
-@pytest.mark.skipif(gits_at_work("/", []) is None, reason="this system does not tell of its processes")
-def test_packs_are_not_merged_away_under_a_git_that_lists_them(repo: Repo) -> None:
+@pytest.mark.skipif(gits_at_work("/", []) is None, reason="this system does not list processes")
+def test_packs_are_not_merged_while_a_git_process_lists_them(repo: Repo) -> None:
     words = ["git", "-C", str(repo.path), "pack-objects", "--quiet", "--all", "--stdout", "--revs"]
     packing = subprocess.Popen(words, cwd="/", stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, env=repo.env)
     try:
@@ -92,14 +94,14 @@ def test_packs_are_not_merged_away_under_a_git_that_lists_them(repo: Repo) -> No
     assert git_fsck(repo.path) == ""
 
 
-def test_an_index_that_hides_the_tip_does_not_end_the_timeline(repo: Repo) -> None:
+def test_multi_pack_index_without_the_newest_pack_does_not_cut_the_timeline(repo: Repo) -> None:
     known = [capture_here(repo, step) for step in range(3)][::-1]
     repo.git("multi-pack-index", "write")
     index = repo.path / ".git/objects/pack/multi-pack-index"
     stale = index.read_bytes()
     for step in range(3, MAX_PACKS + 3):
         known.insert(0, capture_here(repo, step))
-    # As a git would write it that had listed the packs before they were merged.
+    # Write the index as a git would that listed the packs before they were merged.
     index.write_bytes(stale)
     known.insert(0, capture_here(repo, MAX_PACKS + 3))
     assert history(repo) == known
@@ -107,7 +109,9 @@ def test_an_index_that_hides_the_tip_does_not_end_the_timeline(repo: Repo) -> No
 
 
 @pytest.mark.parametrize("number", [MAX_PACKS + 8])
-def test_packs_of_captures_start_no_gc(repo: Repo, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+def test_packs_of_captures_do_not_trigger_git_gc(
+    repo: Repo, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
     monkeypatch.setattr("git_envhist.maintenance.merge_packs.merge_packs_after", lambda repository: None)
     for step in range(number):
         capture_here(repo, step)
@@ -122,7 +126,7 @@ def _files(repo: Repo) -> list[Path]:
     return sorted((repo.path / ".git/objects").rglob("*"))
 
 
-def test_a_user_who_merges_rebases_and_amends_keeps_every_word_of_the_history(repo: Repo) -> None:
+def test_merge_rebase_and_amend_keep_intents_names_and_notes(repo: Repo) -> None:
     first = capture(repo, "-m", "the intent")
     repo.run("envlog", "name", "kept", first, check=True)
     repo.run("envlog", "note", first, "-m", "a remark", check=True)

@@ -60,7 +60,7 @@ def test_resume_returns_the_next_task_and_its_start(repo: Repo) -> None:
     first = answer(repo, "task", "done", "1")["task"]["snapshot"]
     repo.write("app.py", b"2")
     repo.run("envlog", "capture", check=True)
-    # It never began, so it starts where the task before it ended.
+    # The task never began, so it starts where the one before it ended.
     assert answer(repo, "resume")["start"] == first
     begun = answer(repo, "task", "start", "2")["task"]["snapshot"]
     repo.write("app.py", b"3")
@@ -87,7 +87,7 @@ def test_unknown_status_of_a_task_is_an_error(repo: Repo, words: list[str]) -> N
 
 def test_effect_is_noted_before_it_happens_and_with_its_status(repo: Repo) -> None:
     repo.run("envlog", "capture", "--name", "ready", check=True)
-    # What runs sees that it is noted already.
+    # The command sees that its effect is noted already.
     script = "git envlog show --json > seen; exit 4"
     done = repo.run("envlog", "effect", "deployed", "--", "sh", "-c", script)
     assert (done.status, done.err.partition(": ")[2]) == (4, "deployed (exit 4)\n")
@@ -207,7 +207,7 @@ def test_effect_that_cannot_be_called_is_not_noted(repo: Repo) -> None:
     with pytest.raises(TypeError, match="'approve'"):
         history.effects.perform("deploy", lambda: 0, irreversible=True, approve=True)  # type: ignore[arg-type]
     assert history.effects.all() == ()
-    # One that begins and fails may have happened.
+    # An effect that begins and fails may have happened.
     with pytest.raises(ZeroDivisionError):
         history.effects.perform("deploy", lambda: 1 // 0)
     assert [(one.text, one.exit_code, one.refused) for one in history.effects.all()] == [

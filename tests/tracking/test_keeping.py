@@ -87,7 +87,7 @@ def test_attachments_survive_gc_and_are_pushed_with_the_notes(repo: Repo, tmp_pa
     repo.git("config", "transfer.fsckObjects", "true")
     repo.git("remote", "add", "there", str(tmp_path / "there"))
     repo.run("envlog", "push", "there", "--yes", check=True)
-    # What a repository pushed itself it does not fetch.
+    # A repository does not fetch its own pushes, so another one fetches.
     other = make_repo(tmp_path / "other")
     other.git("remote", "add", "there", str(tmp_path / "there"))
     other.run("envlog", "fetch", "there", check=True)

@@ -1,4 +1,4 @@
-"""Attachments in chunks: a transcript that grows is stored once, and every way back gives the same bytes."""
+"""Attachments in chunks: a growing transcript is stored once, and every way of reading returns the same bytes."""
 
 from __future__ import annotations
 

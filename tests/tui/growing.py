@@ -1,4 +1,4 @@
-"""A timeline grown long: moments that hold what its newest holds, written by git itself."""
+"""Make a timeline long: snapshots with the same tree as the newest one, written by git itself."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ MINUTE = 60
 
 
 def grow_timeline(repo: Repo, number: int) -> None:
-    """So many moments more, each a minute later, called `moment-1-` and so on."""
+    """Append this many snapshots, a minute apart, with numbered intents."""
     ref = repo.git("for-each-ref", "--format=%(refname)", "refs/envhist/heads/")
     _, _, rest = repo.git("log", "-1", "--format=%B", ref).partition("\n")
-    # Nobody signed them, and they need not be: they are to be listed.
+    # The snapshots have no signature and need none, because they are only listed.
     kept = [line for line in rest.split("\n") if not line.startswith(("Env-Mac:", "Env-Key:"))]
     body = "\n".join(kept)
     stream = []

@@ -1,4 +1,4 @@
-"""A terminal as people have it: tmux, typed into and read."""
+"""A real terminal: tmux, with keys sent to it and its screen read."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 PATIENCE = 60.0
-"""Seconds after which what is waited for is not coming; a busy machine takes some of them."""
+"""Timeout in seconds; a busy machine needs some of them."""
 LOOK_AGAIN = 0.05
 
 
 class Screen:
-    """One program in a terminal of its own."""
+    """A program in a private terminal."""
 
     def __init__(
         self, place: Path, words: str, env: Mapping[str, str], columns: int, lines: int, socket: str
@@ -41,19 +41,19 @@ class Screen:
         return self._run("capture-pane", "-p", "-t", "it").rstrip("\n").split("\n")
 
     def wait(self, fits: Callable[[str], bool]) -> str:
-        """What is shown, once it is as it should be."""
+        """Wait until the predicate accepts the screen, and return the screen."""
         ends = time.monotonic() + PATIENCE
         while not fits(shown := "\n".join(self.lines())):
-            assert time.monotonic() < ends, f"it never came:\n{shown}"
+            assert time.monotonic() < ends, f"timed out waiting for the screen; it shows:\n{shown}"
             time.sleep(LOOK_AGAIN)
         return shown
 
     def see(self, *texts: str) -> str:
-        """The same, where these texts are to be read."""
+        """Wait until the screen shows these texts, and return it."""
         return self.wait(lambda shown: all(text in shown for text in texts))
 
     def program(self) -> int:
-        """The process that is in front, below the shell."""
+        """Return the id of the process in the foreground, below the shell."""
         shell = self._run("display-message", "-p", "-t", "it", "#{pane_pid}").strip()
         told = subprocess.run(
             ["ps", "-o", "pid=", "--ppid", shell], capture_output=True, check=True, text=True
@@ -70,13 +70,13 @@ class Screen:
 
 
 def wait_until_gone(program: int) -> None:
-    """Wait for the end of a process that is nobody's child here."""
+    """Wait for the end of a process that is not a child of this one."""
     try:
         descriptor = os.pidfd_open(program)
     except ProcessLookupError:
         return
     try:
         ready, _, _ = select.select([descriptor], [], [], PATIENCE)
-        assert ready, "it goes on without a terminal"
+        assert ready, "the program still runs without a terminal"
     finally:
         os.close(descriptor)

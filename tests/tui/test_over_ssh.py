@@ -32,7 +32,7 @@ def ssh(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture
 def shop(repo: Repo) -> Repo:
-    """An environment as people have them: a program's own Python, packages, secrets, a name that nobody can type."""
+    """Fill an environment: Python files, packages, secrets, and a name that cannot be typed."""
     repo.write(".gitignore", ".venv/\n.env\n")
     repo.execute("python3", "-m", "venv", "--without-pip", ".venv")
     repo.write(".env", "A=1\n")
@@ -49,7 +49,7 @@ def shop(repo: Repo) -> Repo:
 
 @pytest.fixture
 def enter(shop: Repo, ssh: str, tmp_path: Path) -> Iterator[Enter]:
-    """Goes there by ssh and begins to browse; the process it is there stands in a file."""
+    """Return a function that connects by ssh and starts the browser; the id of its process is written to a file."""
     env = "\n".join(
         f"export {name}={shlex.quote(value)}" for name, value in shop.env.items() if name != "TERM"
     )
@@ -91,7 +91,7 @@ def test_every_key_works_over_ssh(shop: Repo, enter: Enter, size: tuple[int, int
     screen.type("?")
     screen.see("mark this snapshot")
     screen.type("Escape")
-    # A key right behind it would be one with Alt.
+    # A key sent right after Escape would be a key with Alt.
     screen.wait(lambda shown: "mark this snapshot" not in shown)
     screen.type("r")
     screen.see("Enter confirms", "app.py", r"[bold]\x1b[31mred\u202e", "remove")
@@ -123,14 +123,14 @@ def test_lost_connection_ends_the_browser(enter: Enter, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("how", ["killed", "closed"])
 def test_restore_finishes_without_the_browser(shop: Repo, enter: Enter, tmp_path: Path, how: str) -> None:
-    """Killed, or its terminal closed, while a restore is under way: that goes on, and nothing is left half done."""
+    """Kill the browser or close its terminal during a restore: the restore continues to its end."""
     screen = enter(SMALL)
     screen.see("2 snapshots", "~ app.py")
     screen.type("G", "r")
     screen.see("Enter confirms")
     program = there(tmp_path)
     with (shop.path / ".git/envhist/lock").open("rb") as lock:
-        # Nothing can begin before this is let go.
+        # The restore waits until this lock is released.
         fcntl.flock(lock, fcntl.LOCK_EX)
         screen.type("Enter")
         screen.wait(lambda shown: bool(restores(program)))
@@ -150,7 +150,7 @@ def test_restore_finishes_without_the_browser(shop: Repo, enter: Enter, tmp_path
 
 
 def restores(program: int) -> list[int]:
-    """The restores that it started."""
+    """Return the ids of the restore processes that the browser started."""
     words = ["ps", "-ww", "-o", "pid=,args=", "--ppid", str(program)]
     told = subprocess.run(words, capture_output=True, check=False, text=True).stdout
     return [int(line.split()[0]) for line in told.splitlines() if "envrestore" in line]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from git_envhist.tui.programs import FIELDS, read_rows
 
 
-def test_verdict_of_an_equal_snapshot_is_no_check_of_the_row_but_part_of_its_summary() -> None:
+def test_verdict_of_an_equal_snapshot_is_shown_in_the_summary_only() -> None:
     fields = ("1" * 40, "1111111", "10:20", "verify passing", "restore of 0123abc", "", "~1 file", "restore")
     [own, carried] = read_rows(
         "".join("\0".join((*fields, last, "")) + "\0" for last in ("", "✓ from 10:02"))

@@ -47,7 +47,7 @@ def browse(repo: Repo) -> Iterator[Open]:
 
 
 def cursor(shown: str) -> str:
-    """The row that the cursor is on."""
+    """Return the row that has the cursor."""
     return next(line for line in shown.split("\n") if line.startswith("›"))
 
 
@@ -59,7 +59,7 @@ def test_list_is_left_and_changes_are_right(told: Repo, browse: Open) -> None:
     assert all(len(line) <= 80 for line in shown.split("\n"))
     rows = [line.split("│")[0] for line in shown.split("\n")[1:4]]
     assert [row[1] for row in rows] == ["·", "✗", "✓"]
-    # The value of a variable is a secret, here as everywhere.
+    # The value of a variable is a secret and not shown.
     assert "localhost" not in shown
 
 
@@ -105,7 +105,7 @@ def test_two_marked_snapshots_are_compared(told: Repo, browse: Open, size: tuple
     screen = browse(size)
     screen.see("3 snapshots", "~ app.py")
     ids = told.run("envlog", "--format=%h", check=True).out.split()
-    # Keys come faster than anything is shown: each means what was there when it was pressed.
+    # Keys come faster than the screen is drawn: each acts on the state in which it was pressed.
     screen.type("d", "j", "j", "d")
     screen.see(f"from {ids[2]} to {ids[0]}", "left-pad", "+ API_URL")
     screen.type("d")
@@ -184,7 +184,7 @@ def test_layout_follows_the_terminal_size(told: Repo, browse: Open) -> None:
     screen.resize(140, 40)
     screen.wait(lambda shown: "(works)" in cursor(shown))
     screen.resize(60, 16)
-    # Drawn whole: a look in between may find the foot alone.
+    # Wait for the whole screen: during drawing, only the footer may be there.
     shown = screen.wait(lambda shown: "quit" in shown.split("\n")[-1] and "\n›" in shown)
     assert len(shown.split("\n")) <= 16
     assert "working" in cursor(shown)
@@ -199,7 +199,7 @@ def test_hostile_text_is_escaped(repo: Repo, browse: Open) -> None:
     repo.run("envlog", "note", "-m", hostile, check=True)
     screen = browse(LARGE)
     told = screen.see("1 snapshot", shown, "Timeline:", "Note:", "Names:     [red]x")
-    # The row, the heading, the file, what the check wrote, the card, the note, what it was captured with.
+    # The row, the heading, the file, the check's output, the details, the note, the values given at the capture.
     assert told.count(shown) >= 8
     screen.type("r")
     screen.see("nothing to restore")

@@ -54,11 +54,11 @@ def _parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.walk", description=__doc__)
     parser.add_argument("--histories", type=int, default=20)
     parser.add_argument("--steps", type=int, default=100)
-    parser.add_argument("--minutes", type=float, default=1e6, help="begin no history after this time")
+    parser.add_argument("--minutes", type=float, default=1e6, help="start no history after this time")
     parser.add_argument("--seed", type=int, default=int(time.time()) % 1_000_000 * 1000)
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument(
-        "--fs", choices=FILE_SYSTEMS, default="here", help="mount this file system and walk there (root)"
+        "--fs", choices=FILE_SYSTEMS, default="here", help="mount this file system and run there (as root)"
     )
     parser.add_argument("--base", help="a directory for the histories")
     return parser.parse_args()
@@ -66,7 +66,7 @@ def _parse() -> argparse.Namespace:
 
 def _run_on(kind: str) -> int:
     """Run the campaign again in a mount namespace, on a new file system."""
-    # An image in memory: what the histories sync costs no disk.
+    # Use an image in memory, so that the histories' syncs do not wait for a disk.
     with tempfile.TemporaryDirectory(prefix="walk-", dir=_memory_or("/var/tmp")) as above:
         place, image = f"{above}/mounted", f"{above}/image"
         os.mkdir(place)

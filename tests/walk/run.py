@@ -13,7 +13,7 @@ from tests.walk.world import World
 
 @dataclass(frozen=True)
 class Failure:
-    """Where a history went wrong."""
+    """The step and the reason of a failure."""
 
     at: int
     """The number of the step, counted from 0; the length of the history for the check at its end."""
@@ -21,7 +21,7 @@ class Failure:
 
 
 def run_history(steps: list[Step], base: Path) -> Failure | None:
-    """Carry out a history in a new directory; None if all of it is right."""
+    """Carry out a history in a new directory; return the failure, or None."""
     directory = Path(tempfile.mkdtemp(dir=base))
     at = 0
     try:

@@ -34,7 +34,7 @@ WEIGHTS = {
 
 @dataclass(frozen=True)
 class Step:
-    """One step: its kind, an edit, and numbers that choose among what exists then."""
+    """A step: its kind, an edit, and numbers that choose among the existing snapshots and paths."""
 
     kind: str
     edit: Edit | None = None

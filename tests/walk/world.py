@@ -1,8 +1,8 @@
-"""Carries out the steps of a history with the real programs, and compares every tree with a model of its own.
+"""Carry out the steps of a history with the real programs, and compare every tree with an independent model.
 
-The model knows what the kernel, and at intervals find and sha256sum, listed at each capture and each restore
-(`tests/support/oracle.py`).
-It computes the expected tree of a restore from those lists, never from what the program reports.
+The model stores what the kernel, and at intervals find and sha256sum, listed at each capture and each restore
+(`tests/support/oracle.py`). It computes the expected tree of a restore from those lists, never from a program's
+report.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ class Shot:
     tree: Listing
     is_live: bool = True
     is_purged: bool = False
-    """A path was erased from it: a remote has the old one until its own timeline is pushed again."""
+    """A path was erased from this snapshot: a remote has the old one until its own timeline is pushed again."""
 
 
 @dataclass
 class Place:
-    """A working tree, and the states that undo and redo lead to while nothing else happens."""
+    """A working tree, and the states that undo and redo lead to."""
 
     repo: Repo
     undo: list[Listing] = field(default_factory=list)
@@ -78,12 +78,13 @@ class World:
         self.clone: Repo | None = None
 
     def carry_out(self, step: Step) -> None:
-        """Do one step; Wrong if the result is not the expected one."""
+        """Carry out one step; raise Wrong if the result is not the expected one."""
         action: Callable[[Step], None] = getattr(self, f"_do_{step.kind}")
         action(step)
 
     def check_all(self) -> None:
-        """Restore every live snapshot elsewhere and compare it; check the repository with git and with fsck."""
+        """Restore every live snapshot into a new directory and compare it; check the repository with git and with
+        fsck."""
         live = [shot for shot in self.shots if shot.is_live]
         for shot in {shot.id: shot for shot in (*live[:1], *live[-2:])}.values():
             self._write_and_compare(shot)
@@ -154,7 +155,7 @@ class World:
             for two in tracked
         )
         if blocked or any(entry.linked for entry in (*shot.tree.values(), *self.here.look().values())):
-            return  # a tracked file where the snapshot has a directory: which of them gives way is not modelled
+            return  # a tracked file where the snapshot has a directory: the model does not cover which one is kept
         self._restore(
             ["--keep-tracked", shot.id],
             lambda before: _mixed(before, shot.tree, lambda one: one not in tracked),
@@ -278,10 +279,10 @@ class World:
         if shot.id in known and not shot.is_purged:
             self._write_and_compare(shot, repo=clone)
 
-    # What they share.
+    # Helpers of the steps.
 
     def _has_snapshots(self) -> bool:
-        """Whether this timeline has any: those of a fork may all have been dropped."""
+        """Return whether this timeline has any snapshots; all of a fork's may have been dropped."""
         return bool(json.loads(self._run("envlog", "--json", "-n", "1")))
 
     def _other_clone(self) -> Repo:
@@ -326,7 +327,7 @@ class World:
         _remove(out)
 
     def _write_by_library(self, shots: list[Shot]) -> None:
-        """Write snapshots by the library in this process: a sixth of the time that a program takes."""
+        """Write snapshots by the library in this process, in a sixth of the time that a program takes."""
         environ = {**self.here.repo.env, "GIT_ENVHIST_WORKERS": "here"}
         history = EnvHistory.open(str(self.places[0].repo.path), environ=environ)
         out = self.base / "out"
@@ -383,7 +384,7 @@ class World:
             raise Wrong(f"{what}:\n" + "\n".join(_differences(expected, found)))
 
     def _compare_files(self, what: str, expected: Listing, found: Listing) -> None:
-        """Compare everything but directories and which names are one file: a partial restore may leave these."""
+        """Compare everything but directories and hard links, which a partial restore may leave unchanged."""
         self._compare(what, _plain_files(expected), _plain_files(found))
 
 
@@ -391,7 +392,7 @@ def _links_a_directory(edit: Edit, root: Path) -> bool:
     if not isinstance(edit, Put) or not isinstance(edit.node, HardLink):
         return False
     if _is_below(edit.path, edit.node.to):
-        return True  # the directories above the new name are made first
+        return True  # `apply` first makes the directories above the new name
     target = root / os.fsdecode(edit.node.to)
     return target.is_dir() and not target.is_symlink()
 
@@ -416,7 +417,7 @@ def _mixed(before: Listing, target: Listing, is_restored: Callable[[bytes], bool
 
 
 def _with_path(before: Listing, target: Listing, path: bytes) -> Listing | None:
-    """Return the tree with one path from the target; a file where a directory above it must be gives way."""
+    """Return the tree with one path from the target, without a file where that path needs a directory."""
     arrives = path in target
     kept = {
         one: entry

@@ -1,4 +1,4 @@
-"""Big files in pieces: put together by plain git they are the file, and a small change costs little."""
+"""Big files in chunks: plain git can join them to the file, and a small change adds little."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def test_hole_of_terabytes_makes_few_objects() -> None:
 
 @pytest.mark.parametrize("first", [0, 1])
 def test_chunk_lists_are_equal_for_repeated_and_single_chunks(first: int) -> None:
-    """Also if the id of the repeated chunk ends a run."""
+    """Also true if the id of the repeated chunk ends a run."""
     store = Memory()
     nul = bytes((first,)) + bytes(19)
     for before in (0, 1, 1023, 1024):

@@ -54,7 +54,7 @@ def writing(database: Path, mode: str) -> Iterator[Talk]:
         end(writer)
 
 
-# Locks belong to a process, so a copy is made as a worker makes it: in one of its own.
+# Locks belong to a process, so the copy is made in a separate process, as a worker does it.
 COPIER = """
     import os, sys
     from git_envhist.worktree.databases import WaitBudget, locked_database

@@ -177,7 +177,7 @@ def test_endless_file_without_size_is_abandoned() -> None:
         (p for p in ("/proc/kmsg", "/proc/self/maps", "/proc/self/mountinfo") if os.access(p, os.R_OK)), None
     )
     if endless is None:
-        pytest.skip("no file here says that it is empty and is not")
+        pytest.skip("this system has no file that reports size 0 and has content")
     with opened(Path("/proc/self/maps")) as descriptor:
         read = read_file(descriptor)
     assert not read.stable
@@ -325,7 +325,7 @@ def test_directory_replaced_by_a_link_does_not_lead_outside(tmp_path: Path) -> N
 
 
 def test_file_is_young_for_a_second_when_time_stamps_have_seconds(tmp_path: Path) -> None:
-    # As on file systems with whole seconds: written 0.9 s before the capture, it may change unnoticed.
+    # On a file system with whole seconds, a file written 0.9 s before the capture may change unnoticed.
     started = 1_700_000_000 * SECOND + 900_000_000
     whole, fine = 1_700_000_000 * SECOND, 1_700_000_000 * SECOND + 1
     rows = {

@@ -35,7 +35,7 @@ def test_directory_is_listed_as_missing_when_the_walk_cannot_list_it(repo: Repo)
 def test_leaf_is_listed_as_missing_when_the_second_look_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # The name is longer than any file system allows, so lstat fails in another way than for a missing path.
+    # The name is longer than any file system allows, so lstat does not report a missing path.
     monkeypatch.chdir(tmp_path)
     seen = os.stat(tmp_path)
     visit, leaf = ScannedDirectory(b"", seen), ScannedEntry(b"x" * 300, COLUMNS(seen), True)

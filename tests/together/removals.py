@@ -1,11 +1,12 @@
-"""Captures while everything is let go: `python -m tests.together.letting_go [--captures N]`; `--waits` for times.
+"""Captures while snapshots are removed: `python -m tests.together.removals [--captures N]`; `--waits` measures
+times.
 
-Beside a thousand captures moments are dropped, brought back, thinned, and what nothing needs is cleaned away, over and
-over; git does its own cleaning (`gc --prune=now`, `repack -ad`, `maintenance run`) in a loop of its own. Then every
-moment that is listed, and every one in the trash, holds the bytes that it was taken of, and git misses nothing.
+During a thousand captures, snapshots are dropped, undropped and pruned, and unneeded objects are collected, over and
+over. git runs its own maintenance (`gc --prune=now`, `repack -ad`, `maintenance run`) in a second loop. Afterwards
+every snapshot that is listed or in the trash must have the bytes that were captured, and git must miss no object.
 
-`--waits`: how long captures take by themselves, beside cleanings of ours that follow each other without a pause, and
-beside busy processes in their place.
+`--waits` prints how long captures take alone, during a continuous loop of `git envlog gc`, and next to a busy process
+instead.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ GITS = (
 )
 OURS = ("drop", "undrop", "prune", "gc", "drop", "gc --prune=now", "fsck", "fsck --quick")
 TURN = 25
-"""So many captures beside all of them, so many beside ours alone."""
+"""Every this many captures, git's maintenance is switched on or off; git-envhist's own runs all the time."""
 PAUSE = 0.1
 FIRST = ["chrt", "-f", "10"]
 
@@ -47,13 +48,13 @@ def main() -> int:
     words.add_argument("--captures", type=int, default=1000)
     words.add_argument("--waits", action="store_true")
     asked = words.parse_args()
-    with tempfile.TemporaryDirectory(prefix="letting-go-") as place:
+    with tempfile.TemporaryDirectory(prefix="removals-") as place:
         repo = sealed_repo(Path(place))
         return waits(repo, asked.captures) if asked.waits else campaign(repo, asked.captures)
 
 
 class Loop:
-    """Somebody who does one thing after the other until he is stopped."""
+    """Call one function over and over in a thread until the block ends."""
 
     def __init__(self, act: Callable[[], str]) -> None:
         self.done: Counter[str] = Counter()
@@ -82,7 +83,7 @@ def campaign(repo: Repo, captures: int) -> int:
     def ours() -> str:
         word = chance.choice(OURS)
         done = repo.run("envlog", *_words_of(word, chance, [*taken]))
-        # What was dropped cannot be dropped again, what is not in the trash not be brought back.
+        # Dropping a snapshot twice and undropping one that is not in the trash are expected to fail.
         if done.status not in (0, 3, 4) or "Traceback" in done.err:
             wrong.append(f"{word}: {done.status}: {done.err}")
         return word if done.status == 0 else f"{word}, nothing to do"
@@ -91,7 +92,7 @@ def campaign(repo: Repo, captures: int) -> int:
 
     def gits() -> str:
         if len(taken) // TURN % 2:
-            # A cleaning of ours waits for gits at work, and would hardly ever have its turn.
+            # git-envhist's removal waits until no git command runs, and would hardly ever start.
             time.sleep(PAUSE)
             return "a pause"
         words = GITS[next(numbers) % len(GITS)]
@@ -121,7 +122,7 @@ def take(repo: Repo, number: int, taken: dict[str, bytes]) -> None:
     repo.write("state", content)
     repo.write("again", b"%d" % (number % 3) * 200)
     repo.write(f"d{number % 5}/large", noise(20_000, number // 10))
-    # The same bytes as objects of the user's, which git's cleaning takes at any time.
+    # Also store the bytes as objects of the user, which git's maintenance may prune at any time.
     repo.git("hash-object", "-w", "state", "again", check=False)
     snapshot = (
         EnvHistory.open(str(repo.path), workers="here", one_command=True).capture(f"step {number}").snapshot
@@ -141,20 +142,20 @@ def judge(repo: Repo, taken: dict[str, bytes]) -> list[str]:
         if commit is None:
             wrong.append(f"step {number}, {one}, is neither listed nor in the trash")
         elif repo.run_git("show", f"{commit}:state").stdout != content:
-            wrong.append(f"step {number}, {one}, holds something else")
+            wrong.append(f"step {number}, {one}, contains something else")
     print(f"{len(listed)} listed, {len(trash)} in the trash")
     return wrong
 
 
 def waits(repo: Repo, captures: int) -> int:
-    """Captures at real-time priority, as are the cleanings: nobody else on the machine disturbs either."""
+    """Time captures at real-time priority; the maintenance has it too, so other processes disturb neither."""
     for number in range(40):
         repo.write(f"d{number % 7}/f{number}", noise(100_000, number))
-    print("| beside | captures | median | of a hundred five take longer than | longest |")
+    print("| concurrent with | captures | median | p95 | longest |")
     print("| --- | ---: | ---: | ---: | ---: |")
     step = 0
     kinds: dict[str, Callable[[Repo], Iterator[None]]] = {
-        "nobody": _nobody, "a busy process": _busy, "cleanings of ours": _cleanings,
+        "nothing": _nobody, "a busy process": _busy, "git envlog gc": _cleanings,
     }  # fmt: skip
     for name, beside in kinds.items():
         times = []
