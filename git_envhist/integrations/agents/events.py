@@ -135,7 +135,8 @@ def read_event(
         kind=kind,
         agent=agent,
         registered=registered,
-        session=_word(value, "session_id", "sessionId", "conversation_id") or "",
+        # A subagent of Copilot has its own id as the session, and names the session of its parent.
+        session=_word(value, "parentAgentId", "session_id", "sessionId", "conversation_id") or "",
         directories=_directories(value, project),
         turn=_word(value, "turn_id", "prompt_id", "generation_id"),
         prompt=_text(value, "prompt", MAX_PROMPT) or "",
@@ -197,7 +198,7 @@ def _path(value: dict[str, Any], *names: str) -> str | None:
 
 def _copilot_transcript(value: dict[str, Any], environ: Mapping[str, str]) -> str | None:
     """Return the path of Copilot's transcript, which it sends only when a turn ends."""
-    session = _word(value, "sessionId", "session_id") or ""
+    session = _word(value, "parentAgentId", "sessionId", "session_id") or ""
     home = environ.get("COPILOT_HOME") or os.path.join(environ.get("HOME", ""), ".copilot")
     if not home.startswith("/") or not SESSION.fullmatch(session):
         return None
