@@ -58,6 +58,8 @@ class Agent:
     """`{}` in a value is the address of the model."""
     beside: tuple[str, ...] = ()
     """Other agents whose settings it reads too."""
+    plugin: tuple[tuple[str, ...], ...] = ()
+    """The commands that install our plugin from a directory, `{}`."""
     after_tool: bool = False
     """Whether it has a hook after each tool, so that the state after a tool is captured before the next one."""
     subagent: Call | str = ""
@@ -155,6 +157,7 @@ CODEX_TRUST = ("--dangerously-bypass-approvals-and-sandbox", "--dangerously-bypa
 CODEX_WORDS = ("exec", "--skip-git-repo-check", *CODEX_TRUST)
 GEMINI_WORDS = ("--yolo", "-m", "gemini-2.5-flash")
 COPILOT_WORDS = ("--allow-all-tools",)
+PLUGIN = "git-envhist@git-envhist"
 AGENTS = (
     Agent(
         "claude-code", "@anthropic-ai/claude-code", "2.1.328", "claude", "Bash", "command", _claude_code,
@@ -163,11 +166,13 @@ AGENTS = (
                  "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "ENABLE_TOOL_SEARCH": "false"},
         subagent=Call("Agent", {"description": "tests", "prompt": SUBAGENT, "subagent_type": "general-purpose",
                                 "run_in_background": True}),
+        plugin=(("plugin", "marketplace", "add", "{}"), ("plugin", "install", PLUGIN)),
     ),
     Agent(
         "codex", "@openai/codex", "0.169.0", "codex", "exec_command", "cmd", _codex,
         (*CODEX_WORDS, "{}"), (*CODEX_WORDS, "resume", "--last", "{}"), CODEX_TRUST,
         subagent="the prompt of a subagent is encrypted",
+        plugin=(("plugin", "marketplace", "add", "{}"), ("plugin", "add", PLUGIN)),
     ),
     Agent(
         "gemini", "@google/gemini-cli", "0.61.0", "gemini", "run_shell_command", "command", _gemini,
@@ -184,6 +189,7 @@ AGENTS = (
         beside=("claude-code",), has_transcript=False,
         subagent=Call("task", {"description": "tests", "prompt": SUBAGENT, "agent_type": "general-purpose",
                                "name": "tests", "mode": "background"}),
+        plugin=(("plugin", "marketplace", "add", "{}"), ("plugin", "install", PLUGIN)),
     ),
     Agent(
         "opencode", "opencode-ai", "1.18.33", "opencode", "bash", "command", _opencode,
@@ -263,9 +269,14 @@ def start(
     words: Sequence[str] = (),
     cwd: Path | None = None,
     before: Sequence[str] = (),
+    prepared: bool = False,
 ) -> subprocess.Popen[bytes]:
-    """Start the agent with a prompt; `before`: words of a program that runs it."""
-    agent.prepare(Repo(cwd, repo.env) if cwd else repo, address)
+    """Start the agent with a prompt.
+
+    `before`: words of a program that runs it; `prepared`: its configuration is written already.
+    """
+    if not prepared:
+        agent.prepare(Repo(cwd, repo.env) if cwd else repo, address)
     repo.env |= {name: value.format(address) for name, value in agent.environ.items()}
     chosen = words or tuple(word.format(prompt) for word in (agent.again if again else agent.words))
     return subprocess.Popen(
@@ -284,7 +295,7 @@ def main() -> int:
     asked = parser.parse_args()
     wanted = [agent for agent in AGENTS if not asked.names or agent.name in asked.names]
     machine, cells = dict(os.environ), {}
-    with tempfile.TemporaryDirectory() as temporary:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as temporary:
         place = asked.at or Path(temporary, "npm")
         for agent in wanted:
             install(agent, place, machine)

@@ -23,6 +23,7 @@ from git_envhist.model import Snapshot
 from tests.real.agents import AGENTS, LONG, SUBAGENT, Agent, start, working_tree
 from tests.real.models import Call, Failure, Script, Server, model
 from tests.real.terminal import ENTER, ESCAPE, terminal
+from tests.support.programs import CHECKOUT
 from tests.support.repository import Repo
 
 FIRST, SECOND, THIRD = "make the greeting friendlier", "then write it shorter", "at last say goodbye"
@@ -339,16 +340,23 @@ def nested(run: Run) -> Result:
 
 def both_levels(run: Run) -> Result:
     """Hooks in the project and for the user: one capture per event, one turn."""
-    run.repo.run("envlog", "install", "--global", "--agent", run.agent.name, check=True)
-    run.ask(FIRST)
+    _install_globally(run)
+    run.ask(FIRST, prepared=True)
     wrong = run.settled(expect([("before", "0"), ("after", "1")]))
     turns = {dict(each.snapshot.meta).get("agent-turn") for each in run.history()}
     return wrong or ([] if turns == {"1"} else [f"turns: {turns}"])
 
 
+def _install_globally(run: Run) -> None:
+    """Install for the user, after the configuration: both may be in one file."""
+    run.agent.prepare(run.repo, run.server.address)
+    run.repo.run("envlog", "install", "--global", "--agent", run.agent.name, check=True)
+
+
 def no_git(run: Run) -> Result:
     """A directory without git, which a person captured once."""
-    run.ask(FIRST)
+    _install_globally(run)
+    run.ask(FIRST, prepared=True)
 
     def check(seen: list[Seen]) -> list[str]:
         found = [each.short[:3] for each in seen]
@@ -356,6 +364,31 @@ def no_git(run: Run) -> Result:
         plain = [row for row in found if row != ("before", FIRST, "0")]
         return (
             [] if plain == [("-", "by hand", "0"), ("after", FIRST, "1")] else ["expected 0 by hand, then 1"]
+        )
+
+    return run.settled(check)
+
+
+def plugin(run: Run) -> Result:
+    """The plugin below hooks/plugins/ alone, in a repository that a person captured once."""
+    if not run.agent.plugin:
+        return "no plugin in a format of its own"
+    run.repo.run("envlog", "uninstall", check=True)
+    run.repo.run("envlog", "capture", "by hand", check=True)
+    # A copy: an agent may load the plugin from where it is.
+    source = shutil.copytree(CHECKOUT / "hooks/plugins", run.repo.path.parent / "plugins")
+    run.agent.prepare(run.repo, run.server.address)
+    for words in run.agent.plugin:
+        command = [run.agent.program, *(word.format(source) for word in words)]
+        done = subprocess.run(command, cwd=run.repo.path, env=run.repo.env, capture_output=True, check=False)
+        if done.returncode:
+            return [f"{command}: {(done.stdout + done.stderr).decode()}"]
+    run.ask(FIRST, prepared=True)
+
+    def check(seen: list[Seen]) -> list[str]:
+        found = [each.short[:3] for each in seen if each.short[:3] != ("before", FIRST, "0")]
+        return (
+            [] if found == [("-", "by hand", "0"), ("after", FIRST, "1")] else ["expected 0 by hand, then 1"]
         )
 
     return run.settled(check)
@@ -408,6 +441,7 @@ def scripts(agent: Agent) -> dict[str, Script]:
                                           agent.shell("cd nested 2>/dev/null; echo 2 >../f")]},
         "both levels": {FIRST: [one]},
         "no git": {FIRST: [one]},
+        "plugin": {FIRST: [one]},
         "two agents at once": {FIRST: [one, two]},
     }  # fmt: skip
 
@@ -428,6 +462,7 @@ CASES: dict[str, Callable[[Run], Result]] = {
     "both levels": both_levels,
     "no git": no_git,
     "two agents at once": two_agents,
+    "plugin": plugin,
 }
 
 
