@@ -408,17 +408,19 @@ class EnvHistory(HistoryContext):
         >>> history.page()[:15], "to look at" in history.page("history.html")
         ('<!DOCTYPE html>', True)
         """
-        from git_envhist.platform import run_own_program  # loaded late: a page is drawn by a program of ours
+        from git_envhist.platform import (
+            own_program_output,  # loaded late: a page is drawn by a program of ours
+        )
 
         target = TO_OUTPUT if file is None else os.path.abspath(os.fspath(file))
         words: list[str | bytes] = ["-C", self.repository.root, "--json", "--html", target]
         words += ["--all"] * all_timelines
         words += ([] if span is None else [span]) + (["--", *as_sequence(paths)] if paths else [])
-        page = run_own_program("envlog", words, self.environ)
+        page = own_program_output("envlog", words, self.environ)
         if file is not None:
-            with open(target, "rb") as written:
+            with open(target, encoding="utf-8", newline="") as written:
                 page = written.read()
-        return page.decode("utf-8")
+        return page
 
     # One snapshot.
 
@@ -495,7 +497,7 @@ class EnvHistory(HistoryContext):
         """Return a reader of a snapshot's files; the caller closes it."""
         from git_envhist.snapshots.reader import FileReader  # loaded late: keeps envlog fast
 
-        return FileReader(self.repository.git, snapshot.tree, self.open_sealed, self.repository.objects_dir)
+        return FileReader(self.repository.git, snapshot.tree, self.open_sealed, self.repository.pack_dir)
 
     def environment_path(self, path: bytes) -> EnvPath:
         """Return the path from the top for a path given on the command line."""

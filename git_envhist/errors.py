@@ -111,11 +111,20 @@ class UnfinishedRestore(EnvhistError):
             self.exit_code = 128 + signal_number
 
 
+FSCK_HINT = "'git envlog fsck' lists what else is missing or damaged"
+
+
 class Damaged(EnvhistError):
     """Stored bytes are not what they must be."""
 
     code = "damaged"
     usual_hint = "'git envlog fsck' lists the damaged snapshots"
+
+
+class FileUnreadable(EnvhistError):
+    """A file that the user named cannot be read."""
+
+    code = "cannot-read"
 
 
 class WorkingTreeGone(EnvhistError):

@@ -40,7 +40,7 @@ from git_envhist.git.refs import GITDIR, git_directory_of, has_submodules, is_ow
 from git_envhist.git.repository import NOTES_REFS, TIMELINE_REFS, RefUpdate, Repository
 from git_envhist.lazy import replace
 from git_envhist.model import CaptureProgress, EnvPath, ForkPlan, ForkResult, RestoreResult, Snapshot, Trigger
-from git_envhist.objects.reader import ObjectReader
+from git_envhist.objects.reader import ObjectReader, Verify
 from git_envhist.platform import DIRECTORY, open_file_only
 from git_envhist.restore.clone_files import CloningReader
 from git_envhist.restore.disk_calls import DiskCalls
@@ -633,9 +633,11 @@ class _Fork:
         settings = replace(read_settings(repository.read_config()), budget=UNLIMITED)
         return replace(original, repository=repository, settings=settings)
 
-    def _contents(self, made: Mapping[bytes, bytes]) -> ObjectReader:
+    def _contents(self, made: Mapping[bytes, bytes], verify: Verify) -> ObjectReader:
         own = self.source.repository
-        contents = CloningReader(own.git, own.pack_dir, own.object_format, self.unseal, made=made)
+        contents = CloningReader(
+            own.git, own.pack_dir, own.object_format, self.unseal, verify=verify, made=made
+        )
         contents.use_directory(own.root)
         return contents
 

@@ -44,21 +44,46 @@ class OwnProgramFailed(EnvhistError):
         self.exit_code = status
 
 
-def run_own_program(program: str, words: Sequence[str | bytes], environ: Mapping[str, str]) -> bytes:
+def run_own_program(
+    program: str, words: Sequence[str | bytes], environ: Mapping[str, str], *, session: bool = False
+) -> tuple[int, str, str]:
+    """Run a program of ours to its end; return its exit status, output and error output.
+
+    The output goes to files, so that the program continues if this process is killed.
+
+    `session`: in a session of its own, because Ctrl-C is not meant for it.
+    """
+    import subprocess  # loaded late: few processes run another program of ours
+
+    with open(anonymous_file(), "w+b") as out, open(anonymous_file(), "w+b") as err:
+        done = subprocess.run(
+            [*own_command(program), *words],
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=err,
+            env=environ,
+            check=False,
+            start_new_session=session,
+        )
+        out.seek(0)
+        err.seek(0)
+        output, errors = (file.read().decode("utf-8", "backslashreplace") for file in (out, err))
+        return done.returncode, output, errors
+
+
+def own_program_output(program: str, words: Sequence[str | bytes], environ: Mapping[str, str]) -> str:
     """Return the output of a program of ours that was asked for `--json`; raise its error as `OwnProgramFailed`."""
     import json  # loaded late: few processes run another program of ours
-    import subprocess  # loaded late: likewise
 
-    command = [*own_command(program), *words]
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, env=environ, check=False)
-    if done.returncode == 0:
-        return done.stdout
+    status, output, errors = run_own_program(program, words, environ)
+    if status == 0:
+        return output
     try:
-        error = json.loads(done.stdout)["error"]
+        error = json.loads(output)["error"]
         failure = OwnProgramFailed(error["message"], error["code"], error["status"], error["hint"])
     except (ValueError, KeyError, TypeError):
-        reason = done.stderr.decode("utf-8", "replace").strip() or f"status {done.returncode}"
-        failure = OwnProgramFailed(f"git {program} failed: {reason}", "failed", done.returncode, None)
+        reason = errors.strip() or f"status {status}"
+        failure = OwnProgramFailed(f"git {program} failed: {reason}", "failed", status, None)
     raise failure
 
 

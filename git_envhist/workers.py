@@ -1,18 +1,17 @@
 """Worker processes: forked children, spawned interpreters, or the same process.
 
-`Pool` serves captures: long-lived workers whose methods yield frames. Calls and frames cross pipes in `marshal`'s
-format, each with its length in front. Frames are sent in batches, because every write wakes the parent and a first
-capture sends one per directory; progress is in shared memory instead.
+A worker's methods yield frames. Calls and frames cross pipes in `marshal`'s format, each with its length in front.
+Frames are sent in batches, because every write wakes the parent and a first capture sends one per directory; progress
+is in shared memory instead. `Pool` serves captures: long-lived workers that are called several times.
 
-`share_out` and `share_stream` serve restores: forked copies of this process that take pieces of work from a pipe and
-return pickled results when they end.
+`share_out` and `share_stream` serve restores: copies of this process that are called once and take pieces of work from
+a queue. Their results are pickled into frames, because they are values of any class.
 
 A host program must not be forked: its workers are spawned or run inline.
 """
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
 import gc
 import marshal
@@ -138,20 +137,7 @@ class Pool:
         """Call a method of every worker; yield each frame, with the number of its worker, as it arrives."""
         for line, words in zip(self.lines, arguments, strict=True):
             line.ask(method, words)
-        return self._answers()
-
-    def _answers(self) -> Iterator[tuple[int, Frame]]:
-        waiting = dict(enumerate(self.lines))
-        watch = _Poller(waiting, self._tick)
-        while waiting:
-            for number in watch.ready():
-                for kind, *frame in waiting[number].receive():
-                    if kind == FRAME:
-                        yield number, tuple(frame)
-                    elif kind == DONE:
-                        watch.forget(number)
-                    else:
-                        raise _failure(str(frame[0]), str(frame[1]), str(frame[2]) if frame[2] else None)
+        return frames_of(self.lines, self._tick)
 
     def ask_each(self, method: str, *arguments: object) -> Iterator[tuple[int, Frame]]:
         """Call a method of every worker with the same arguments."""
@@ -162,6 +148,23 @@ class Pool:
         for line in self.lines:
             line.close()
         self.shared.close()
+
+
+def frames_of(
+    lines: list[WorkerHandle], tick: Callable[[], None] | None = None
+) -> Iterator[tuple[int, Frame]]:
+    """Yield the frames of workers that were asked, each with the number of its worker, as they arrive."""
+    waiting = dict(enumerate(lines))
+    watch = _Poller(waiting, tick)
+    while waiting:
+        for number in watch.ready():
+            for kind, *frame in waiting[number].receive():
+                if kind == FRAME:
+                    yield number, tuple(frame)
+                elif kind == DONE:
+                    watch.forget(number)
+                else:
+                    raise _failure(str(frame[0]), str(frame[1]), str(frame[2]) if frame[2] else None)
 
 
 class _Poller:
@@ -296,9 +299,9 @@ class ChildWorker:
 
     def close(self) -> None:
         self.close_pipes()
-        with contextlib.suppress(ProcessLookupError):
+        with suppress(ProcessLookupError):
             os.kill(self._child, signal.SIGKILL)
-        with contextlib.suppress(ChildProcessError):
+        with suppress(ChildProcessError):
             os.waitpid(self._child, 0)
 
 
@@ -312,13 +315,13 @@ def fork_line(make: Callable[[], Worker], others: list[WorkerHandle]) -> ChildWo
     with signals_blocked():
         child = COPIES.fork()
         if child == 0:
-            with contextlib.suppress(BaseException):
+            with suppress(BaseException):
                 os.close(asking[1])
                 os.close(answering[0])
                 for line in others:
                     if isinstance(line, ChildWorker):
                         line.close_pipes()
-                serve(make, asking[0], answering[1])
+                _serve(make, frames_from(asking[0]), answering[1])
             os._exit(0)
     os.close(asking[0])
     os.close(answering[1])
@@ -362,21 +365,32 @@ def _importable_here() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
 
 
-def serve(make: Callable[[], Worker], asking: int, answering: int) -> None:
+def serve_spawned(arguments: list[str], make: Callable[[Job, SharedCounters, int], Worker]) -> None:
+    """Serve the process that started this one by `spawn_line`: `arguments` are descriptors, the job is a frame."""
+    asking, answering, counters, reading, writing, workers, number = map(int, arguments)
+    shared = SharedCounters(workers, (counters, reading, writing))
+    frames = frames_from(asking)
+    job = next(frames, None)
+    # Without a job, the parent was stopped before it sent one.
+    if job is not None:
+        _serve(
+            lambda: make(dict(cast("tuple[tuple[str, object], ...]", job)), shared, number), frames, answering
+        )
+
+
+def _serve(make: Callable[[], Worker], calls: Iterator[Frame], answering: int) -> None:
     """Answer calls until the parent closes the pipe. The parent decides what a signal means."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        # A signal that the caller ignores (nohup) stays ignored.
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
     signal.set_wakeup_fd(-1)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPPING)
     # A worker that cannot start reports the reason as the answer to its first question.
     worker, failure = _made(make)
     outbox = Outbox(answering)
-    while True:
-        try:
-            method, arguments = receive(asking)
-        except EOFError:
-            return
+    for method, arguments in calls:
         try:
             if worker is None:
                 raise cast(Exception, failure)
@@ -446,6 +460,14 @@ class Inbox:
         return frames
 
 
+def frames_from(descriptor: int) -> Iterator[Frame]:
+    """Yield each frame as it arrives, until the other end is closed."""
+    inbox = Inbox(descriptor)
+    with suppress(EOFError):
+        while True:
+            yield from inbox.receive()
+
+
 def send(descriptor: int, frame: Frame) -> None:
     """Write a single frame at once."""
     _write(descriptor, _packed(frame))
@@ -465,28 +487,9 @@ def _write(descriptor: int, data: bytes | bytearray) -> None:
 
 def _wide_pipe() -> tuple[int, int]:
     ends = guarded_pipe()
-    with contextlib.suppress(AttributeError, OSError):  # not on every system, and not above the user's limit
+    with suppress(AttributeError, OSError):  # not on every system, and not above the user's limit
         fcntl.fcntl(ends[1], fcntl.F_SETPIPE_SZ, WIDE)
     return ends
-
-
-def receive(descriptor: int) -> Frame:
-    """Read one frame, and no byte after it."""
-    (length,) = LENGTH.unpack(_exactly(descriptor, LENGTH.size))
-    frame = marshal.loads(_exactly(descriptor, length))
-    assert isinstance(frame, tuple)
-    return frame
-
-
-def _exactly(descriptor: int, size: int) -> bytes:
-    chunks = []
-    while size:
-        chunk = os.read(descriptor, min(size, 1 << 20))
-        if not chunk:
-            raise EOFError
-        chunks.append(chunk)
-        size -= len(chunk)
-    return b"".join(chunks)
 
 
 # Workers of a restore: forked copies of this process, so that the work need not be sent, only its results.
@@ -518,19 +521,24 @@ def share_out(
     """Do every piece of work; return the results in order, and the value of `end` of each process.
 
     `begin` creates the tool that a process works with, `end` closes it. `how` is `fork`, or anything else for this
-    process. This process calls `meanwhile` first; if that raises, the error is raised here.
+    process. This process calls `meanwhile` as well; if that raises, the error is raised here.
     """
-    count = min(core_count(), len(work)) if worker_mode(how) == "fork" else 1
-    if count < 2:
-        meanwhile()
-        tool = begin()
-        try:
-            return [do(tool, piece) for piece in work], [end(tool)]
-        except BaseException:
-            with suppress(Exception):
-                end(tool)
-            raise
-    return _share_among(count, work, begin, do, end, meanwhile)
+
+    def begin_list() -> tuple[Any, list[tuple[int, R]]]:
+        return begin(), []
+
+    def do_one(pair: tuple[Any, list[tuple[int, R]]], number: int) -> None:
+        tool, done = pair
+        done.append((number, do(tool, work[number])))
+
+    def end_list(pair: tuple[Any, list[tuple[int, R]]]) -> tuple[list[tuple[int, R]], Any]:
+        return pair[1], end(pair[0])
+
+    # Each copy has the work; only the number of a piece is sent.
+    count = _copies(how, len(work))
+    returned = _stream_among(count, range(len(work)), begin_list, do_one, end_list, meanwhile)
+    results = {number: result for done, _ in returned for number, result in done}
+    return [results[number] for number in range(len(work))], [ended for _, ended in returned]
 
 
 def share_stream(
@@ -545,41 +553,12 @@ def share_stream(
 
     Pieces are sent to the processes, so they should be small.
     """
+    return _stream_among(_copies(how), stream, begin, do, end)
+
+
+def _copies(how: str, pieces: int | None = None) -> int:
     count = core_count() if worker_mode(how) == "fork" else 1
-    if count < 2:
-        tool = begin()
-        try:
-            for piece in stream:
-                do(tool, piece)
-            return [end(tool)]
-        except BaseException:
-            with suppress(Exception):
-                end(tool)
-            raise
-    return _stream_among(count, stream, begin, do, end)
-
-
-def _share_among(
-    count: int,
-    work: Sequence[T],
-    begin: Callable[[], Any],
-    do: Callable[[Any, T], R],
-    end: Callable[[Any], Any],
-    meanwhile: Callable[[], None],
-) -> tuple[list[R], list[Any]]:
-    def begin_list() -> tuple[Any, list[tuple[int, R]]]:
-        return begin(), []
-
-    def do_one(pair: tuple[Any, list[tuple[int, R]]], number: int) -> None:
-        tool, done = pair
-        done.append((number, do(tool, work[number])))
-
-    # Each copy has the work; only the number of a piece is sent.
-    returned = _stream_among(
-        count, range(len(work)), begin_list, do_one, lambda pair: (pair[1], end(pair[0])), meanwhile
-    )
-    results = {number: result for done, _ in returned for number, result in done}
-    return [results[number] for number in range(len(work))], [ended for _, ended in returned]
+    return count if pieces is None else min(count, pieces)
 
 
 def _stream_among(
@@ -590,16 +569,23 @@ def _stream_among(
     end: Callable[[Any], R],
     meanwhile: Callable[[], None] = lambda: None,
 ) -> list[R]:
+    if count < 2:
+        meanwhile()
+        return [_do_here(stream, begin, do, end)]
     queue = _WorkQueue()
 
     def run(parent: int) -> Any:
         # Reading ends when no process can write any more.
         queue.stop_queue()
-        tool, done = begin(), 0
-        for piece in queue.receive(parent):
-            do(tool, piece)
-            done += 1
-        return done, end(tool)
+        try:
+            tool, done = begin(), 0
+            for piece in queue.receive(parent):
+                do(tool, piece)
+                done += 1
+            return done, end(tool)
+        finally:
+            # When all processes have failed, this process must not wait for one to take a piece.
+            queue.close()
 
     def lead() -> None:
         queue.send_all(stream)
@@ -612,6 +598,20 @@ def _stream_among(
     if sum(done for done, _ in returned) != queue.sent:
         raise EnvhistError(WORKER_KILLED_MESSAGE)
     return [ended for _, ended in returned]
+
+
+def _do_here(
+    stream: Iterable[T], begin: Callable[[], Any], do: Callable[[Any, T], Any], end: Callable[[Any], R]
+) -> R:
+    tool = begin()
+    try:
+        for piece in stream:
+            do(tool, piece)
+        return end(tool)
+    except BaseException:
+        with suppress(Exception):
+            end(tool)
+        raise
 
 
 class _WorkQueue:
@@ -656,68 +656,72 @@ class _WorkQueue:
                 os.close(descriptor)
 
 
+class _CopyWorker:
+    """A worker of a restore: run one function in a copy of this process; yield its pickled value or error."""
+
+    def __init__(self, run: Callable[[], Any]) -> None:
+        self._run = run
+
+    def call(self, method: str, arguments: tuple[object, ...]) -> Iterator[Frame]:
+        try:
+            value = self._run()
+        except BaseException as error:  # the parent raises it, whatever it is
+            value = error
+        data = _pickled(value)
+        for start in range(0, len(data), BATCH):
+            yield (data[start : start + BATCH],)
+
+    def close(self) -> None:
+        """Do nothing: the function closes what it opens."""
+
+
 def _in_copies(count: int, run: Callable[[int], Any], lead: Callable[[], None]) -> list[Any]:
     """Run `run` in forked copies of this process and `lead` in this one; return the values of `run`."""
-    outputs = [anonymous_file() for _ in range(count)]
-    children: list[int] = []
+    lines: list[WorkerHandle] = []
     parent = os.getpid()
     try:
         # Without a freeze, a collection would write to every object and so copy memory that is shared.
         gc.freeze()
-        for output in outputs:
+        for _ in range(count):
+            # A signal must not arrive before the child is listed: it would not be killed.
             with signals_blocked():
-                child = COPIES.fork()
-                if child == 0:
-                    _run_worker(output, lambda: run(parent))
-                children.append(child)
+                lines.append(fork_line(lambda: _CopyWorker(lambda: run(parent)), lines))
+        for line in lines:
+            line.ask("run", ())
         lead()
-        while children:
-            os.waitpid(children[0], 0)
-            children.pop(0)
-        return _collect(outputs)
+        found = _collect(lines)
+        _close_all(lines)
+    except WorkerFailed as failure:
+        raise EnvhistError(WORKER_KILLED_MESSAGE) from failure
     finally:
         gc.unfreeze()
-        for child in children:
-            with suppress(ProcessLookupError):
-                os.kill(child, signal.SIGKILL)
-            with suppress(ChildProcessError):
-                os.waitpid(child, 0)
-        for descriptor in outputs:
-            os.close(descriptor)
+        # Again, because a signal may have come before the first call took effect.
+        _close_all(lines)
+    return found
 
 
-def _run_worker(output: int, run: Callable[[], Any]) -> None:
-    """Run in a forked child and exit without running the parent's cleanup."""
-    try:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPPING)
-        _write_result(output, run())
-    except BaseException as error:  # the parent raises it, whatever it is
-        _write_result(output, error)
-    finally:
-        os._exit(0)
+def _close_all(lines: list[WorkerHandle]) -> None:
+    with signals_blocked():
+        while lines:
+            lines.pop().close()
 
 
-def _write_result(output: int, value: Any) -> None:
+def _pickled(value: Any) -> bytes:
     try:
         data = pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
         if isinstance(value, BaseException):
             pickle.loads(data)
     except Exception:  # an error that cannot be pickled is sent as a text
         data = pickle.dumps(EnvhistError(f"a worker of the restore failed: {value!r}"))
-    done = 0
-    while done < len(data):
-        done += os.write(output, data[done:])
+    return data
 
 
-def _collect(outputs: list[int]) -> list[Any]:
-    found = []
-    for output in outputs:
-        os.lseek(output, 0, os.SEEK_SET)
-        with open(output, "rb", closefd=False) as file:
-            data = file.read()
-        value = pickle.loads(data) if data else EnvhistError(WORKER_KILLED_MESSAGE)
+def _collect(lines: list[WorkerHandle]) -> list[Any]:
+    parts: list[list[bytes]] = [[] for _ in lines]
+    for number, (part,) in frames_of(lines):
+        parts[number].append(cast(bytes, part))
+    found = [pickle.loads(b"".join(data)) for data in parts]
+    for value in found:
         if isinstance(value, BaseException):
             raise value
-        found.append(value)
     return found

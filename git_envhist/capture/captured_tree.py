@@ -23,7 +23,7 @@ from git_envhist.diff.compare import compare
 from git_envhist.diff.facts import brief_facts, fact_ids
 from git_envhist.diff.summary import count, describe_counts, summarize
 from git_envhist.errors import EnvhistError, in_words
-from git_envhist.git.cat_file import CatFile, blob_blocks, blob_sizes
+from git_envhist.git.cat_file import CatFile, blob_blocks, known_sizes
 from git_envhist.git.config import current_actor, current_time, signature
 from git_envhist.git.process import Git
 from git_envhist.git.repository import Repository
@@ -118,10 +118,10 @@ class StagedIndexSaver:
             return {}
         entries: dict[bytes, TreeEntry] = {}
         lines = []
-        sizes = blob_sizes(self._git, [entry.oid for entry in staged if entry.mode])
+        sizes = known_sizes(self._git, [bytes.fromhex(entry.oid) for entry in staged if entry.mode])
         with CatFile(self._git) as reader:
             for entry in staged:
-                size = sizes.get(entry.oid) if entry.mode else None
+                size = sizes.get(bytes.fromhex(entry.oid)) if entry.mode else None
                 content = self._content(reader, entry, size)
                 secret = self._is_secret(entry, content)
                 key = self._key if secret else None

@@ -50,8 +50,7 @@ from git_envhist.workers import (
     SharedCounters,
     WorkerHandle,
     fork_line,
-    receive,
-    serve,
+    serve_spawned,
     spawn_line,
 )
 from git_envhist.worktree.stat_cache import SIZE, WIDTH, DirectoryRecord
@@ -472,18 +471,8 @@ def _why(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"[:200]
 
 
-def main(arguments: list[str]) -> None:
-    """Serve a host program that must not be forked: arguments are descriptors, the job is the first frame."""
-    asking, answering = map(int, arguments[:2])
-    try:
-        job = dict(cast(tuple[tuple[str, Any], ...], receive(asking)))
-    except EOFError:
-        return  # the parent was stopped before it sent the job
-    serve(lambda: ProbeWorker(job), asking, answering)
-
-
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    serve_spawned(sys.argv[1:], lambda job, shared, number: ProbeWorker(job))
 
 
 # The parent side: sends requests and waits at most the timeout.

@@ -15,7 +15,7 @@ from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import compress
 from operator import not_
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 from git_envhist.capture.manifest_shards import leaf_modes, shard_of
 from git_envhist.capture.twin_sources import Rows, sources_again, sources_among
@@ -31,7 +31,7 @@ from git_envhist.secrets.seal import keyed_hash, seal
 from git_envhist.snapshots.chunks import store_chunks, write_pointer
 from git_envhist.snapshots.manifest import format_extras
 from git_envhist.snapshots.staging import open_published
-from git_envhist.workers import Frame, SharedCounters, receive, serve
+from git_envhist.workers import Frame, SharedCounters, serve_spawned
 from git_envhist.worktree.attributes import read_xattrs
 from git_envhist.worktree.content import BudgetExceeded, ContentPolicy, FileSaver
 from git_envhist.worktree.databases import find_database_files, report_servers
@@ -575,19 +575,5 @@ def _top_device(job: dict[str, Any]) -> int:
         raise WorkingTreeGone from error
 
 
-# Entry point of a worker in its own interpreter.
-
-
-def main(arguments: list[str]) -> None:
-    """Serve a host program that must not be forked: arguments are descriptors, the job is the first frame."""
-    asking, answering, counters, reading, writing, workers, number = map(int, arguments)
-    shared = SharedCounters(workers, (counters, reading, writing))
-    try:
-        job = dict(cast(tuple[tuple[str, Any], ...], receive(asking)))
-    except EOFError:
-        return  # the parent was stopped before it sent the job
-    serve(lambda: CaptureWorker(job, shared, number), asking, answering)
-
-
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    serve_spawned(sys.argv[1:], CaptureWorker)

@@ -1,4 +1,4 @@
-"""Offer the interfaces of other checkpoint libraries on this history: their users change one import.
+"""Implement the interfaces of other checkpoint libraries, so that their users only change an import.
 
-Nothing of those libraries is imported. docs/guide/compat.md lists what each promises and the line to change.
+Those libraries are not imported. docs/guide/compat.md lists their supported interfaces and the import to change.
 """

@@ -29,7 +29,7 @@ Read = Callable[[Change, bool], bytes | None]
 
 @dataclass(frozen=True, slots=True)
 class FileChange:
-    """One file that differs."""
+    """A file that differs."""
 
     path: str
     status: str
@@ -54,10 +54,10 @@ def compare_contents(
         earlier, later = old or empty_tree(git, new), new
         changes = _files(git, earlier, later)
         counts = read_line_counts(git, earlier, later, list(filter(_is_plain, changes)), renames=None)
-        objects = history.repository.objects_dir
+        packs = history.repository.pack_dir
         with (
-            closing(FileReader(git, earlier, history.open_sealed, objects)) as left,
-            closing(FileReader(git, later, history.open_sealed, objects)) as right,
+            closing(FileReader(git, earlier, history.open_sealed, packs)) as left,
+            closing(FileReader(git, later, history.open_sealed, packs)) as right,
         ):
             read = _reader(left, right, few=len(changes) <= MAX_TEXTS)
             changed = tuple(_with_contents(change, counts.get(change.path), read) for change in changes)

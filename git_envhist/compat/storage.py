@@ -46,12 +46,12 @@ class ThreadLock:
 
     def __enter__(self) -> None:
         if self._process != os.getpid():
-            # The thread that held the lock does not exist in this process and would never release it.
+            # The thread with the lock does not exist in this process and would never release it.
             self._begin()
         self._lock.acquire()
 
     def __exit__(self, *_: object) -> None:
-        # A lock that was acquired before the fork is not held in this process.
+        # A lock that was acquired before the fork does not belong to this process.
         if self._process == os.getpid():
             self._lock.release()
 
@@ -182,7 +182,7 @@ def place_name(real: str) -> str:
 
 def _open_kept(repository: Repository, rules: LibraryRules) -> EnvHistory:
     """Open a library history with its own rules; the user's configuration does not apply."""
-    from git_envhist.api import EnvHistory  # loaded late: importing the types alone needs none of it
+    from git_envhist.api import EnvHistory  # loaded late: not needed to import the types
     from git_envhist.discovery import OpenedRepository  # loaded late: likewise
 
     # A hook or git's own variables must not change the author.

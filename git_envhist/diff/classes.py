@@ -194,7 +194,7 @@ def _is_owner_alone(change: Change) -> bool:
 
 
 def _is_socket_or_pipe(change: Change) -> bool:
-    """Return whether it is a socket or pipe, which a running program creates."""
+    """Return whether the change is of a socket or pipe, which a running program creates."""
     side = change.after or change.before
     return side is not None and side.kind in (EntryKind.SOCKET, EntryKind.FIFO)
 

@@ -1,6 +1,6 @@
 """The differences between two snapshots as changes: rows of git's diff, joined with lines of the manifest.
 
-One `git diff-tree` returns all that differs in the environment; meanwhile the differing manifest shards are found in
+One `git diff-tree` returns all differences in the environment; meanwhile the differing manifest shards are read from
 our packs. Equal subtrees are skipped. Paths are true names, and two kinds of paths are additional:
 
 - `<name>://<path>`: a path of the additional root `<name>` (no path of the environment has an empty component);
@@ -37,11 +37,11 @@ from git_envhist.diff.tree_diff import (
     read_renames,
     sort_rows,
 )
-from git_envhist.errors import Damaged, EnvhistError, GitFailed
+from git_envhist.errors import FSCK_HINT, Damaged, EnvhistError, GitFailed
 from git_envhist.git.cat_file import CatFile, empty_tree
 from git_envhist.git.pathspecs import matching, with_positive
 from git_envhist.git.process import Git
-from git_envhist.lazy import once, pattern, replace
+from git_envhist.lazy import once, replace
 from git_envhist.model import (
     TOP,
     Change,
@@ -54,14 +54,13 @@ from git_envhist.model import (
     StoredAs,
     shown_path,
 )
-from git_envhist.objects.reader import ObjectReader
-from git_envhist.snapshots.layout import MISSING, root_directory, stored_below
+from git_envhist.objects.reader import ObjectReader, TreeReader
+from git_envhist.snapshots.layout import MISSING, root_directory, stored_below, unflat
 from git_envhist.snapshots.names import RESERVED, stored_name, stored_path, true_name, true_path
 
 if TYPE_CHECKING:
     from git_envhist.diff.manifest import PathMetadata, ShardDiff
     from git_envhist.objects.reader import PackFirstReader
-    from git_envhist.snapshots.reader import TreeReader
 
 
 # Secret files with equal content that are sealed with different keys. The sealed bytes differ, so a restore would
@@ -112,10 +111,9 @@ IMPLIED = {
 """The kind and the permission bits of each mode of git's."""
 DIRECTORY_MODE = 0o755
 NOTHING = MetadataPair(None, None)
-_FLAT_ESCAPE = pattern(rb"%([0-9a-f]{2})")
 
 LookUp = Callable[[bytes], "ObjectId | None"]
-"""Stored path -> the object at that path in the later tree."""
+"""Return the object at a stored path in the later tree."""
 
 
 class PathSides(NamedTuple):
@@ -160,10 +158,10 @@ def environment_path(stored: bytes) -> EnvPath:
     """Return the true path of a stored one, as `compare` spells it."""
     if stored.startswith(ROOTS):
         name, _, below = stored[len(ROOTS) :].partition(b"/")
-        return EnvPath(_unflat(name) + b"://" + b"/".join(map(true_name, below.split(b"/") if below else ())))
+        return EnvPath(unflat(name) + b"://" + b"/".join(map(true_name, below.split(b"/") if below else ())))
     if stored.startswith(NESTED):
         # A path too long for a name is stored as its digest, which is displayed instead.
-        return EnvPath(_unflat(stored[len(NESTED) :].partition(b"/")[0]) + b"/.git")
+        return EnvPath(unflat(stored[len(NESTED) :].partition(b"/")[0]) + b"/.git")
     return true_path(stored) if b"%" in stored else EnvPath(stored)
 
 
@@ -176,10 +174,6 @@ def stored_side(side: ChangeSide) -> bytes:
         above = stored_below(root_directory(name), EnvPath(directory))
         return above + b"/" + stored_name(last, link=is_link) if last else above
     return stored_path(side.path, link=is_link)
-
-
-def _unflat(name: bytes) -> bytes:
-    return _FLAT_ESCAPE.sub(lambda escape: bytes.fromhex(escape[1].decode("ascii")), name)
 
 
 def _put(found: dict[EnvPath, PathSides], path: EnvPath, new: PathSides) -> None:
@@ -212,7 +206,7 @@ def _implied(git_mode: int) -> tuple[EntryKind, int]:
 
 def _side(path: EnvPath, git_mode: int, oid: bytes, traits: PathMetadata | None) -> ChangeSide | None:
     if not git_mode:
-        # It existed but is not in the tree: its bytes are missing, or it has none.
+        # The path existed but is not in the tree: its bytes were not captured, or it has none.
         return None if traits is None else ChangeSide(path, traits.kind, traits.mode, None, traits.stored)
     kind, mode = _implied(git_mode)
     raw = ObjectId(unhexlify(oid))
@@ -254,7 +248,7 @@ def _without_full_directories(
     changes = {}
     for path, (before, after, traits) in found.items():
         if before is None or after is None or before.kind is not after.kind:
-            # It was added or removed as a directory; the paths in it represent it, if there are any.
+            # An added or removed directory is represented by the paths in it, if there are any.
             before = None if before is not None and _has_listed_content(before, full_before) else before
             after = None if after is not None and _has_listed_content(after, full_after) else after
         if before is not None or after is not None:
@@ -350,10 +344,6 @@ def find_changes(
     brief: bool = False,
 ) -> dict[EnvPath, Change]:
     """Return the changes of diff rows and of the manifest shards among them, by path; `after` is the later tree."""
-    from git_envhist.snapshots.reader import (
-        TreeReader,  # loaded late: only directories without entries need it
-    )
-
     known = _read_metadata(reader, rows, after, brief) if metadata else {}
     tree = TreeReader(reader, after, rows.id_length)
     changes = join_changes(rows.contents, rows.nested, known, tree.look_up)
@@ -392,7 +382,7 @@ def _without_settled_shards(rows: DiffRows, lines: Sequence[ShardDiff]) -> DiffR
 
 
 def _certain(rows: DiffRows) -> tuple[set[bytes], list[bytes]]:
-    """Return the stored paths that are modified whatever the manifest contains, and all others that differ."""
+    """Return the stored paths that are modified independently of the manifest, and all others that differ."""
     certain: set[bytes] = set()
     others: list[bytes] = []
     for path, (old_mode, new_mode, _, _) in rows.contents.items():
@@ -470,10 +460,9 @@ def _pair_renames(changes: Mapping[EnvPath, Change], renames: Iterable[RenameRow
 
 # A series of snapshots.
 
-HINT = "'git envlog fsck' lists what is missing"
 PLAIN_DIFF = ("--no-textconv", "--no-ext-diff")
 AT_ONCE = 64
-"""The number of snapshots compared by one git, whose output is held in memory."""
+"""The number of snapshots compared by one git process, whose output is read into memory."""
 
 Step = tuple[str, str | None]
 """A snapshot's commit and the previous one."""
@@ -576,7 +565,7 @@ def _compare_all(git: Git, steps: Sequence[Step]) -> Iterator[tuple[str, DiffRow
             yield commit, sort_rows(rows)
         if left:
             # git skips a commit that it cannot read, and succeeds.
-            raise GitFailed(f"git did not report the changes of '{min(left)}'", hint=HINT)
+            raise GitFailed(f"git did not report the changes of '{min(left)}'", hint=FSCK_HINT)
 
 
 def _by_commit(listed: bytes) -> Iterator[tuple[str, Iterable[tuple[bytes, DiffRow]]]]:

@@ -185,7 +185,7 @@ MAX_SIZE = 256 << 10
 """Larger files are data."""
 MAX_DEPTH = 12
 MAX_KEYS = 1000
-"""With more differing keys, a file is not a configuration changed by hand."""
+"""A file with more differing keys was not edited by a person."""
 LOCKS = frozenset((b"package-lock.json", b"npm-shrinkwrap.json", b"pnpm-lock.yaml", b".package-lock.json"))
 MADE = frozenset(
     (

@@ -155,7 +155,7 @@ def outside_words(change: FactChange) -> str:
 
 
 def command_for(change: FactChange) -> str:
-    """Return the command that makes a change on this machine; empty if none is known."""
+    """Return a command that makes a change on this machine, or an empty string."""
     if change.probe == SERVICE:
         return _start(change)
     version = change.after
@@ -292,7 +292,7 @@ def _pair(before: list[Fact], after: list[Fact]) -> Iterator[FactChange]:
 
 
 def role_of(is_dependency: bool) -> Role:
-    """Return the role of a package about which no list is known."""
+    """Return the role of a package that is in no known list."""
     return Role.TRANSITIVE if is_dependency else Role.DIRECT
 
 
@@ -333,7 +333,7 @@ def _row(probe: str, place: str, changes: Sequence[FactChange]) -> FactRow:
 
 
 def _place_of_row(change: FactChange) -> str:
-    """Return the place of a change; of a nested package the `node_modules` at the top of it."""
+    """Return the place of a change; for a nested package the outermost `node_modules`."""
     place = place_of(change)
     if change.role is not Role.NESTED:
         return place
@@ -511,7 +511,7 @@ def _whole_text(
 def compare_declared(
     reader: CatFile, before: str, after: str, find_key: FindFactsKey | None = None
 ) -> tuple[FactChange, ...]:
-    """Return where required and installed packages began to disagree, and where they came to agree."""
+    """Return new and resolved disagreements between required and installed packages."""
     from git_envhist.diff.packages import PROBE as DECLARED  # loaded late: a list compares nothing
     from git_envhist.snapshots.records import SUFFIX  # loaded late: a list compares nothing
 
@@ -599,7 +599,7 @@ def changed_facts(
         changes = facts_between(reader, before, after, find_key)
     if not pathspecs or not changes:
         return changes
-    from git_envhist.git.pathspecs import matching  # loaded late: few ask for paths
+    from git_envhist.git.pathspecs import matching  # loaded late: few calls have paths
 
     directories = {change.at for change in changes} - {b""}
     places = sorted({*directories, *map(path_of_fact_change, changes)} - {b""})

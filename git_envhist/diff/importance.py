@@ -1,6 +1,6 @@
 """Order fact changes by importance: the one order of the list, the diff, the page, the browser and JSON (pure).
 
-Packages that a list or the user names come before their dependencies; changed versions before additions before
+Packages named by a list or the user come before their dependencies; changed versions before additions before
 removals; a major version before a minor one. Of a database, lost rows come before migrations, and these before the
 rest, in which tables with more changed rows come first. Tables in which a framework keeps its own records come last.
 """
@@ -46,7 +46,7 @@ def mark_of(change: FactChange) -> str:
 
 
 def role_rank(change: FactChange) -> int:
-    """Return the place of a change's role, 0 for what a list or the user names."""
+    """Return the position of a change's role, 0 for packages named by a list or the user."""
     return ROLES.index(change.role)
 
 
@@ -75,7 +75,7 @@ def _class_of_data(change: FactChange) -> tuple[int, int]:
 
 
 def amount_of(value: str | None) -> int | None:
-    """Return the number of rows, keys or cells that a value names; None where it names none."""
+    """Return the number of rows, keys or cells in a value, or None."""
     found = AMOUNT.search(value or "")
     return int(found[1] or found[2]) if found else None
 
@@ -86,7 +86,7 @@ def _severity(change: FactChange) -> int:
     if before is None or after is None:
         return MAJOR
     old, new = ([*map(int, found[1].split(".")), 0, 0] for found in (before, after))
-    # Before 1.0 the second number is the one that breaks.
+    # Before 1.0 a change of the second number can be incompatible.
     if old[0] != new[0] or (old[0] == 0 and old[1] != new[1]):
         return MAJOR
     return MINOR if old[1] != new[1] else PATCH

@@ -37,7 +37,7 @@ def mark_used(
 ) -> tuple[FactChange, ...]:
     """Return the changes of the machine's packages; those that the environment does not use are transitive.
 
-    `lists`: the texts of `LISTS`; `installed`: by probe the names of what the environment holds.
+    `lists`: the texts of `LISTS`; `installed`: the names of installed packages, by probe.
     """
     named = {word for text in lists for word in WORD.findall(text)}
     patterns = [RUNTIMES[probe] for probe, names in installed.items() if probe in RUNTIMES and names]

@@ -11,8 +11,6 @@ import re
 from binascii import hexlify, unhexlify
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import lru_cache
-from itertools import compress
-from operator import ne
 from typing import NamedTuple
 
 from git_envhist.diff.tree_diff import ABSENT, MANIFEST_PREFIX, DiffRow
@@ -23,7 +21,14 @@ from git_envhist.objects.reader import PackFirstReader
 from git_envhist.objects.trees import DIRECTORY, FILE, decode_by_name
 from git_envhist.snapshots.layout import MANIFEST
 from git_envhist.snapshots.names import RESERVED, stored_name, suspicious, true_name
-from git_envhist.snapshots.quoting import UNSAFE, quote, unquote_path
+from git_envhist.snapshots.quoting import (
+    UNSAFE,
+    first_word,
+    owner_words,
+    quote,
+    unquote_path,
+    without_equal_pairs,
+)
 
 LINE_FEED = 0x0A
 
@@ -48,7 +53,7 @@ class MetadataPair(NamedTuple):
 
 
 Texts = dict[bytes, tuple[bytes | None, bytes | None]]
-"""Stored directory -> its shard before and after; the same object twice if they are equal."""
+"""The shards before and after, by stored directory; the same object twice if they are equal."""
 
 
 def read_differences(
@@ -149,28 +154,22 @@ def _without_equal_lines(
     """Return both texts without equal lines, except for lines of `names`, and without lines of `certain`."""
     old_head, old_own, old_body = _split(old)
     new_head, new_own, new_body = _split(new)
-    if old_head != new_head or _owner(old_own) != _owner(new_own):
+    if old_head != new_head or owner_words(old_own) != owner_words(new_own):
         # A line without an owner means the directory's owner.
         return old, new
     start, old_end, new_end = _where_they_differ(old_body, new_body)
-    old_lines, new_lines = _without_pairs(_lines(old_body[start:old_end]), _lines(new_body[start:new_end]))
+    old_lines, new_lines = without_equal_pairs(
+        _lines(old_body[start:old_end]), _lines(new_body[start:new_end])
+    )
     remaining = set(old_lines) ^ set(new_lines)
     if certain:
         excluded = quoted_names(certain)
-        remaining = {line for line in remaining if _name(line) not in excluded}
-    required = quoted_names(names).difference(map(_name, remaining))
+        remaining = {line for line in remaining if first_word(line) not in excluded}
+    required = quoted_names(names).difference(map(first_word, remaining))
     return (
         _joined(old_head, old_own, old_body, old_lines, remaining, required),
         _joined(new_head, new_own, new_body, new_lines, remaining, required),
     )
-
-
-def _without_pairs(old: list[bytes], new: list[bytes]) -> tuple[list[bytes], list[bytes]]:
-    """Return both lists without lines that are equal at the same position: most shards gain and lose no names."""
-    if len(old) != len(new):
-        return old, new
-    differ = list(map(ne, old, new))
-    return list(compress(old, differ)), list(compress(new, differ))
 
 
 def _split(text: bytes) -> tuple[bytes, bytes, bytes]:
@@ -244,16 +243,8 @@ def _joined(
 ) -> bytes:
     lines = [line for line in differing if line in remaining]
     if required:
-        lines = [line for line in _lines(body) if line in remaining or _name(line) in required]
+        lines = [line for line in _lines(body) if line in remaining or first_word(line) in required]
     return b"\n".join([head, own, *lines]) + b"\n"
-
-
-def _name(line: bytes) -> bytes:
-    return line.partition(b" ")[0]
-
-
-def _owner(own: bytes) -> list[bytes]:
-    return own.split(b" ")[4:6]
 
 
 def _read(text: bytes | None) -> Mapping[bytes, PathMetadata]:
@@ -323,8 +314,7 @@ def differing_lines(old: bytes, new: bytes) -> tuple[bytes, Lines] | None:
         before, after = one.split(b"\n"), other.split(b"\n")
         if len(before) != len(after):
             return None
-        differ = list(map(ne, before, after))
-        lines += zip(compress(before, differ), compress(after, differ), strict=True)
+        lines += zip(*without_equal_pairs(before, after), strict=True)
     return directory, lines
 
 
@@ -386,7 +376,7 @@ def differing_shards(own: PackFirstReader, before: str, after: str) -> list[Diff
 def differing_manifest_lines(own: PackFirstReader, shards: Iterable[DiffRow]) -> list[ShardDiff]:
     """Return the differing lines of shards, if they can be found quickly."""
     both = [row for row in shards if row.old_mode and row.new_mode]
-    # All of one side first: the objects of one capture are in one pack.
+    # Read all objects of one side first, because the objects of a capture are in one pack.
     try:
         olds = [own.read_own(unhexlify(row.old_oid))[1] for row in both]
         news = [own.read_own(unhexlify(row.new_oid))[1] for row in both]
@@ -414,10 +404,7 @@ def _differing(own: PackFirstReader, trees: list[Ids], word: bytes) -> list[Ids]
     olds, news = ([_entries(own, pair[side]) for pair in trees] for side in (0, 1))
     found: list[Ids] = []
     for old, new in zip(olds, news, strict=True):
-        if len(old) == len(new):
-            # Most trees gain and lose no entries.
-            differ = list(map(ne, old, new))
-            old, new = list(compress(old, differ)), list(compress(new, differ))
+        old, new = without_equal_pairs(old, new)
         before, after = dict(_parsed(old, word)), dict(_parsed(new, word))
         pairs = [(before.get(name), after.get(name)) for name in {**before, **after}]
         found += [pair for pair in pairs if pair[0] != pair[1]]

@@ -5,7 +5,7 @@ Not all installers record that: pip writes `REQUESTED` for requested packages, u
 lists count first, `REQUESTED` second, and the needs of other packages last.
 
 `disagreements` finds installed packages that no list names and no package needs, missing packages, and other versions
-than required. It reports only what is certain: if a list is only partly understood, no package counts as unlisted,
+than required. It reports only certain cases: if a list is only partly understood, no package counts as unlisted,
 and a list of which most packages are missing belongs to another environment.
 """
 
@@ -28,7 +28,7 @@ FOR_DEVELOPMENT = re.compile(r"(?:^|[^a-z])(?:dev|develop|development|tests?|lin
 """Names of requirements files for development only."""
 
 Package = tuple[str, str, str]
-"""(probe, place, name)"""
+"""The probe, place and name of a package."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,16 +36,16 @@ class Declared:
     """Packages named by the requirements files of two snapshots, and the dependencies of installed packages."""
 
     asked: set[tuple[str, str]] = field(default_factory=set)
-    """(probe, name) of packages that the program needs."""
+    """The (probe, name) pairs of packages that the program needs."""
     named: set[tuple[str, str]] = field(default_factory=set)
-    """(probe, name) of the packages of extras, groups and development."""
+    """The (probe, name) pairs of packages of extras, groups and development."""
     requested: set[Package] = field(default_factory=set)
     needed: set[Package] = field(default_factory=set)
     extras: set[Package] = field(default_factory=set)
     """Packages that others need only for an extra."""
     roots: set[Package] = field(default_factory=set)
     listing: set[tuple[str, str]] = field(default_factory=set)
-    """(probe, directory) of the lists."""
+    """The (probe, directory) pairs of the lists."""
 
 
 def assign_roles(changes: Iterable[FactChange], declared: Iterable[Fact]) -> tuple[FactChange, ...]:
@@ -81,7 +81,7 @@ def _role(change: FactChange, known: Declared, package: Package, is_needed: bool
 
 
 def _is_left_out(package: Package, known: Declared) -> bool:
-    """Return whether a list that should name a package, if it were direct, does not."""
+    """Return whether a list does not name a package that it would name if it were direct."""
     probe, place, _ = package
     if probe == "npm":
         return (probe, place.removesuffix(MODULES_DIRECTORY).rstrip("/")) in known.listing
@@ -280,7 +280,7 @@ def _note(listed: RequirementsFile, fact: Fact, word: str, value: str) -> None:
 
 
 def _of_python(place: str, found: Mapping[str, list[Fact]], declared: DeclaredPackages) -> Iterator[Fact]:
-    """Yield those of a virtual environment: compare it with the lists in the same directory, or in `requirements`."""
+    """Yield the disagreements of a virtual environment with the lists in its directory or in `requirements`."""
     directory = place.rpartition("/")[0]
     places = (directory, f"{directory}/requirements".lstrip("/"))
     lists = [one for one in declared.lists.values() if one.place in places]
@@ -297,7 +297,7 @@ def _of_node(
     declared: DeclaredPackages,
     places: Mapping[str, Mapping[str, object]],
 ) -> Iterator[Fact]:
-    """Yield those of a node_modules: compare it with the lists in the same directory."""
+    """Yield the disagreements of a `node_modules` with the lists in its directory."""
     directory = place.rpartition("/")[0]
     lists = [one for one in declared.lists.values() if one.place == directory]
     # npm's lock file contains paths; only packages at the top are compared.

@@ -24,12 +24,12 @@ PATCH = (
 )  # fmt: skip
 COUNTS = ("diff-tree", "-r", "-z", "--numstat", "--no-ext-diff", "--no-textconv")
 PIECE = b"diff --git "
-# Few paths are passed to git by name; it compares each entry with each pattern, so for many paths that is slow.
+# Only few paths are passed to git by name: it compares each entry with each pattern, which is slow for many paths.
 MAX_NAMED = 200
 ROOTS = b":(top).envhist/roots"
 
 LineCounts = dict[EnvPath, tuple[int, int] | None]
-"""Path -> added and deleted lines; None if the content is not text."""
+"""Numbers of added and deleted lines by path; None if the content is not text."""
 
 
 class GitPatch(NamedTuple):

@@ -1,6 +1,6 @@
 """Measure the snapshots of a timeline in one pass: environment sizes, and areas of change for a picture.
 
-git compares all snapshots in one process and is asked for the sizes of changed files only. The oldest snapshot is
+git compares all snapshots in one process, and only the sizes of changed files are read. The oldest snapshot is
 measured completely, every later one by its changes.
 """
 
@@ -215,7 +215,7 @@ class _Measure:
         try:
             return read_pointer(answer.data).size if answer is not None else 0
         except Damaged:
-            # A picture is no check; fsck reports damage.
+            # A picture need not report damage; fsck does.
             return 0
 
 

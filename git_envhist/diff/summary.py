@@ -119,7 +119,7 @@ def fold_by_directory(changes: Sequence[Change], limit: int = 12) -> tuple[Summa
     """Return at most `limit` rows that cover all changes: directories first, then single files.
 
     Folding begins below the common directory of all changes. Small directories there are listed file by file as long
-    as there is room, the smallest first; a large one is one row. Caches are one row per name, wherever they are.
+    as the limit allows, the smallest first; a large one is one row. Caches of one name are one row in total.
     """
     caches, others = _set_caches_apart(changes)
     if not others:
@@ -175,7 +175,7 @@ def _common_directory(changes: Sequence[Change]) -> bytes:
         length += 1
     common = least[: least.rfind(b"/", 0, length) + 1]
     _, built = generated_in(common[:-1])
-    # A build directory is displayed as one, wherever in it the changes are.
+    # A build directory is one row, at any depth of the changes in it.
     return built[: built.rfind(b"/") + 1] if built else common
 
 
@@ -190,7 +190,7 @@ def _group(changes: Sequence[Change], start: int) -> dict[bytes, list[Change]]:
 
 
 def _choose_opened(groups: dict[bytes, list[Change]], limit: int) -> frozenset[bytes]:
-    """Return the groups that are listed file by file: those of one file, and the smallest for which there is room."""
+    """Return the groups that are listed file by file: those of one file, and the smallest ones within the limit."""
     opened = set()
     room = limit - len(groups)
     for path, group in sorted(groups.items(), key=lambda item: (len(item[1]), item[0])):
@@ -285,7 +285,7 @@ def _cells(changes: Iterable[FactChange]) -> str:
     ordered = by_importance(changes)
     listed = [one for one in ordered if one.role in (Role.DIRECT, Role.DEVELOPMENT)]
     others = [one for one in ordered if one.role is not Role.NESTED]
-    # Without a list, packages that no other one needs are the installed ones.
+    # Without a list, packages that no package needs count as installed by the user.
     named = (listed or [one for one in others if not one.auto] or others)[:MAX_NAMED]
     rest = [one for one in ordered if one not in named]
     if not named:

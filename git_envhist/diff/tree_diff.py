@@ -1,24 +1,22 @@
-"""Compare two trees by `git diff-tree`, and sort its rows by what they are about.
+"""Compare two trees with `git diff-tree`, and sort its rows by subject.
 
-The output goes into a memory file, because a pipe would stop git until it is read. Trees of unlimited size can be built
+git writes into a memory file, because a pipe would block it until it is read. Trees of unlimited size can be built
 from a few objects, so git runs under limits of memory and time (`MAX_MEMORY`, `MAX_SECONDS`). A comparison that exceeds
 them is repeated without limits only if the trees are large but finite (`snapshots/tree_size`).
 """
 
 from __future__ import annotations
 
-import os
 import signal
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import chain
 from typing import NamedTuple
 
-from git_envhist import trace
 from git_envhist.errors import GitFailed
 from git_envhist.git.cat_file import EMPTY_TREES
 from git_envhist.git.pathspecs import at_top, with_positive
-from git_envhist.git.process import Git, GitResult, memory_file, read_all, refuse_without_git
+from git_envhist.git.process import Git, GitProcess, GitResult
 from git_envhist.platform import limit_process
 
 ROOTS = b".envhist/roots/"
@@ -143,29 +141,29 @@ class TreeDiffProcess:
         self._words: list[str | bytes] = [*at_top(git), *ROWS, before, after, "--", *limits]
         self._environment = {**git.environment, **git.no_index}
         self._git, self._trees = git, (before, after)
-        self._running = _Running(self._git, self._words, self._environment)
+        self._running = _start(self._git, self._words, self._environment)
 
     def finish(self) -> bytes:
-        """Return the rows; raise TreeTooLarge if a few objects stand for an unlimited number of paths."""
+        """Return the rows; raise TreeTooLarge if a few objects expand to an unlimited number of paths."""
         done = self._running.finish()
         if _exceeded_limits(done):
             _refuse_endless_trees(self._git, self._trees)
-            self._running = _Running(self._git, self._words, self._environment, limited=False)
+            self._running = _start(self._git, self._words, self._environment, limited=False)
             done = self._running.finish()
         return _rows_of(done)
 
     def close(self) -> None:
-        if not self._running.is_finished:
+        if self._running.process:
             self._running.finish()
 
 
 def compare_many(git: Git, words: Sequence[str | bytes], questions: bytes, trees: Sequence[str]) -> bytes:
     """Return git's output for many comparisons in one process; `trees` are all trees involved."""
     words, environment = [*at_top(git), *words], {**git.environment, **git.no_index}
-    done = _Running(git, words, environment, questions).finish()
+    done = _start(git, words, environment, questions).finish()
     if _exceeded_limits(done):
         _refuse_endless_trees(git, trees)
-        done = _Running(git, words, environment, questions, limited=False).finish()
+        done = _start(git, words, environment, questions, limited=False).finish()
     return _rows_of(done)
 
 
@@ -184,57 +182,20 @@ def _refuse_endless_trees(git: Git, trees: Iterable[str]) -> None:
     refuse_too_large(git, [tree for tree in listed if " " not in tree and tree not in EMPTY_TREES.values()])
 
 
-class _Running:
-    """A running git command with output in memory files."""
-
-    def __init__(
-        self,
-        git: Git,
-        words: Sequence[str | bytes],
-        environment: Mapping[bytes, bytes],
-        stdin: bytes = b"",
-        *,
-        limited: bool = True,
-    ) -> None:
-        self.is_finished = False
-        self._answer = memory_file(b"")
-        self._complaints = memory_file(b"")
-        self._input = memory_file(stdin)
-        actions = [
-            (os.POSIX_SPAWN_DUP2, self._input, 0),
-            (os.POSIX_SPAWN_DUP2, self._answer, 1),
-            (os.POSIX_SPAWN_DUP2, self._complaints, 2),
-        ]
-        self._words, self._began = ("git", *words), trace.now()
-        try:
-            self._child = os.posix_spawnp("git", [*git.command, *words], environment, file_actions=actions)
-        except BaseException as failure:
-            self._close()
-            refuse_without_git(failure)
-            raise
-        if limited:
-            limit_process(self._child, memory=MAX_MEMORY, seconds=MAX_SECONDS)
-
-    def finish(self) -> GitResult:
-        """Wait for the command to end and return its result."""
-        self.is_finished = True
-        try:
-            status = os.waitstatus_to_exitcode(os.waitpid(self._child, 0)[1])
-            trace.trace_git(self._words, self._began, status)
-            return GitResult(status, _content(self._answer), _content(self._complaints))
-        finally:
-            self._close()
-
-    def _close(self) -> None:
-        os.close(self._input)
-        os.close(self._answer)
-        os.close(self._complaints)
+def _start(
+    git: Git,
+    words: Sequence[str | bytes],
+    environment: Mapping[bytes, bytes],
+    stdin: bytes = b"",
+    *,
+    limited: bool = True,
+) -> GitProcess:
+    """Start a command whose output goes to a file in memory."""
+    running = GitProcess([*git.command, *words], environment, stdin=stdin, keeps_output=True)
+    if limited:
+        limit_process(running.process, memory=MAX_MEMORY, seconds=MAX_SECONDS)
+    return running
 
 
 def _exceeded_limits(done: GitResult) -> bool:
     return done.status == -signal.SIGXCPU or (done.status != 0 and NO_MEMORY in done.err)
-
-
-def _content(descriptor: int) -> bytes:
-    os.lseek(descriptor, 0, os.SEEK_SET)
-    return read_all(descriptor)

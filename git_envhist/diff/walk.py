@@ -1,7 +1,7 @@
 """Walk two snapshots in parallel for a restore: every directory that differs, with its entries on both sides.
 
 Trees and manifest are walked in lockstep, and equal subtrees are skipped. A snapshot may be untrusted, and a restore
-writes what it reads: so the tree and the manifest must agree on every name, each directory must be named by its
+writes everything it reads: so the tree and the manifest must agree on every name, each directory must be named by its
 parent, and anything that a capture would not write raises Damaged before a file is changed.
 
 An unchanged directory is returned as well if it has a hard link of a group with differences, because all names of a
@@ -11,8 +11,6 @@ group are needed. `SnapshotWalker` walks a single snapshot, for a fork.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
-from itertools import compress
-from operator import ne
 from typing import NamedTuple
 
 from git_envhist.model import DirectoryListing, DirectoryPair, Entry, EntryKind, EnvPath, ObjectId
@@ -20,7 +18,7 @@ from git_envhist.objects.trees import DIRECTORY, EXECUTABLE, LINK, decode_by_nam
 from git_envhist.snapshots.layout import dotgit_directory, shard_path, split_root
 from git_envhist.snapshots.manifest import BUDGET, Shard, plain_entries, plain_own, read_shard, scan_shard
 from git_envhist.snapshots.names import stored_name, suspicious, true_name
-from git_envhist.snapshots.quoting import quote, unquote
+from git_envhist.snapshots.quoting import first_word, owner_words, quote, unquote, without_equal_pairs
 from git_envhist.snapshots.reader import (
     GIT,
     NESTED,
@@ -34,8 +32,8 @@ from git_envhist.snapshots.reader import (
     tree_text,
 )
 
-# One directory without the lines that are equal on both sides: for 20,000 files of which one was touched, two texts
-# are compared and two lines parsed. Lines of hard links are remaining, because all names of a group are needed.
+# A directory without the lines that are equal on both sides: for 20,000 files of which one was touched, two texts
+# are compared and two lines parsed. Lines of hard links are kept, because all names of a group are needed.
 
 HEAD = 2
 """The first line and the directory's own line."""
@@ -55,13 +53,13 @@ def drop_equal_lines(texts: tuple[bytes, bytes], trees: tuple[Tree, Tree], *, to
     if max(map(len, texts)) > BUDGET.size:
         return whole
     old, new = (text.removesuffix(b"\n").split(b"\n") for text in texts)
-    if min(len(old), len(new)) < HEAD or _owner(old[1]) != _owner(new[1]):
+    if min(len(old), len(new)) < HEAD or owner_words(old[1]) != owner_words(new[1]):
         return whole
     moved = {name for name, _ in trees[0].items() ^ trees[1].items()}
     changed = {quote(name) for name in _true_names(moved)}
     remaining = _differing(old[HEAD:], new[HEAD:], changed, linked=LINK_WORD in texts[0])
     wanted = moved.union(
-        _stored_names_of({unquote(_word(line)) for lines in remaining for line in lines}, top)
+        _stored_names_of({unquote(first_word(line)) for lines in remaining for line in lines}, top)
     )
     return TrimmedPair(
         (_join_lines(old, remaining[0]), _join_lines(new, remaining[1])),
@@ -74,14 +72,12 @@ def _differing(
 ) -> tuple[list[bytes], list[bytes]]:
     """Return the lines that are not on both sides, and those of names in `changed`."""
     if len(old) == len(new) and not linked:
-        # Mostly no names are added or removed, and comparing by position is twenty times as fast.
-        differs = list(map(ne, old, new))
-        only_old, only_new = list(compress(old, differs)), list(compress(new, differs))
-        if changed.issubset(map(_word, only_old)):
+        only_old, only_new = without_equal_pairs(old, new)
+        if changed.issubset(map(first_word, only_old)):
             old, new = only_old, only_new
     common = {line for line in set(old).intersection(new) if LINK_WORD not in line}
     if changed:
-        common = {line for line in common if _word(line) not in changed}
+        common = {line for line in common if first_word(line) not in changed}
     remaining = tuple(
         [line for line in lines if line not in common] if common else lines for lines in (old, new)
     )
@@ -112,14 +108,6 @@ def _join_lines(lines: list[bytes], remaining: list[bytes]) -> bytes:
 
 def _choose(tree: Tree, wanted: set[bytes]) -> Tree:
     return {name: tree[name] for name in wanted if name in tree}
-
-
-def _owner(own: bytes) -> list[bytes]:
-    return own.split(b" ")[4:6]
-
-
-def _word(line: bytes) -> bytes:
-    return line.partition(b" ")[0]
 
 
 def differing_directories(objects: Objects, before: bytes | None, after: bytes) -> Iterator[DirectoryPair]:
@@ -270,7 +258,7 @@ def _differing_trees(old: SnapshotReader, new: SnapshotReader) -> Iterator[bytes
             continue
         yield stored
         for side, entries in ((old, before), (new, after)):
-            # Unlimited nesting of trees would need a shard for each, which is checked.
+            # Each directory must have a shard, so trees cannot be nested without limit.
             if entries and not side.has(stored):
                 raise damaged("the manifest has no directory for", stored)
         below = {name for name, (mode, _) in before.items() ^ after.items() if mode == DIRECTORY}
@@ -350,9 +338,9 @@ def _whole(entry: Entry, path: EnvPath, own: Entry, oid: bytes | None) -> Entry:
     )
 
 
-# One snapshot, directory by directory. Trees list the directories; those that no tree can contain (empty ones) are in
-# the rest of the manifest. The entries of a directory are read later with the same checks, in any process: 100,000
-# entries take a second, which the processes that write the files share.
+# A single snapshot, directory by directory. Trees list the directories; those that no tree can contain (empty ones)
+# are in the rest of the manifest. The entries of a directory are read later with the same checks, in any process:
+# 100,000 entries take a second, which the processes that write the files share.
 
 ShardIds = tuple[bytes, bytes]
 NESTED_DEPTH = 2

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import signal
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import NamedTuple
 
-from git_envhist.errors import Damaged, GitFailed, GitKilled
+from git_envhist.errors import FSCK_HINT, Damaged, GitFailed, GitKilled
 from git_envhist.git.process import READ_SIZE, Git, GitStream
 
 # The smallest capacity of a pipe, also for a user with many pipes (pipe(7), pipe-user-pages-soft).
@@ -253,12 +253,10 @@ class HeaderReader:
     def of_many(self, oids: Iterable[bytes]) -> dict[bytes, ObjectHeader]:
         """Return the headers of all objects asked for so far, after reading these in one batch."""
         wanted = sorted(set(oids) - self._known.keys())
-        if wanted:
-            asked = b"".join(oid.hex().encode("ascii") + b"\n" for oid in wanted)
-            lines = self._git.run("cat-file", FORMAT, stdin=asked).splitlines()
-            if len(lines) != len(wanted):
-                raise GitFailed("git did not return the sizes of all objects")
-            self._known.update((oid, _read_line(oid, line)) for oid, line in zip(wanted, lines, strict=True))
+        lines = _header_lines(self._git, wanted)
+        if len(lines) != len(wanted):
+            raise GitFailed("git did not return the sizes of all objects")
+        self._known.update((oid, _read_line(oid, line)) for oid, line in zip(wanted, lines, strict=True))
         return self._known
 
     def close(self) -> None:
@@ -290,20 +288,20 @@ class HeaderReader:
 
 def known_sizes(git: Git, oids: Iterable[bytes]) -> dict[bytes, int]:
     """Return the sizes of those objects that exist here; some objects of a fetched snapshot may not."""
-    asked = sorted(set(oids))
-    if not asked:
-        return {}
-    lines = git.run("cat-file", FORMAT, stdin=b"".join(oid.hex().encode("ascii") + b"\n" for oid in asked))
-    rows = (line.split() for line in lines.splitlines())
+    rows = (line.split() for line in _header_lines(git, sorted(set(oids))))
     return {bytes.fromhex(words[0].decode("ascii")): int(words[2]) for words in rows if len(words) == 3}
+
+
+def _header_lines(git: Git, oids: Collection[bytes]) -> list[bytes]:
+    """Return git's line about each object."""
+    asked = b"".join(oid.hex().encode("ascii") + b"\n" for oid in oids)
+    return git.run("cat-file", FORMAT, stdin=asked).splitlines() if asked else []
 
 
 def _read_line(oid: bytes, line: bytes) -> ObjectHeader:
     words = line.split()
     if len(words) != 3 or not words[2].isdigit():
-        raise Damaged(
-            f"an object is missing: {oid.hex()}", hint="'git envlog fsck' lists what else is missing"
-        )
+        raise Damaged(f"an object is missing: {oid.hex()}", hint=FSCK_HINT)
     return ObjectHeader(words[1].decode("ascii"), int(words[2]))
 
 
@@ -311,16 +309,6 @@ def _read_line(oid: bytes, line: bytes) -> ObjectHeader:
 
 # Below this threshold git itself would read the whole blob into memory.
 STREAMED = ("-c", "core.bigFileThreshold=1m")
-
-
-def blob_sizes(git: Git, oids: Iterable[str]) -> dict[str, int]:
-    """Return the sizes of those blobs that exist."""
-    asked = "".join(f"{oid}\n" for oid in oids).encode("ascii")
-    if not asked:
-        return {}
-    listed = git.run("cat-file", "--batch-check=%(objectname) %(objectsize)", stdin=asked)
-    rows = [line.split(" ") for line in listed.decode("ascii", "replace").splitlines()]
-    return {oid: int(size) for oid, size in rows if size.isdigit()}
 
 
 def blob_blocks(git: Git, oid: str) -> Iterator[bytes]:

@@ -24,8 +24,8 @@ from io import FileIO
 
 from git_envhist import trace
 from git_envhist.disk import cannot_write
-from git_envhist.errors import Damaged, EnvhistError, GitFailed
-from git_envhist.git.process import Git, GitResult
+from git_envhist.errors import Damaged, EnvhistError
+from git_envhist.git.process import Git, GitResult, start
 from git_envhist.lazy import dataclass
 from git_envhist.platform import free_bytes, guarded_pipe, limit_process
 
@@ -157,12 +157,9 @@ def run_limited(
     # Python's file objects: a signal cannot arrive between closing a descriptor and marking it closed.
     pipe_ends = FileIO(pipes[0][1], "w"), FileIO(pipes[1][0]), FileIO(pipes[2][0])
     child_ends = [pipes[0][0], pipes[1][1], pipes[2][1]]
-    actions = [(os.POSIX_SPAWN_DUP2, one, number) for number, one in enumerate(child_ends)]
     try:
         try:
-            child = os.posix_spawnp("sh", [*WAITING, *words], environment, file_actions=actions)
-        except FileNotFoundError as missing:
-            raise GitFailed("there is no 'sh' on the PATH") from missing
+            child = start([*WAITING, *words], environment, child_ends)
         finally:
             for one in child_ends:
                 os.close(one)

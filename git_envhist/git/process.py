@@ -3,8 +3,8 @@
 The user's configuration must neither change what we read nor run a command: hooks, fsmonitor, replace objects and
 optional locks are disabled. `git -c` options of the user's command line still apply to `git config`.
 
-`GitProcess` runs a command to its end, `Git` binds commands to a repository, `GitStream` reads and writes while the
-command runs.
+All fronts start a command by `start`: `GitProcess` runs it to its end, `GitStream` reads and writes while it runs, and
+`limits.run_limited` holds it to limits. `Git` binds commands to a repository.
 """
 
 from __future__ import annotations
@@ -159,6 +159,30 @@ def spawn(
     return GitProcess(arguments, environment, stdin=stdin).finish()
 
 
+def start(
+    words: Sequence[str | bytes],
+    environment: Mapping[bytes, bytes],
+    streams: Sequence[int],
+    *,
+    inherited: int | None = None,
+) -> int:
+    """Start a command with three descriptors as its standard streams; return its process id.
+
+    `inherited` is a descriptor that the command gets as number `INHERITED`.
+    """
+    given = streams if inherited is None else (*streams, inherited)
+    actions = [(os.POSIX_SPAWN_DUP2, descriptor, number) for number, descriptor in enumerate(given)]
+    program = os.fsencode(words[0])
+    try:
+        # Python ignores SIGPIPE, and the child would inherit that; it must end when its output has no reader.
+        return os.posix_spawnp(
+            program, list(words), environment, file_actions=actions, setsigdef=[signal.SIGPIPE]
+        )
+    except OSError as failure:
+        refuse_without_program(os.fsdecode(program), failure)
+        raise
+
+
 class GitProcess:
     """A running command. Input and error messages are files in memory, so that no pipe can fill.
 
@@ -167,69 +191,75 @@ class GitProcess:
 
     def __init__(
         self,
-        arguments: Sequence[str | bytes],
+        words: Sequence[str | bytes],
         environment: Mapping[bytes, bytes],
         *,
-        stdin: bytes | None = None,
+        stdin: bytes | int | None = None,
+        keeps_output: bool = False,
         inherited: int | None = None,
     ) -> None:
-        """`inherited` is a descriptor that the command gets as number `INHERITED`."""
-        source = memory_file(stdin) if stdin else os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
-        self._complaints = memory_file(b"")
-        self._reading, writing = guarded_pipe()
-        actions = [
-            (os.POSIX_SPAWN_DUP2, source, 0),
-            (os.POSIX_SPAWN_DUP2, writing, 1),
-            (os.POSIX_SPAWN_DUP2, self._complaints, 2),
-        ]
-        if inherited is not None:
-            actions.append((os.POSIX_SPAWN_DUP2, inherited, INHERITED))
-        self._words, self._began = arguments, trace.now()
+        """`stdin` is the input, or an open file for it, which is closed here.
+
+        `keeps_output`: the output goes to a file in memory as well, so that a long one does not stop the command.
+        """
+        self._words, self._began, self._keeps_output = words, trace.now(), keeps_output
+        self._process = 0
+        source = stdin if isinstance(stdin, int) else _input_file(stdin)
+        # Python's file objects: a signal cannot arrive between closing the descriptor and marking it closed, where a
+        # second close would close another file.
+        self._complaints = FileIO(memory_file(b""), "r+")
+        answer, sink = _memory_pair() if keeps_output else guarded_pipe()
+        self._output = FileIO(answer)
+        streams = (source, sink, self._complaints.fileno())
         try:
-            self._child = os.posix_spawnp(
-                os.fsencode(arguments[0]), list(arguments), environment, file_actions=actions
-            )
-        except BaseException as failure:
-            self._close()
-            refuse_without_git(failure)
-            raise
+            self._process = start(words, environment, streams, inherited=inherited)
         finally:
-            os.close(writing)
             os.close(source)
+            os.close(sink)
+            if not self._process:
+                self._close_files()
+
+    @property
+    def process(self) -> int:
+        """The process id while it runs and nothing waits for its end, else 0."""
+        return self._process
 
     def finish(self) -> GitResult:
         """Wait for the command to end and return its result."""
+        process, self._process = self._process, 0
         try:
-            out = read_all(self._reading)
-            status = os.waitstatus_to_exitcode(os.waitpid(self._child, 0)[1])
+            out = b"" if self._keeps_output else read_all(self._output.fileno())
+            status = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
             trace.trace_git(self._words, self._began, status)
-            os.lseek(self._complaints, 0, os.SEEK_SET)
-            return GitResult(status, out, read_all(self._complaints))
+            out = _content(self._output) if self._keeps_output else out
+            return GitResult(status, out, _content(self._complaints))
         finally:
-            self._close()
+            self._close_files()
 
     def stop(self) -> None:
         """Kill the command."""
-        os.kill(self._child, signal.SIGKILL)
-        self.finish()
+        if self._process:
+            os.kill(self._process, signal.SIGKILL)
+            self.finish()
 
-    def _close(self) -> None:
-        os.close(self._complaints)
-        os.close(self._reading)
+    def _close_files(self) -> None:
+        self._output.close()
+        self._complaints.close()
 
 
-def refuse_without_git(failure: BaseException) -> None:
-    """Raise GitFailed if git could not be started because it is missing or cannot be executed.
+def refuse_without_program(program: str, failure: OSError) -> None:
+    """Raise GitFailed if a program could not be started because it is missing or cannot be executed.
 
     Errors about exhausted resources keep their type; callers add a hint to them.
     """
+    is_git = program == "git"
     if isinstance(failure, FileNotFoundError):
-        raise GitFailed("git is not on the PATH", hint="install git 2.30 or newer") from failure
-    if isinstance(failure, OSError) and failure.errno not in RUN_OUT:
+        hint = "install git 2.30 or newer" if is_git else None
+        raise GitFailed(f"{program} is not on the PATH", hint=hint) from failure
+    if failure.errno not in RUN_OUT:
         why = os.strerror(failure.errno or 0).lower()
-        raise GitFailed(
-            f"the git on the PATH cannot be run: {why}", hint="try it: git --version"
-        ) from failure
+        hint = "try it: git --version" if is_git else None
+        raise GitFailed(f"the {program} on the PATH cannot be run: {why}", hint=hint) from failure
 
 
 class Git:
@@ -344,6 +374,10 @@ def read_all(descriptor: int) -> bytes:
     return b"".join(chunks)
 
 
+def _input_file(content: bytes | None) -> int:
+    return memory_file(content) if content else os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+
+
 def memory_file(content: bytes) -> int:
     descriptor = anonymous_file()
     view = memoryview(content)
@@ -351,6 +385,17 @@ def memory_file(content: bytes) -> int:
         view = view[os.write(descriptor, view) :]
     os.lseek(descriptor, 0, os.SEEK_SET)
     return descriptor
+
+
+def _memory_pair() -> tuple[int, int]:
+    """Return two descriptors of one file in memory, as the ends of a pipe: to read it afterwards, to write it."""
+    descriptor = memory_file(b"")
+    return descriptor, os.dup(descriptor)
+
+
+def _content(file: FileIO) -> bytes:
+    file.seek(0)
+    return read_all(file.fileno())
 
 
 # A git command that runs while it is read and written.
@@ -367,40 +412,21 @@ def meanwhile(work: Callable[[], None]) -> None:
 READ_SIZE = 1 << 16
 
 
-class GitStream:
+class GitStream(GitProcess):
     """A running git command with a pipe from its output and, with `talks`, one to its input."""
 
     def __init__(
         self, git: Git, *arguments: str | bytes, talks: bool = False, source: int | None = None
     ) -> None:
         """`source` is an open file for its input, which is closed here."""
-        self._complaints = memory_file(b"")
-        # Python's file objects: a signal cannot arrive between closing the descriptor and marking it closed, where a
-        # second close would close another file.
         self._input: FileIO | None = None
         if source is None and talks:
             source, asked = guarded_pipe()
             self._input = FileIO(asked, "w")
-        elif source is None:
-            source = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
-        answer, sink = guarded_pipe()
-        self._output = FileIO(answer)
-        self._process = 0
-        try:
-            self._process = _start(git, arguments, source, sink, self._complaints)
-        finally:
-            os.close(source)
-            os.close(sink)
-            if not self._process:
-                self._close_pipes()
-                os.close(self._complaints)
+        trace.trace_git(("git", *arguments, "(running)"))
+        super().__init__([*git.command, *arguments], git.environment, stdin=source)
         while _meanwhile:
             _meanwhile.pop()()
-
-    @property
-    def process(self) -> int:
-        """The process id while it runs, else 0."""
-        return self._process
 
     def write(self, data: bytes) -> None:
         assert self._input is not None
@@ -417,8 +443,7 @@ class GitStream:
         if self._input is not None:
             self._input.close()
         output = read_all(self._output.fileno())
-        done = self.close()
-        return GitResult(done.status, output, done.err)
+        return self.close()._replace(out=output)
 
     def stop(self) -> None:
         """Terminate the command; `close` waits for it."""
@@ -434,9 +459,8 @@ class GitStream:
         self._close_pipes()
         status = _wait(self._process)
         self._process = 0
-        os.lseek(self._complaints, 0, os.SEEK_SET)
-        complaints = read_all(self._complaints)
-        os.close(self._complaints)
+        complaints = _content(self._complaints)
+        self._complaints.close()
         return GitResult(status, b"", complaints)
 
     def _close_pipes(self) -> None:
@@ -444,25 +468,9 @@ class GitStream:
             self._input.close()
         self._output.close()
 
-
-def _start(git: Git, arguments: tuple[str | bytes, ...], source: int, sink: int, complaints: int) -> int:
-    trace.trace_git(("git", *arguments, "(running)"))
-    try:
-        return os.posix_spawnp(
-            "git",
-            [*git.command, *arguments],
-            git.environment,
-            file_actions=[
-                (os.POSIX_SPAWN_DUP2, source, 0),
-                (os.POSIX_SPAWN_DUP2, sink, 1),
-                (os.POSIX_SPAWN_DUP2, complaints, 2),
-            ],
-            # Python ignores SIGPIPE, and the child would inherit that; git must end when its output has no reader.
-            setsigdef=[signal.SIGPIPE],
-        )
-    except OSError as failure:
-        refuse_without_git(failure)
-        raise
+    def _close_files(self) -> None:
+        self._close_pipes()
+        super()._close_files()
 
 
 def _wait(process: int) -> int:

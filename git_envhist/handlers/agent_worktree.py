@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 
@@ -18,7 +17,7 @@ from git_envhist.api import EnvHistory
 from git_envhist.consent import UNATTENDED, refuse_place, trusted_list
 from git_envhist.discovery import open_repository
 from git_envhist.errors import EnvhistError, NotARepository, Refused, SnapshotNotFound
-from git_envhist.git.process import SAFE_GIT
+from git_envhist.git.process import SAFE_GIT, GitResult, spawn
 from git_envhist.git.repository import Repository
 from git_envhist.handlers.agent_hook import read_input
 from git_envhist.model import Snapshot, Trigger
@@ -79,11 +78,12 @@ def _remove(value: Mapping[str, object], environ: dict[str, str]) -> None:
     snapshot = _capture_all(history, directory)
     name = _free_name(history, f"removed-{_slug(os.path.basename(directory))}")
     history.name(name, snapshot)
-    words = [*SAFE_GIT, f"--git-dir={repository.common_dir}", "worktree", "remove", "--force", directory]
-    done = subprocess.run(words, check=False, capture_output=True, text=True, cwd="/")
-    if done.returncode:
+    # The current directory may be in the worktree.
+    places = ["-C", "/", f"--git-dir={repository.common_dir}"]
+    done = _git_with_hooks(*places, "worktree", "remove", "--force", directory)
+    if done.status:
         raise Refused(
-            f"captured as '{name}', but not removed: {done.stderr.strip()}",
+            f"captured as '{name}', but not removed: {done.err.decode('utf-8', 'replace').strip()}",
             hint=f"git worktree remove --force {directory}",
         )
 
@@ -129,11 +129,16 @@ def _plain_worktree(repository: Repository, name: str) -> str:
     """Make a worktree of tracked files where Claude Code itself makes them; return its directory."""
     base = os.path.join(repository.root, ".claude", "worktrees", name)
     directory, branch = _free_place(repository, base, name)
-    words = [*SAFE_GIT, "-C", repository.root, "worktree", "add", "--quiet", "-b", branch, directory]
-    done = subprocess.run(words, check=False, capture_output=True, text=True)
-    if done.returncode:
-        raise Refused(f"git made no worktree: {done.stderr.strip()}", hint="git worktree list")
+    done = _git_with_hooks("-C", repository.root, "worktree", "add", "--quiet", "-b", branch, directory)
+    if done.status:
+        reason = done.err.decode("utf-8", "replace").strip()
+        raise Refused(f"git made no worktree: {reason}", hint="git worktree list")
     return directory
+
+
+def _git_with_hooks(*words: str) -> GitResult:
+    """Run git as the user would: with the user's environment, hooks and filters."""
+    return spawn([*SAFE_GIT, *words], os.environb)
 
 
 def _require_named(repository: Repository, environ: Mapping[str, str]) -> None:

@@ -44,7 +44,7 @@ class InstallTarget:
 
     @property
     def state(self) -> str:
-        """The directory in which git-envhist records what is installed for this target."""
+        """The directory with the record of installed files for this target."""
         if self.repository is None or self.everywhere:
             return os.path.join(data_home(self.environ), "git-envhist")
         return self.repository.common_state
@@ -89,7 +89,7 @@ class InstallPlan:
 
     edits: tuple[FileEdit, ...] = ()
     remarks: tuple[str, ...] = ()
-    """What the user must know or do in addition."""
+    """Notes for the user: facts to know, and steps to do in addition."""
     own: tuple[FileEdit, ...] = ()
     """Changes of our own files.
 
@@ -108,7 +108,7 @@ class Integration(Protocol):
         """Return the edits that install it; none if everything is installed."""
 
     def plan_uninstall(self, target: InstallTarget) -> InstallPlan:
-        """Return the edits that remove everything of ours."""
+        """Return the edits that remove everything that was installed."""
 
     def parts(self, target: InstallTarget) -> tuple[InstalledPart, ...]:
         """Return the installed parts; empty if nothing is or was installed."""

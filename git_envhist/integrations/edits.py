@@ -82,7 +82,7 @@ def missing_directories(edits: Iterable[FileEdit]) -> tuple[str, ...]:
 
 
 def apply_edits(edits: Sequence[FileEdit]) -> None:
-    """Apply every edit, or none of them, and sync them to disk."""
+    """Apply all edits or none, and sync them to disk."""
     for edit in edits:
         _refuse_changed(edit)
     made: list[str] = []
@@ -243,7 +243,7 @@ def install_edits(state: str, owner: str, edits: Sequence[FileEdit]) -> tuple[Fi
 
 
 def uninstall_plan(record: InstallRecord, owner: str, edits: Iterable[FileEdit]) -> tuple[FileEdit, ...]:
-    """Return the edits that remove ours; a file unchanged since the installation gets its earlier content back."""
+    """Return the edits of a removal; a file unchanged since the installation gets its earlier content back."""
     planned = {edit.path: _edit_to_earlier(record.files.get(edit.path), edit) for edit in edits}
     # Files that only an interrupted installation changed are not in the plan of the integration.
     rest = [(path, saved) for path, saved in record.of(owner).items() if path not in planned]
@@ -252,7 +252,7 @@ def uninstall_plan(record: InstallRecord, owner: str, edits: Iterable[FileEdit])
 
 
 def uninstall_edits(state: str, owner: str, edits: Sequence[FileEdit]) -> tuple[FileEdit, ...]:
-    """Apply the edits that remove ours and delete them from the record; return the edits that changed something."""
+    """Apply the edits of a removal and delete them from the record; return the edits that changed something."""
     record = read_record(state)
     _remove_temporary(record)
     wanted = changed_edits(uninstall_plan(record, owner, edits))

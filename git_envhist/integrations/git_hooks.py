@@ -1,6 +1,6 @@
 """Install hooks for git, and exchange marks and results with them.
 
-From git 2.54 on the configuration names our hooks: a few sections between two marks, which no other tool overwrites.
+From git 2.54 on the configuration names our hooks: a few sections between two marks, which hook managers keep.
 For an older git the hooks are scripts in the directory that git uses. A shell script gets our lines before its own
 and keeps its name, place, input and exit status (husky runs scripts by name, pre-commit recognises its own by
 content). Anything else (another language, a binary, a link, a disabled script) is renamed to `.pre-envhist` and
@@ -141,7 +141,7 @@ def _read(line: str) -> HookRun | None:
         return None
 
 
-# Where git looks for hooks.
+# The directory and the configuration files in which git looks for hooks.
 
 CONFIGURED_SINCE = (2, 54)
 """From this version on git runs hooks that the configuration names."""
@@ -201,22 +201,22 @@ def pushes_state(state: str) -> str:
     return os.path.join(hooks_state(state), "push")
 
 
-# The hook scripts: made from the templates in `hooks/`, found in and removed from scripts of others. A template
-# starts the program in the background of its own subshell, so that the surrounding script has no child to wait for
-# and no changed `$!`, its input is not read, and no command of ours can fail.
+# The hook scripts: made from the templates in `hooks/`, found in other scripts and removed from them. A template
+# starts the program in the background of its own subshell. So the surrounding script has no child to wait for, its
+# `$!` does not change, its input is not read, and none of our commands can make it fail.
 
 START = b"# >>> git-envhist"
 END = b"# <<< git-envhist"
 NAMED = "--named"
-"""A hook for every repository passes this option: the program then captures only repositories that a person named."""
+"""The option of a global hook: the program then captures only repositories that a person has enabled."""
 EARLIER = ".pre-envhist"
 """The suffix of a hook that existed before and to which lines cannot be added."""
 UNLESS = {
     "post-commit": '[ -d "${GIT_DIR:-.git}/rebase-merge" ] || ',
     "pre-push": '[ "$(git config --type=bool envhist.autoPush 2>/dev/null)" != true ] || ',
 }
-"""Conditions that save a process: the commits during a rebase are covered by other hooks at its start and end, and a
-push needs one only if the history is pushed along.
+"""Conditions under which a hook starts no process: other hooks at the start and end of a rebase cover its commits, and
+a push matters only if the history is pushed automatically.
 """
 HEAD = b"#!/bin/sh\n"
 BLOCK = re.compile(rb"(?ms)^# >>> git-envhist[^\n]*\n.*?^# <<< git-envhist[^\n]*\n?")
@@ -244,7 +244,7 @@ def hook_script(event: str, program: str, *, everywhere: bool = False) -> bytes:
 
 
 def script_before_another(event: str, program: str, *, everywhere: bool = False) -> bytes:
-    """Return a hook of our own that then runs the hook that was there before."""
+    """Return our own hook, which then runs the earlier hook."""
     ours = hook_script(event, program, everywhere=everywhere)
     return ours + _fill("git-hook-before-another.sh", event, program, everywhere)
 
@@ -279,7 +279,7 @@ def is_ours(script: bytes) -> bool:
 
 
 def is_for_named(script: bytes) -> bool:
-    """Return whether our lines in a script capture only named repositories."""
+    """Return whether our lines in a script capture only enabled repositories."""
     return any(f" hook {NAMED} ".encode() in found for found in BLOCK.findall(script))
 
 
@@ -305,7 +305,7 @@ def _fill(name: str, event: str, program: str, everywhere: bool) -> bytes:
 
 
 # Hooks that git's configuration names (git 2.54 and newer): sections at the end of a file, between two marks. git
-# runs them in addition to those of the hooks directory, so nothing has to be chained.
+# runs them in addition to those of the hooks directory, so they need not call each other.
 
 
 def plan_configured_hooks(path: str, program: str, *, everywhere: bool = False) -> FileEdit:
@@ -341,7 +341,7 @@ def with_marks(ours: bytes) -> bytes:
 def configured_parts(
     path: str, version: tuple[int, ...], since: tuple[int, ...]
 ) -> tuple[InstalledPart, ...]:
-    """Return a part for each hook; none if the file has no sections of ours."""
+    """Return a part for each hook; none if the file has none of our sections."""
     found = BLOCK.search(_read_hook_configuration(path))
     if found is None:
         return ()
@@ -390,17 +390,17 @@ RENAMED = (".legacy", ".old")
 
 
 def plan_directory(directory: str, program: str, *, everywhere: bool = False) -> tuple[FileEdit, ...]:
-    """Return the edits after which every hook calls us first, and then the hook that was there."""
+    """Return the edits after which every hook calls us first, and then the earlier hook."""
     return tuple(edit for event in HOOKS for edit in _plan_event(directory, event, program, everywhere))
 
 
 def plan_directory_removal(directory: str) -> tuple[FileEdit, ...]:
-    """Return the edits that remove ours from the directory, also from hooks that another tool renamed."""
+    """Return the edits that remove our lines from the directory, also from hooks that another tool renamed."""
     return tuple(edit for event in HOOKS for edit in _plan_removal(directory, event))
 
 
 def directory_parts(directory: str) -> tuple[InstalledPart, ...]:
-    """Return a part for each hook; none if the directory has no hook of ours."""
+    """Return a part for each hook; none if the directory has none of our hooks."""
     found = [_part(directory, event) for event in HOOKS]
     return tuple(found) if any(part.active or part.remark for part in found) else ()
 
@@ -522,7 +522,7 @@ class GitHooks:
 
 
 def _mark_unnamed(target: InstallTarget, found: tuple[InstalledPart, ...]) -> tuple[InstalledPart, ...]:
-    """Return the parts; hooks of every repository are not active in one that no person named."""
+    """Return the parts; global hooks are not active in a repository that no person has enabled."""
     repository = target.repository
     if repository is None or target.trusted.has_repository(repository.common_dir):
         return found
@@ -609,7 +609,7 @@ def _config_file(target: InstallTarget) -> str:
 
 
 def _directories(target: InstallTarget) -> tuple[str, ...]:
-    """Return every directory that may contain our hooks: the one that git uses, and its default one."""
+    """Return every directory that may contain our hooks: the configured and the default hooks directory."""
     if not target.everywhere and target.repository is not None:
         usual = os.path.join(target.repository.common_dir, "hooks")
         return tuple(dict.fromkeys((os.path.normpath(hooks_directory(target.repository)), usual)))

@@ -2,8 +2,8 @@
 
 `install` and `uninstall` apply the plans of git and of the agents. The second half of the module creates links to the
 manual pages and completions in the user's own directories, because tools such as `uv tool install` do not put them
-where man and the shells look. The files stay in the installation, so that the links also find the next version. Files
-of others are never replaced.
+where man and the shells look. The links lead to the files of the installation, so that they also find those of the next
+version. Existing files of other programs are never replaced.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def uninstall(
 
 
 def parts(target: InstallTarget) -> dict[str, tuple[InstalledPart, ...]]:
-    """Return the installed parts of each integration, in this repository and for the user; none of the others."""
+    """Return the installed parts of each integration, in this repository and for the user; others are left out."""
     return {one.name: found for one in all_integrations() if (found := one.parts(target))}
 
 
@@ -114,7 +114,7 @@ class ShellFilesMissing(EnvhistError):
 
 
 class ShellLink(NamedTuple):
-    """A link to create: its path, and the file of ours that it leads to."""
+    """A link to create: its path, and its target in the installation."""
 
     place: str
     target: str
@@ -179,7 +179,7 @@ def _file(shared: str, checkout: str, name: str) -> str:
 
 
 def missing_links(wanted: Sequence[ShellLink]) -> tuple[ShellLink, ...]:
-    """Return the links that have to be created."""
+    """Return the links that do not exist yet."""
     return tuple(link for link in wanted if not link.is_linked and not link.is_foreign)
 
 
@@ -192,7 +192,7 @@ def create_links(wanted: Sequence[ShellLink]) -> None:
 
 
 def remove_links(wanted: Sequence[ShellLink]) -> tuple[ShellLink, ...]:
-    """Remove the links that lead to our files; return them."""
+    """Remove the links to our files; return them."""
     ours = tuple(link for link in wanted if os.path.islink(link.place) and link.is_linked)
     for link in ours:
         os.unlink(link.place)

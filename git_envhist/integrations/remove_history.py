@@ -5,7 +5,7 @@ object that a branch, an index, a reflog or an unfinished git operation reaches 
 git's own before our packs are removed; if an object is missing afterwards, our packs are put back.
 
 The copies of the keys in the user's configuration are removed too, unless data sealed with them was sent to a remote
-or came from one: then the copy may be the only key for it.
+or came from one: then no other copy of the key may exist.
 """
 
 from __future__ import annotations
@@ -59,11 +59,11 @@ class PackContents(NamedTuple):
 
     ids: frozenset[bytes]
     theirs: Mapping[bytes, bytes]
-    """Those of them that git needs, each with a path."""
+    """The objects among them that git needs, each with a path."""
 
 
 def refuse_during_writes(repository: Repository) -> None:
-    """Raise `Refused` while another git process may add a reference to an object that is about to be removed."""
+    """Raise `Refused` while another git process may add a reference to an object in our packs."""
     writers = may_write(repository.gits_at_work() or ())
     if writers:
         raise Refused(
@@ -83,7 +83,7 @@ def pack_contents(repository: Repository) -> PackContents:
 
 
 def remove_our_packs(repository: Repository, packs: Sequence[str], contents: PackContents) -> None:
-    """Remove packs of ours. No ref of ours may be left, and no capture may run."""
+    """Remove our packs. Our refs must be deleted before, and no capture may run."""
     bases = names_of(path for path in packs if path.endswith(".pack"))
     if not bases:
         return
@@ -150,7 +150,7 @@ class HistoryInventory:
     refs: dict[str, str]
     """The refs, each with its hash."""
     packs: tuple[str, ...]
-    """The files of all packs of ours, the marks last."""
+    """The files of all our packs, the marks last."""
     states: tuple[str, ...]
     """Our state directories in the git directories of all working trees, the common one last."""
     keys: tuple[str, ...]
@@ -194,8 +194,8 @@ def remove_history(repository: Repository, found: HistoryInventory) -> list[str]
         locked_now(os.path.join(repository.common_state, COMMON_LOCK)) as alone,
     ):
         if not (alone and idle):
-            what = "a cleanup is running" if alone else "a capture is running in another working tree"
-            raise Refused(what, hint="run the command again later")
+            reason = "a cleanup is running" if alone else "a capture is running in another working tree"
+            raise Refused(reason, hint="run the command again later")
         _refuse_changed(repository, found)
         _refuse_unfinished_restore(found)
         refuse_during_writes(repository)
@@ -213,7 +213,7 @@ def _refs(repository: Repository) -> dict[str, str]:
 
 
 def _refuse_changed(repository: Repository, found: HistoryInventory) -> None:
-    """Raise `Refused` if refs or packs changed while the user was asked: they were not part of the question."""
+    """Raise `Refused` if refs or packs changed after the inventory that the user confirmed."""
     if (_refs(repository), tuple(_packs(repository.pack_dir))) != (found.refs, found.packs):
         raise Refused("the history was changed meanwhile", hint="run the command again")
 
@@ -225,7 +225,7 @@ def _refuse_unfinished_restore(found: HistoryInventory) -> None:
 
 
 def _remove_empty(top: str) -> None:
-    """Remove the directories of deleted refs, which git leaves."""
+    """Remove the empty directories of deleted refs, which git keeps."""
     for directory, _, _ in os.walk(top, topdown=False):
         with suppress(OSError):
             os.rmdir(directory)
@@ -253,8 +253,8 @@ def _remove_states(found: HistoryInventory) -> list[str]:
     for state in found.states:
         shutil.rmtree(state, ignore_errors=True)
     if found.keys_stay:
-        what = "sent elsewhere is" if found.was_sent else "received from elsewhere may be"
-        return [f"data {what} sealed with this key, which is not deleted: '{path}'" for path in found.keys]
+        data = "pushed or exported data is" if found.was_sent else "fetched or imported data may be"
+        return [f"{data} sealed with this key, which is not deleted: '{path}'" for path in found.keys]
     for path in found.keys:
         with suppress(OSError):
             os.unlink(path)

@@ -1,4 +1,4 @@
-"""Run a command between two snapshots, and record what it writes.
+"""Run a command between two snapshots, and record its output.
 
 The command runs as a shell would run it. With a terminal on standard input and output it gets a terminal of its own,
 so that pagers, editors and password prompts work; otherwise its standard output and standard error are copied
@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from git_envhist.child_command import NOT_EXECUTABLE, ChildCommand, OutputTail
 from git_envhist.errors import EnvhistError, in_words
 from git_envhist.history.timeline import subject
 from git_envhist.model import CaptureResult, RunResult, Trigger
@@ -31,13 +32,10 @@ if TYPE_CHECKING:
     from git_envhist.capture.pipeline import CaptureKeywords
 
 
-OUT, ERR = 1, 2
-READ_SIZE = 1 << 16
-MAX_PIPE_BYTES = 1 << 20
-PAUSE_MS = 20
+IN, OUT, ERR = 0, 1, 2
 HEAD, TAIL = 1 << 20, 3 << 20
 """Number of bytes kept from the beginning and from the end of the output."""
-NOT_FOUND, NOT_EXECUTABLE = 127, 126
+NOT_FOUND = 127
 BY_SIGNAL = 128
 """The exit status of a command that a signal killed is this plus the signal number."""
 FROM_TERMINAL = (signal.SIGINT, signal.SIGQUIT)
@@ -45,8 +43,6 @@ FROM_TERMINAL = (signal.SIGINT, signal.SIGQUIT)
 FORWARDED = (signal.SIGTERM, signal.SIGHUP)
 
 Take = Callable[[bytes], None]
-Taken = Callable[[int, bytes], None]
-"""Receives the source descriptor and the data."""
 
 
 class HeadAndTail:
@@ -54,30 +50,19 @@ class HeadAndTail:
 
     def __init__(self, head: int = HEAD, tail: int = TAIL) -> None:
         self._head_limit = head
-        self._tail_limit = tail
         self._head = bytearray()
-        self._tail = bytearray()
-        self._omitted = 0
+        self._tail = OutputTail(tail)
 
     def take(self, data: bytes) -> None:
         room = self._head_limit - len(self._head)
         self._head += data[:room]
-        self._tail += data[room:]
-        # Cut rarely, so that appending stays cheap.
-        if len(self._tail) > 2 * self._tail_limit:
-            self._cut()
+        self._tail.take(data[room:])
 
     @property
     def text(self) -> bytes:
-        if len(self._tail) > self._tail_limit:
-            self._cut()
-        gap = b"\n[%d bytes omitted]\n" % self._omitted if self._omitted else b""
-        return bytes(self._head + gap + self._tail)
-
-    def _cut(self) -> None:
-        over = len(self._tail) - self._tail_limit
-        self._omitted += over
-        del self._tail[:over]
+        omitted = self._tail.omitted
+        gap = b"\n[%d bytes omitted]\n" % omitted if omitted else b""
+        return bytes(self._head) + gap + self._tail.text
 
 
 def run_passing_output(words: Sequence[str], keep: Take, out: int = OUT) -> int:
@@ -94,40 +79,30 @@ def run_passing_output(words: Sequence[str], keep: Take, out: int = OUT) -> int:
 def _by_pipes(words: Sequence[str], keep: Take, out: int) -> int:
     _flush()
     try:
-        child = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        child = ChildCommand.start(words, stdin=IN, stderr=subprocess.PIPE)
     except OSError as error:
         return print_not_started(words, error)
-    assert child.stdout is not None
-    assert child.stderr is not None
-    targets = {child.stdout.fileno(): out, child.stderr.fileno(): ERR}
+    targets = dict(zip(child.outputs, (out, ERR), strict=True))
 
     def take(source: int, data: bytes) -> None:
         keep(data)
         write_all(targets[source], data)
 
-    with child, forwarding_signals(child.pid):
-        copy_until_exit(child.pid, list(targets), take)
+    with child, forwarding_signals(child.process):
+        child.follow(take)
         return status_of(child.wait())
 
 
 def run_quietly(words: Sequence[str], keep: Take, directory: str, environ: Mapping[str, str]) -> int:
     """Run a program without a terminal to its end and return its status; `keep` gets all of its output."""
     try:
-        child = subprocess.Popen(
-            words,
-            cwd=directory,
-            env=environ,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-        )
+        child = ChildCommand.start(words, directory=directory, environ=environ)
     except (OSError, ValueError) as error:
         # ValueError: a word contains a NUL, or half of a surrogate pair.
         reason = (getattr(error, "strerror", None) or str(error)).lower()
         raise EnvhistError(f"cannot run '{words[0]}': {reason}") from error
     with child:
-        assert child.stdout is not None
-        copy_until_exit(child.pid, [child.stdout.fileno()], lambda _source, data: keep(data))
+        child.follow(lambda _source, data: keep(data))
         return status_of(child.wait())
 
 
@@ -136,57 +111,6 @@ def print_not_started(words: Sequence[str], error: OSError) -> int:
     with suppress(OSError):
         write_all(ERR, os.fsencode(f"{words[0]}: {(error.strerror or str(error)).lower()}\n"))
     return NOT_FOUND if isinstance(error, FileNotFoundError) else NOT_EXECUTABLE
-
-
-def copy_until_exit(process: int, sources: Sequence[int], take: Taken, *, typed: int | None = None) -> None:
-    """Copy output until a process exits; background processes that it started are not waited for.
-
-    `typed` is a descriptor whose input is read too; input after the exit is left for the next reader.
-    """
-    poll = select.poll()
-    for source in sources if typed is None else (*sources, typed):
-        poll.register(source, select.POLLIN)
-    end = -1
-    with suppress(OSError, AttributeError):
-        end = os.pidfd_open(process)
-        poll.register(end, select.POLLIN)
-    try:
-        while not _has_exited(process):
-            for source, _ in poll.poll(None if end >= 0 else PAUSE_MS):
-                if source != end and not _read_available(source, take):
-                    poll.unregister(source)
-    finally:
-        if end >= 0:
-            os.close(end)
-    for source in sources:
-        _read_rest(source, take)
-
-
-def _has_exited(process: int) -> bool:
-    # WNOWAIT leaves the exit status for the caller.
-    return os.waitid(os.P_PID, process, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
-
-
-def _read_available(source: int, take: Taken) -> int:
-    """Read what is available, or wait for it; return the number of bytes."""
-    try:
-        data = os.read(source, READ_SIZE)
-    except OSError:
-        return 0  # the other end of a terminal was closed
-    if data:
-        take(source, data)
-    return len(data)
-
-
-def _read_rest(source: int, take: Taken) -> None:
-    """Read what was written before the exit, up to a limit: a background process may write forever."""
-    poll, taken = select.poll(), 0
-    poll.register(source, select.POLLIN)
-    while taken < MAX_PIPE_BYTES and poll.poll(0):
-        some = _read_available(source, take)
-        if not some:
-            return
-        taken += some
 
 
 def write_all(target: int, data: bytes) -> None:
@@ -258,8 +182,8 @@ def run_with_snapshots(
 ) -> RunResult:
     """Capture, run a command with `through`, capture again.
 
-    If the first capture fails, the command is not run, because it may destroy what was not captured. If the second
-    capture fails, the result still has the exit status of the command, and a warning.
+    If the first capture fails, the command is not run, because it may destroy data that is in no snapshot. If the
+    second capture fails, the result still has the exit status of the command, and a warning.
     """
     command = mask_text(shlex.join(words))[:MAX_LENGTH]
     intent = intent or command
@@ -283,32 +207,31 @@ def run_with_snapshots(
 # A pseudo-terminal for the command. Our own terminal is in raw mode and passes every key (the inner terminal turns
 # Ctrl-C into a signal), and the inner one has the same size.
 
-IN = 0
 SIZE = 8
 
 
 def run_on_terminal(words: Sequence[str], keep: Take) -> int:
     """Run a command on a terminal of its own; return its exit status as a shell would."""
     attributes = termios.tcgetattr(IN)
-    process, master = os.forkpty()
-    if process == 0:
+
+    def become() -> None:
         termios.tcsetattr(IN, termios.TCSANOW, attributes)
         _copy_size(IN, OUT)
         exec_command(words)
 
-    def take(source: int, data: bytes) -> None:
-        if source == IN:
-            write_all(master, data)
-        else:
-            keep(data)
-            write_all(OUT, data)
+    with ChildCommand.start_on_terminal(become) as child:
+        (master,) = child.outputs
 
-    try:
-        with forwarding_signals(process), _same_size(master), _raw_mode(attributes):
-            copy_until_exit(process, (master,), take, typed=IN)
-            return status_of(os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]))
-    finally:
-        os.close(master)
+        def take(source: int, data: bytes) -> None:
+            if source == IN:
+                write_all(master, data)
+            else:
+                keep(data)
+                write_all(OUT, data)
+
+        with forwarding_signals(child.process), _same_size(master), _raw_mode(attributes):
+            child.follow(take, typed=IN)
+            return status_of(child.wait())
 
 
 @contextmanager

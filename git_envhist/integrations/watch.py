@@ -328,7 +328,7 @@ class _Loop:
         except WatchUnavailable:
             self._callbacks.warn(NO_WATCHES)
         try:
-            # Capture what changed while no process watched.
+            # Capture changes from the time without a watching process.
             self._capture()
             while True:
                 yield

@@ -23,7 +23,7 @@ from git_envhist.model import DiskUsage, Snapshot, SpaceUser
 from git_envhist.objects.commits import parse_commit
 from git_envhist.objects.own_packs import OwnPacks
 from git_envhist.objects.pack_reader import PackFile
-from git_envhist.objects.reader import ScatteredReader
+from git_envhist.objects.reader import FORMATS, PackReader, Verify
 from git_envhist.objects.trees import DIRECTORY, decode_tree
 from git_envhist.snapshots.chunks import read_pointer
 from git_envhist.snapshots.layout import DOTGIT, MANIFEST, PIECES, ROOTS, shard_path
@@ -90,7 +90,8 @@ class ObjectLabels:
 
     def __init__(self, own: OwnPacks, sizes: PackedSizes, hash_length: int, step: Step | None = None) -> None:
         """`step`: derives the labels of entries; without it all objects of a snapshot get one label."""
-        self._reader = ScatteredReader(own)
+        object_format = FORMATS[2 * hash_length]
+        self._reader = PackReader(own, object_format, verify=Verify.DEFLATE)
         self._sizes = sizes
         self._length = hash_length
         self._step = step

@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from git_envhist.disk import read_exactly
-from git_envhist.errors import Damaged
+from git_envhist.errors import FSCK_HINT, Damaged
 from git_envhist.objects.compress import InflateError, crc32, decompressobj
 from git_envhist.objects.pack_index import PackIndex
 
@@ -51,7 +51,6 @@ MAX_INFLATION = 1040
 """The largest factor by which deflate can expand data."""
 MAX_CHAIN = 4096
 """git makes chains of at most 50 by default, and never more than 4095."""
-FSCK_HINT = "'git envlog fsck' lists what else is affected and repairs what it can"
 
 
 class EntryHeader(NamedTuple):

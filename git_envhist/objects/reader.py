@@ -1,14 +1,13 @@
 """Read objects: from the packs of captures in this process, otherwise through git.
 
-Four readers, by purpose and by what they verify:
+Each caller says how objects from our packs are verified (`Verify`).
 
-- `ObjectReader` for restores: the id of every object, or the pack's checksum if that is enough (`by_checksum`). It
-  reads packs through `PackReader`, in order and in large blocks: 33 µs per file of 20 KiB, 30 of them for inflating
-  and hashing (measured by tests/restore/measure.py).
-- `PackFirstReader` for comparisons, with the interface of `CatFile`. It reads packs through `ScatteredReader`, in
-  small windows; as in git, only the checksum of the deflated bytes is verified. 450 trees and shards take 7 ms, in
-  `git cat-file` 12.
-- `BulkReader` for the chunks of big files, by dulwich.
+- `ObjectReader` for restores. It reads packs in order and in large blocks: 33 µs per file of 20 KiB, 30 of them for
+  inflating and hashing (measured by tests/restore/measure.py).
+- `PackFirstReader` for comparisons, with the interface of `CatFile`. It reads packs in small windows: 450 trees and
+  shards take 7 ms, in `git cat-file` 12.
+- `ChunkReader` for the chunks of big files. Those in packs of git are read by dulwich, because asking git for
+  thousands of objects through a pipe takes longer.
 
 Packs are read by `pread`, never mapped: a truncated pack is then an error and not a signal. Deltas and damaged
 entries are left to `PackFile`. A reader must be opened in the process that uses it, because a forked child shares the
@@ -19,268 +18,31 @@ from __future__ import annotations
 
 import hashlib
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import pairwise
+from enum import Enum
+from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any
 
-from git_envhist.errors import Damaged
+from git_envhist.errors import FSCK_HINT, Damaged
 from git_envhist.git.cat_file import CatFile, GitObject
 from git_envhist.git.process import Git
 from git_envhist.lazy import once
-from git_envhist.model import Entry, EnvPath
+from git_envhist.model import Entry, EnvPath, ObjectId
 from git_envhist.objects.compress import InflateError, crc32, decompress, decompressobj
 from git_envhist.objects.own_packs import OwnPacks
 from git_envhist.objects.pack_reader import KINDS, PackFile
-from git_envhist.objects.trees import DIRECTORY, decode_by_name, decode_tree, object_id
+from git_envhist.objects.trees import decode_tree, object_id
 from git_envhist.platform import open_file_only
 
 if TYPE_CHECKING:
     from dulwich.object_store import DiskObjectStore
 
 
-# Big files are thousands of chunks, so asking git through a pipe takes longer than reading the bytes. dulwich reads
-# packs and loose objects in place; what it cannot read (SHA-256, partial clones, new objects) is read through git.
-
-SHA1_HEX = 40
-BULK_BLOB_TYPE = 3
-
-
-class BulkReader:
-    """Read blobs by their ids, in order."""
-
-    def __init__(self, git: Git, objects_dir: str) -> None:
-        self._objects_dir = objects_dir
-        self._fallback = CatFile(git)
-        self._store: DiskObjectStore | None = None
-
-    def read(self, ids: Iterable[str]) -> Iterator[bytes | None]:
-        """Yield the content of each blob; None if it is missing."""
-        for oid in ids:
-            data = self._read_here(oid) if len(oid) == SHA1_HEX else None
-            if data is None:
-                answer = self._fallback.read(oid)
-                data = answer[1] if answer is not None and answer[0] == "blob" else None
-            yield data
-
-    def close(self) -> None:
-        self._fallback.close()
-        if self._store is not None:
-            self._store.close()
-            self._store = None
-
-    def _read_here(self, oid: str) -> bytes | None:
-        from dulwich.objects import ObjectID  # loaded late: only big files are read in bulk
-
-        try:
-            kind, data = self._opened().get_raw(ObjectID(oid.encode("ascii")))
-        except Exception:
-            # git reads what dulwich cannot, or reports the error.
-            return None
-        return data if kind == BULK_BLOB_TYPE else None
-
-    def _opened(self) -> DiskObjectStore:
-        if self._store is None:
-            from dulwich.object_store import DiskObjectStore  # loaded late: only big files are read in bulk
-
-            self._store = DiskObjectStore(self._objects_dir)
-        return self._store
-
-
-# Small objects at random places in our packs, as a comparison reads them.
-
 WINDOW = 1 << 13
 """Most trees and shards fit into one read of this size."""
 WIDE, HALVED = 1 << 16, 2
 """A larger entry is read again with this fraction of its size, which is enough to inflate a text at once."""
-MAX_SCATTERED_READ = 1 << 26
-"""A larger size may be false; `PackFile` reads such an entry with checks."""
-SCATTERED_READ_SLACK = 256
-"""The bytes that deflate may add to incompressible data, apart from a fraction of its size: the code tables."""
-
-
-class ScatteredReader:
-    """Read small objects from our packs, verified by deflate's checksum only."""
-
-    def __init__(self, own: OwnPacks) -> None:
-        self._own = own
-        self._open: list[_Pack] | None = None
-
-    def read(self, oid: bytes) -> tuple[bytes, bytes]:
-        """Return the type and content of an object; KeyError if no pack has it, Damaged if all copies are damaged."""
-        packs = self._open if self._open is not None else self._open_all()
-        for place, pack in enumerate(packs):
-            number = pack.find(oid)
-            if number is None:
-                continue
-            if place:
-                # The next object is most likely in the same pack.
-                packs.insert(0, packs.pop(place))
-            found = pack.read(number)
-            if found is not None:
-                return found
-            break
-        return self._own.read(oid)
-
-    def close(self) -> None:
-        for pack in self._open or ():
-            pack.close()
-        self._open = None
-        self._own.close()
-
-    def _open_all(self) -> list[_Pack]:
-        # The largest pack most likely contains the object.
-        self._open = [_Pack(pack) for pack in sorted(self._own.packs, key=lambda pack: -pack.index.count)]
-        return self._open
-
-
-class _Pack:
-    """A pack that is opened at the first read."""
-
-    def __init__(self, pack: PackFile) -> None:
-        self.find = pack.index.find
-        self._offset = pack.index.offset
-        self._path = pack.path
-        self._file = -1
-
-    def read(self, number: int) -> tuple[bytes, bytes] | None:
-        """Return the type and content of an object; None if `PackFile` must read it."""
-        try:
-            offset = self._offset(number)
-            if self._file < 0:
-                self._file = os.open(self._path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-            window = os.pread(self._file, WINDOW, offset)
-            byte, at, shift = window[0], 1, 4
-            code, size = byte >> 4 & 7, byte & 15
-            while byte & 0x80:
-                byte = window[at]
-                size |= (byte & 0x7F) << shift
-                at += 1
-                shift += 7
-            kind = KINDS.get(code)
-            if kind is None or size > MAX_SCATTERED_READ:
-                return None
-            asked = WINDOW
-            if size > WIDE:
-                asked = size // HALVED
-                window = os.pread(self._file, asked, offset)
-            inflater = decompressobj()
-            data = inflater.decompress(window[at:], size + 1)
-            if not inflater.eof and len(window) == asked:
-                # Incompressible bytes may take nine bits each.
-                rest = os.pread(self._file, size + (size >> 3) + SCATTERED_READ_SLACK, offset + asked)
-                data += inflater.decompress(inflater.unconsumed_tail + rest, size + 1 - len(data))
-        except (OSError, IndexError, Damaged):
-            return None
-        except InflateError:
-            return None
-        return (kind, data) if inflater.eof and len(data) == size else None
-
-    def close(self) -> None:
-        file, self._file = self._file, -1
-        if file >= 0:
-            os.close(file)
-
-
-# Objects by git's names, for a comparison: starting a git takes 2 ms, and each object takes it longer.
-
-FORMATS = {40: "sha1", 64: "sha256"}
-TREE = "^{tree}"
-
-
-class PackFirstReader:
-    """Read objects by any name that `CatFile` accepts: from our packs, else through `CatFile`."""
-
-    def __init__(self, git: Git, others: CatFile, like: str) -> None:
-        """`like` is an id, as long as all ids of the repository."""
-        self._others = others
-        self._own = ScatteredReader(_packs(git, like))
-        self._trees: dict[tuple[str, str], dict[bytes, tuple[int, bytes]]] = {}
-
-    def read_own(self, oid: bytes) -> tuple[bytes, bytes]:
-        """Return the type and content of an object.
-
-        Raise KeyError if our packs do not have it, Damaged if all copies are damaged.
-        """
-        return self._own.read(oid)
-
-    def root_tree(self, name: str) -> bytes:
-        """Return the content of the tree of a commit or tree, given by its full id; KeyError if it is not ours."""
-        kind, data = self._own.read(_raw(name))
-        if kind == b"commit" and data.startswith(b"tree "):
-            kind, data = self._own.read(_raw(data[5 : data.find(b"\n")].decode("ascii", "replace")))
-        if kind != b"tree":
-            raise KeyError(name)
-        return data
-
-    def read(self, name: str | bytes) -> GitObject | None:
-        """Return an object by name; None if it does not exist."""
-        try:
-            kind, data = self._find(os.fsdecode(name))
-        except (KeyError, Damaged):
-            return self._others.read(name)
-        return GitObject(kind.decode("ascii"), data)
-
-    def read_many(self, names: Iterable[str | bytes]) -> Iterator[GitObject | None]:
-        """Return an iterator over the objects of these names, in order."""
-        return map(self.read, names)
-
-    def close(self) -> None:
-        self._own.close()
-
-    def _find(self, name: str) -> tuple[bytes, bytes]:
-        start, colon, path = name.partition(":")
-        if colon:
-            above, _, last = path.rpartition("/")
-            return self._own.read(self._tree(start, above)[os.fsencode(last)][1])
-        if name.endswith(TREE):
-            return b"tree", self.root_tree(name.removesuffix(TREE))
-        return self._own.read(_raw(name))
-
-    def _tree(self, start: str, path: str) -> dict[bytes, tuple[int, bytes]]:
-        found = self._trees.get((start, path))
-        if found is None:
-            found = self._trees[start, path] = self._read_tree(start, path)
-        return found
-
-    def _read_tree(self, start: str, path: str) -> dict[bytes, tuple[int, bytes]]:
-        if not path:
-            return decode_by_name(self.root_tree(start), len(start) // 2)
-        above, _, last = path.rpartition("/")
-        mode, oid = self._tree(start, above)[os.fsencode(last)]
-        if mode != DIRECTORY:
-            raise KeyError(path)
-        return decode_by_name(self._own.read(oid)[1], len(oid))
-
-
-def _packs(git: Git, like: str) -> OwnPacks:
-    object_format = FORMATS.get(len(like), "sha1")
-    place = os.path.join(_common_dir(git.git_dir), "objects", "pack")
-    try:
-        return OwnPacks.open(place, object_format)
-    except OSError:
-        return OwnPacks(place, object_format, [])
-
-
-def _raw(name: str) -> bytes:
-    """Return the raw bytes of a full id; KeyError for any other name."""
-    try:
-        oid = bytes.fromhex(name)
-    except ValueError:
-        raise KeyError(name) from None
-    if 2 * len(oid) != len(name) or len(name) not in FORMATS:
-        raise KeyError(name)
-    return oid
-
-
-def _common_dir(git_dir: str) -> str:
-    """Return the directory with the objects; the file `commondir` names it in a linked worktree."""
-    try:
-        with open(os.path.join(git_dir, "commondir"), "rb", opener=open_file_only) as file:
-            return os.path.join(git_dir, os.fsdecode(file.read().removesuffix(b"\n")))
-    except OSError:
-        return git_dir
-
-
 BLOCK = 1 << 17
 """The blocks of a pack begin at multiples of this."""
 OVERLAP = 1 << 14
@@ -314,50 +76,52 @@ NO_OFFSET = 0
 """No object begins at the start of a pack."""
 
 
-class PackReader:
-    """Read objects from our packs in order, in large blocks."""
+class Verify(Enum):
+    """The check of an object that is read from our packs."""
 
-    def __init__(self, own: OwnPacks, object_format: str, *, reads_most: bool = False) -> None:
-        """`reads_most` is set if a whole snapshot will be read."""
+    ID = "id"
+    """Compute its id. The only check for a snapshot that somebody else may have written."""
+    PACKED = "packed"
+    """Compare a blob's packed bytes with the checksum in the pack's index, which avoids hashing the content.
+
+    Only for a whole snapshot that one of your keys signed (decision 38). Where this is not possible, compute the id.
+    """
+    DEFLATE = "deflate"
+    """Verify the checksum of the deflated bytes only, as git does. Only for what is displayed."""
+
+
+class PackReader:
+    """Read objects from our packs.
+
+    With `Verify.DEFLATE` objects are read at random places in small windows, otherwise in order and in large blocks.
+    """
+
+    def __init__(self, own: OwnPacks, object_format: str, *, verify: Verify) -> None:
         self._own = own
         self._new = getattr(hashlib, object_format)
-        self._open: list[_PackCursor] | None = None
-        self._reads_most = reads_most
+        self._verify = verify
+        self._open: list[_Cursor] | None = None
 
     def packed(self, oid: bytes) -> bytes | None:
-        """Return a blob verified by its pack's checksum; None if that cannot be verified.
+        """Return a blob verified by its pack's checksum; None if that is not wanted, or cannot be verified.
 
         This avoids hashing the content, which takes a third of the time of inflating it.
         """
-        packs = self._open if self._open is not None else self._open_all()
-        for place, pack in enumerate(packs):
-            offset = pack.find(oid)
-            if offset is None:
-                continue
-            if place:
-                packs.insert(0, packs.pop(place))
-            return pack.packed(offset)
-        return None
+        found = self._find(oid) if self._verify is Verify.PACKED else None
+        return None if found is None else found[0].packed(found[1])
 
     def read(self, oid: bytes) -> tuple[bytes, bytes]:
         """Return the type and content of an object; KeyError if no pack has it, Damaged if all copies are damaged."""
-        packs = self._open if self._open is not None else self._open_all()
-        for place, pack in enumerate(packs):
-            offset = pack.find(oid)
-            if offset is None:
-                continue
-            if place:
-                # The next object is most likely in the same pack.
-                packs.insert(0, packs.pop(place))
-            found = pack.read(offset)
-            if found is None:
-                break
+        found = self._find(oid)
+        answer = None if found is None else found[0].read(found[1])
+        if answer is not None:
+            if self._verify is Verify.DEFLATE:
+                return answer
             # A named constructor is twice as fast as hashlib.new.
-            digest = self._new(b"%b %d\0" % (found[0], len(found[1])), usedforsecurity=False)
-            digest.update(found[1])
+            digest = self._new(b"%b %d\0" % (answer[0], len(answer[1])), usedforsecurity=False)
+            digest.update(answer[1])
             if digest.digest() == oid:
-                return found
-            break
+                return answer
         return self._own.read(oid)
 
     def close(self) -> None:
@@ -366,24 +130,110 @@ class PackReader:
         self._open = None
         self._own.close()
 
-    def _open_all(self) -> list[_PackCursor]:
+    def _find(self, oid: bytes) -> tuple[_Cursor, int] | None:
+        """Return the cursor of a pack that has an object, and the object's place there."""
+        packs = self._open if self._open is not None else self._open_all()
+        for number, pack in enumerate(packs):
+            place = pack.find(oid)
+            if place is not None:
+                if number:
+                    # The next object is most likely in the same pack.
+                    packs.insert(0, packs.pop(number))
+                return pack, place
+        return None
+
+    def _open_all(self) -> list[_Cursor]:
         # The largest pack most likely contains the object.
         packs = sorted(self._own.packs, key=lambda pack: -pack.index.count)
-        listed, self._open = 0, []
-        for pack in packs:
-            listed += pack.index.count
-            self._open.append(_PackCursor(pack, listed <= MAX_LISTED, self._reads_most))
+        if self._verify is Verify.DEFLATE:
+            self._open = [_WindowCursor(pack) for pack in packs]
+            return self._open
+        listed = accumulate(pack.index.count for pack in packs)
+        reads_most = self._verify is Verify.PACKED
+        self._open = [
+            _BlockCursor(pack, count <= MAX_LISTED, reads_most)
+            for pack, count in zip(packs, listed, strict=True)
+        ]
         return self._open
 
 
-class _PackCursor:
+class _Cursor(ABC):
     """A pack that is opened at the first read."""
 
-    def __init__(self, pack: PackFile, may_list: bool, reads_most: bool) -> None:
-        self.find: Callable[[bytes], int | None] = self._look_up
-        self._index = pack.index
+    find: Callable[[bytes], int | None]
+    """Returns the place of an object; None if the pack does not have it."""
+
+    def __init__(self, pack: PackFile) -> None:
         self._path = pack.path
         self._file = -1
+
+    @abstractmethod
+    def read(self, place: int) -> tuple[bytes, bytes] | None:
+        """Return the type and content of an object, not verified by its id; None if `PackFile` must read it."""
+
+    def packed(self, place: int) -> bytes | None:
+        """Return a blob if its entry has the index's checksum; None if not, or if the checksum is not known."""
+        return None
+
+    def close(self) -> None:
+        file, self._file = self._file, -1
+        if file >= 0:
+            os.close(file)
+
+    def _opened(self) -> int:
+        if self._file < 0:
+            self._file = os.open(self._path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        return self._file
+
+
+class _WindowCursor(_Cursor):
+    """Read small objects at random places; a place is a number in the index."""
+
+    def __init__(self, pack: PackFile) -> None:
+        super().__init__(pack)
+        self.find = pack.index.find
+        self._offset = pack.index.offset
+
+    def read(self, number: int) -> tuple[bytes, bytes] | None:
+        """Return the type and content of an object; None if `PackFile` must read it."""
+        try:
+            offset = self._offset(number)
+            window = os.pread(self._opened(), WINDOW, offset)
+            byte, at, shift = window[0], 1, 4
+            code, size = byte >> 4 & 7, byte & 15
+            while byte & 0x80:
+                byte = window[at]
+                size |= (byte & 0x7F) << shift
+                at += 1
+                shift += 7
+            kind = KINDS.get(code)
+            if kind is None or size > MAX_SIZE:
+                return None
+            asked = WINDOW
+            if size > WIDE:
+                asked = size // HALVED
+                window = os.pread(self._file, asked, offset)
+            inflater = decompressobj()
+            data = inflater.decompress(window[at:], size + 1)
+            if not inflater.eof and len(window) == asked:
+                # Incompressible bytes may take nine bits each.
+                rest = os.pread(self._file, size + (size >> 3) + SLACK, offset + asked)
+                data += inflater.decompress(inflater.unconsumed_tail + rest, size + 1 - len(data))
+        except (OSError, IndexError, Damaged):
+            return None
+        except InflateError:
+            return None
+        return (kind, data) if inflater.eof and len(data) == size else None
+
+
+class _BlockCursor(_Cursor):
+    """Read objects in order; a place is an offset in the pack."""
+
+    def __init__(self, pack: PackFile, may_list: bool, reads_most: bool) -> None:
+        """`reads_most` is set if a whole snapshot will be read."""
+        super().__init__(pack)
+        self.find = self._look_up
+        self._index = pack.index
         self._blocks: dict[int, memoryview] = {}
         self._ends: dict[int, int] = {}
         self._checksums: dict[int, int] = {}
@@ -452,9 +302,7 @@ class _PackCursor:
 
     def close(self) -> None:
         self._blocks.clear()
-        file, self._file = self._file, -1
-        if file >= 0:
-            os.close(file)
+        super().close()
 
     def _inflate_more(self, inflater: Any, start: int, limit: int, missing: int) -> bytes:
         """Inflate the following blocks, up to `limit` bytes."""
@@ -518,11 +366,6 @@ class _PackCursor:
         found = self._blocks[start] = memoryview(os.pread(self._opened(), BLOCK + OVERLAP, start))
         return found
 
-    def _opened(self) -> int:
-        if self._file < 0:
-            self._file = os.open(self._path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        return self._file
-
 
 def _rest_of_size(data: memoryview, at: int, size: int) -> tuple[int, int]:
     """Return the size of an entry's object, and the position of the last byte of its size field."""
@@ -535,9 +378,133 @@ def _rest_of_size(data: memoryview, at: int, size: int) -> tuple[int, int]:
     return size, at
 
 
+# Objects by git's names, for a comparison: starting a git takes 2 ms, and each object takes it longer.
+
+FORMATS = {40: "sha1", 64: "sha256"}
+TREE = "^{tree}"
+
+
+class PackFirstReader:
+    """Read objects by any name that `CatFile` accepts: from our packs, else through `CatFile`."""
+
+    def __init__(self, git: Git, others: CatFile, like: str) -> None:
+        """`like` is an id, as long as all ids of the repository."""
+        self._others = others
+        object_format = FORMATS.get(len(like), "sha1")
+        self._own = PackReader(_packs(git, object_format), object_format, verify=Verify.DEFLATE)
+        self._trees: dict[str, TreeReader] = {}
+
+    def read_own(self, oid: bytes) -> tuple[bytes, bytes]:
+        """Return the type and content of an object.
+
+        Raise KeyError if our packs do not have it, Damaged if all copies are damaged.
+        """
+        return self._own.read(oid)
+
+    def root_tree(self, name: str) -> bytes:
+        """Return the content of the tree of a commit or tree, given by its full id; KeyError if it is not ours."""
+        kind, data = self._own.read(_raw(name))
+        if kind == b"commit" and data.startswith(b"tree "):
+            kind, data = self._own.read(_raw(data[5 : data.find(b"\n")].decode("ascii", "replace")))
+        if kind != b"tree":
+            raise KeyError(name)
+        return data
+
+    def read(self, name: str | bytes) -> GitObject | None:
+        """Return an object by name; None if it does not exist."""
+        try:
+            kind, data = self._find(os.fsdecode(name))
+        except (KeyError, Damaged):
+            return self._others.read(name)
+        return GitObject(kind.decode("ascii"), data)
+
+    def read_many(self, names: Iterable[str | bytes]) -> Iterator[GitObject | None]:
+        """Return an iterator over the objects of these names, in order."""
+        return map(self.read, names)
+
+    def close(self) -> None:
+        self._own.close()
+
+    def _find(self, name: str) -> tuple[bytes, bytes]:
+        start, colon, path = name.partition(":")
+        if colon:
+            return self._own.read(self._look_up(start, os.fsencode(path)))
+        if name.endswith(TREE):
+            return b"tree", self.root_tree(name.removesuffix(TREE))
+        return self._own.read(_raw(name))
+
+    def _look_up(self, start: str, path: bytes) -> bytes:
+        tree = self._trees.get(start)
+        if tree is None:
+            tree = self._trees[start] = TreeReader(self, start, len(_raw(start)))
+        oid = tree.look_up(path)
+        if oid is None:
+            raise KeyError(path)
+        return oid
+
+
+class TreeReader:
+    """Look up stored paths in one tree (given by any name); each directory is read once."""
+
+    def __init__(self, reader: CatFile | PackFirstReader, tree_ish: str, id_length: int) -> None:
+        self._reader = reader
+        self._tree_ish = tree_ish
+        self._id_length = id_length
+        self._directories: dict[bytes, dict[bytes, bytes]] = {}
+
+    def look_up(self, path: bytes) -> ObjectId | None:
+        """Return the object at a path, or None."""
+        directory, _, name = path.rpartition(b"/")
+        oid = self._entries(directory).get(name)
+        return None if oid is None else ObjectId(oid)
+
+    def _entries(self, directory: bytes) -> dict[bytes, bytes]:
+        known = self._directories.get(directory)
+        if known is None:
+            known = self._directories[directory] = self._read(directory)
+        return known
+
+    def _read(self, directory: bytes) -> dict[bytes, bytes]:
+        if directory:
+            oid = self.look_up(directory)
+            answer = self._reader.read(oid.hex()) if oid is not None else None
+        else:
+            answer = self._reader.read(self._tree_ish + "^{tree}")
+        if answer is None or answer[0] != "tree":
+            return {}
+        return {name: oid for name, _, oid in decode_tree(answer[1], self._id_length, gitlinks=True)}
+
+
+def _packs(git: Git, object_format: str) -> OwnPacks:
+    place = os.path.join(_common_dir(git.git_dir), "objects", "pack")
+    try:
+        return OwnPacks.open(place, object_format)
+    except OSError:
+        return OwnPacks(place, object_format, [])
+
+
+def _raw(name: str) -> bytes:
+    """Return the raw bytes of a full id; KeyError for any other name."""
+    try:
+        oid = bytes.fromhex(name)
+    except ValueError:
+        raise KeyError(name) from None
+    if 2 * len(oid) != len(name) or len(name) not in FORMATS:
+        raise KeyError(name)
+    return oid
+
+
+def _common_dir(git_dir: str) -> str:
+    """Return the directory with the objects; the file `commondir` names it in a linked worktree."""
+    try:
+        with open(os.path.join(git_dir, "commondir"), "rb", opener=open_file_only) as file:
+            return os.path.join(git_dir, os.fsdecode(file.read().removesuffix(b"\n")))
+    except OSError:
+        return git_dir
+
+
 # Objects of snapshots, for a restore.
 
-HINT = "'git envlog fsck' lists what else is missing"
 OpenSealed = Callable[[EnvPath, bytes], bytes]
 
 
@@ -546,8 +513,6 @@ class ObjectReader:
 
     lends: bool = False
     """True if `lend` can return True."""
-    by_checksum: bool = False
-    """True if a pack's checksum is enough for files: a whole snapshot that one of your keys signed (decision 38)."""
 
     def __init__(
         self,
@@ -556,6 +521,7 @@ class ObjectReader:
         object_format: str,
         open_sealed: OpenSealed | None = None,
         *,
+        verify: Verify,
         made: Mapping[bytes, bytes] | None = None,
     ) -> None:
         """`made` are blobs by id that are not stored in the repository."""
@@ -564,11 +530,13 @@ class ObjectReader:
         self._pack_dir = pack_dir
         self._format = object_format
         self._open_sealed = open_sealed
+        if verify is Verify.DEFLATE:
+            raise ValueError("what is restored is verified")
+        self._verify = verify
 
     @once
     def _own(self) -> PackReader:
-        own = OwnPacks.open(self._pack_dir, self._format)
-        return PackReader(own, self._format, reads_most=self.by_checksum)
+        return PackReader(OwnPacks.open(self._pack_dir, self._format), self._format, verify=self._verify)
 
     @once
     def _child(self) -> CatFile:
@@ -585,11 +553,11 @@ class ObjectReader:
 
     def blob(self, oid: bytes) -> bytes:
         """Return the content of a blob."""
-        if self.by_checksum and (packed := self._own.packed(oid)) is not None:
+        if self._verify is Verify.PACKED and (packed := self._own.packed(oid)) is not None:
             return packed
         kind, data = self.read(oid)
         if kind != b"blob":
-            raise Damaged(f"object {oid.hex()} is not a blob", hint=HINT)
+            raise Damaged(f"object {oid.hex()} is not a blob", hint=FSCK_HINT)
         return data
 
     def plain(self, entry: Entry) -> bytes:
@@ -619,14 +587,42 @@ class ObjectReader:
         """Return the ids of a tree's entries, in order; raise Damaged if it is not a tree or cannot be read."""
         kind, data = self.read(tree)
         if kind != b"tree":
-            raise Damaged(f"object {tree.hex()} is not a tree", hint=HINT)
+            raise Damaged(f"object {tree.hex()} is not a tree", hint=FSCK_HINT)
         return [oid for _, _, oid in decode_tree(data, len(tree))]
 
     def _ask_git(self, oid: bytes) -> tuple[bytes, bytes]:
         answer = self._child.read(oid.hex())
         if answer is None:
-            raise Damaged(f"an object is missing: {oid.hex()}", hint=HINT)
+            raise Damaged(f"an object is missing: {oid.hex()}", hint=FSCK_HINT)
         kind = answer.kind.encode("ascii")
         if object_id(kind, answer.data, self._format) != oid:
-            raise Damaged(f"object {oid.hex()} does not match its id", hint=HINT)
+            raise Damaged(f"object {oid.hex()} does not match its id", hint=FSCK_HINT)
         return kind, answer.data
+
+
+class ChunkReader(ObjectReader):
+    """Read the chunks of big files, verified by their ids."""
+
+    _store: DiskObjectStore | None = None
+
+    def close(self) -> None:
+        super().close()
+        store, self._store = self._store, None
+        if store is not None:
+            store.close()
+
+    def _ask_git(self, oid: bytes) -> tuple[bytes, bytes]:
+        from dulwich.object_store import DiskObjectStore  # loaded late: few chunks are elsewhere
+        from dulwich.objects import ObjectID  # loaded late: few chunks are elsewhere
+
+        name = ObjectID(oid.hex().encode("ascii"))
+        try:
+            if self._store is None:
+                self._store = DiskObjectStore(os.path.dirname(self._pack_dir))
+            # Not `get_raw` of the store: it inflates a loose object without a limit.
+            number, data = next(pack for pack in self._store.packs if name in pack).get_raw(name)
+            is_intact = object_id(KINDS[number], data, self._format) == oid
+        except Exception:
+            # git reads what dulwich cannot (SHA-256, loose and promised objects), or reports the error.
+            is_intact = False
+        return (KINDS[number], data) if is_intact else super()._ask_git(oid)

@@ -24,7 +24,7 @@ from git_envhist.disk import (
     state_directory,
     sync_directory,
 )
-from git_envhist.errors import Damaged, EnvhistError, Refused
+from git_envhist.errors import Damaged, FileUnreadable, Refused
 from git_envhist.git.cat_file import CatFile
 from git_envhist.git.limits import (
     LISTED,
@@ -53,7 +53,7 @@ VERSION = b"envhist-export 1\n"
 BLOCK = tarfile.BLOCKSIZE
 READ_SIZE = 1 << 20
 LEVEL = 3
-"""A bundle is already deflated; only names are left to compress."""
+"""zstd level: a bundle is compressed already, so only names are left to compress."""
 WINDOW = 1 << 27
 """Memory limit of the decompression window, as in other readers."""
 
@@ -61,11 +61,7 @@ SMALL_FILE, MAX_RATIO = 64 << 20, 100
 """Maximum ratio of declared to packed size of a file that is not small; a bundle hardly reaches twice its size."""
 
 
-class ArchiveUnreadable(EnvhistError):
-    """The file cannot be read."""
-
-    code = "cannot-read"
-    usual_hint = "git envlog import <file>, as 'git envlog export' wrote it"
+IMPORT_HINT = "git envlog import <file>, as 'git envlog export' wrote it"
 
 
 class FileExists(Refused):
@@ -126,17 +122,18 @@ def read_archive(path: str) -> Iterator[BundleStream]:
     try:
         file = open(path, "rb")  # noqa: SIM115 - closed below
     except OSError as error:
-        raise ArchiveUnreadable(f"cannot read '{path}': {(error.strerror or str(error)).lower()}") from error
+        reason = (error.strerror or str(error)).lower()
+        raise FileUnreadable(f"cannot read '{path}': {reason}", hint=IMPORT_HINT) from error
     with file:
         try:
             with unpacking(file, WINDOW) as read:
                 yield _open_bundle(_errors_as_damage(read), os.fstat(file.fileno()).st_size)
         except IsADirectoryError as error:
-            raise ArchiveUnreadable(f"cannot read '{path}': it is a directory") from error
+            raise FileUnreadable(f"cannot read '{path}': it is a directory", hint=IMPORT_HINT) from error
 
 
 class BundleStream:
-    """The bytes of a bundle in order; raises `Damaged` if the file ends too early."""
+    """Read the bytes of a bundle in order; raise `Damaged` if the file ends too early."""
 
     def __init__(self, read: Callable[[int], bytes], size: int) -> None:
         self.size = size
@@ -350,7 +347,7 @@ def _run_limited(git: Git, bounds: ResourceLimits, stdin: Iterable[bytes], *word
                 child.write(part)
         return child.finish()
     except BaseException:
-        # It may still have work to do that is no longer needed.
+        # After an error its result is no longer needed.
         child.stop()
         raise
     finally:

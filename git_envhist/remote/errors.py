@@ -11,7 +11,7 @@ from git_envhist.git.process import GitResult
 from git_envhist.model.storage import without_password
 
 DISK_FULL = ("No space left on device", "File too large", "Disk quota exceeded")
-"""git reports the second if only the reserved free space is left."""
+"""Error texts for a full disk; git prints the second if only the reserved space is free."""
 MAX_LINE = 400
 NO_ATOMIC_PUSH = b"does not support --atomic push"
 
@@ -23,7 +23,7 @@ PROGRESS = re.compile(
 
 
 class NamedRemote(Protocol):
-    """What an error message says about a remote: its name, and its address without a password."""
+    """The name of a remote and its address without a password, for error messages."""
 
     @property
     def name(self) -> str: ...
@@ -34,7 +34,7 @@ class NamedRemote(Protocol):
 
 
 class RemoteFailed(EnvhistError):
-    """The remote, or the connection to it, failed; the message is git's."""
+    """The remote or the connection to it failed; git's message gives the reason."""
 
     code = "remote-failed"
     usual_hint = "check that git can reach it: git ls-remote <remote>"
@@ -79,9 +79,9 @@ def fetch_error(remote: NamedRemote, done: GitResult) -> EnvhistError:
     return remote_error(remote, done)
 
 
-def bomb_error(remote: NamedRemote, what: str) -> DecompressionBomb:
-    """Return the error for data that would unpack to far more than any history of ours."""
+def bomb_error(remote: NamedRemote, problem: str) -> DecompressionBomb:
+    """Return the error for data that would unpack to far more than any history contains."""
     return DecompressionBomb(
-        f"the data that '{remote.name}' ({remote.shown}) sends {what}",
+        f"the data that '{remote.name}' ({remote.shown}) sends {problem}",
         hint="only if you trust the owner of the remote: git -c envhist.fetchMemory=16g envlog fetch",
     )

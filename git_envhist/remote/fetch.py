@@ -1,6 +1,6 @@
 """Fetch the timelines of a remote into a repository of their own, and their contents on demand.
 
-The names of the remote's refs are read first, and only refs that are spelled like ours are fetched, one by one. They
+The names of the remote's refs are read first, and only refs with valid names are fetched, one by one. They
 arrive under refs that no command reads, are checked (sizes, tree sizes, signed heads), and move in one transaction to
 refs that name the remote. If git refuses the data or it is too large, halves are fetched until the bad timelines are
 found; all others are fetched. An interrupted fetch leaves all timelines unchanged, and the next one continues.
@@ -54,21 +54,20 @@ from git_envhist.snapshots.names import RESERVED, stored_name
 from git_envhist.snapshots.notes import list_crossed
 from git_envhist.snapshots.tree_size import TreeSizer, trees_of_notes, trees_of_snapshots
 
-# Check fetched packs before anything reads them. Commits, trees and notes are read whole by every command that lists
-# a history, and a few bytes of a pack may stand for gigabytes of them. git checks checksums and formats, not sizes,
-# so the sizes of all new objects are listed, which reads only their headers. Trees that contain each other many times
-# are as dangerous: the trees of snapshots and notes are measured. If a limit is exceeded, everything that was fetched
-# is removed.
+# Check fetched packs before anything reads them. Every command that lists a history reads commits, trees and notes
+# whole, and a few bytes of a pack can expand to gigabytes of them. git checks checksums and formats, not sizes, so the
+# sizes of all new objects are listed, which reads only their headers. Trees that contain each other many times are as
+# dangerous, so the trees of snapshots and notes are measured. If a limit is exceeded, all fetched data is removed.
 
 ENDINGS = (INDEX, ".rev", ".promisor", ".pack")
-"""Order of removal: git uses a pack as long as it has an index."""
+"""Order of removal: git uses a pack while its index exists."""
 
 
 class ArrivedPacks:
     """The packs that arrived since this object was created, and those that an interrupted fetch left unchecked."""
 
     def __init__(self, fetched: FetchedStore, known: Iterable[str] | None = None) -> None:
-        """`known` are the packs that were checked; by default all that exist."""
+        """`known` are the checked packs; by default all existing ones."""
         self._fetched = fetched
         self._known = fetched.packs() if known is None else frozenset(known)
         self._sized = self._known
@@ -103,9 +102,9 @@ class ArrivedPacks:
             for ending in ENDINGS:
                 remove_if_present(os.path.join(place, name + ending))
 
-    def _refused(self, remote: Remote, what: str) -> DecompressionBomb:
+    def _refused(self, remote: Remote, content: str) -> DecompressionBomb:
         self.remove_arrived()
-        return bomb_error(remote, f"contains {what}")
+        return bomb_error(remote, f"contains {content}")
 
     def _sizes(self, packs: Iterable[str]) -> bytes:
         names = bytearray()
@@ -136,9 +135,7 @@ def fetch_missing(
     paths: Sequence[EnvPath] = (),
     waiting: Callable[[], None] | None = None,
 ) -> None:
-    """Fetch what is missing of a fetched snapshot: its lists and some paths, or everything if `paths` contains the
-    top.
-    """
+    """Fetch missing objects of a fetched snapshot: its lists and some paths; everything if `paths` has the top."""
     fetched = FetchedStore.of(repository)
     if TOP in paths:
         fetch_objects(repository, environ, snapshot, fetched.missing([snapshot.tree]), waiting)
@@ -196,8 +193,8 @@ def transport_for(
     """Return the transport for fetching from a remote."""
     limits = read_limits(repository.read_config())
     config = own_config(repository)
-    memory, patience = limits.fetch_memory, limits.fetch_timeout
-    return Transport(fetched.git, remote, environ, config, memory=memory, patience=patience, step=step)
+    memory, timeout = limits.fetch_memory, limits.fetch_timeout
+    return Transport(fetched.git, remote, environ, config, memory=memory, timeout=timeout, step=step)
 
 
 def fetch_batches(transport: Transport, missing: Sequence[str]) -> None:
@@ -369,7 +366,7 @@ class _Fetch:
         return stored != (remote_refs.heads.get(name), remote_refs.notes.get(name))
 
     def _was_pushed_from_here(self, name: str, remote_refs: RemoteRefs) -> bool:
-        """Return whether the remote has only commits of our own timeline, and none of them was fetched from there."""
+        """Return whether the remote has only commits of our own timeline, and none that we fetched."""
         if HEADS_PREFIX + name not in self._own_refs or name in self._stored(self._heads_refs.goal):
             return False
         heads = self._is_ours(remote_refs.heads.get(name), HEADS_PREFIX + name)
@@ -427,7 +424,7 @@ class _Fetch:
         return full, bad
 
     def _is_reachable(self) -> bool:
-        """Return whether the remote responds at all; if not, no timeline is at fault."""
+        """Return whether the remote responds; if not, no timeline is at fault."""
         try:
             self._transport.list_refs(*OUR_REFS[:2])
         except RemoteFailed:
@@ -466,7 +463,7 @@ class _Fetch:
         mapping: _RefMapping,
         options: Sequence[str],
     ) -> None:
-        """Fetch refs whose hash differs from ours to their place of arrival."""
+        """Fetch refs whose hash differs from the fetched one to their place of arrival."""
         arrived = self._stored(mapping.arrives)
         # Delete refs of an interrupted fetch that have another hash on the remote by now.
         self._fetched.update_refs(
@@ -480,7 +477,7 @@ class _Fetch:
         for start in range(0, len(wanted), MAX_REFSPECS):
             some = wanted[start : start + MAX_REFSPECS]
             # A timeline shares history only with its own earlier state. Negotiating with all refs is useless, and
-            # with some hundreds of timelines git gives up before it reaches the ones that matter.
+            # with some hundreds of timelines git gives up before it reaches the relevant refs.
             tips = [f"--negotiation-tip={stored[name]}" for name in some if name in stored]
             refspecs = [f"+{mapping.source}{name}:{mapping.arrives}{name}" for name in some]
             done = self._transport.fetch(refspecs, *options, *tips, before=() if tips else NO_NEGOTIATION)
@@ -488,7 +485,7 @@ class _Fetch:
                 raise fetch_error(self._remote, done)
 
     def _check_arrived(self, arrivals: ArrivedPacks, remote_refs: RemoteRefs, all_new: bool) -> list[str]:
-        """Check what arrived and move it to the refs that commands read; return the new trees, or all with `again`."""
+        """Check fetched refs and move them to the refs that commands read; return new trees, or all with `again`."""
         arrived, heads = self._stored(self._heads_refs.arrives), self._stored(self._heads_refs.goal)
         arrived_notes = self._stored(self._notes_refs.arrives)
         arrivals.check_sizes(self._remote, arrived_notes.values())

@@ -1,7 +1,7 @@
-"""Push timelines: plan everything, refuse what must not be sent, send objects first and move refs last.
+"""Push timelines: plan everything, refuse data that must not be sent, send objects first and move refs last.
 
 An upload that is too large for one pack is sent in parts. If a push is interrupted, the timelines of the remote are
-unchanged, and the next push continues with what has arrived.
+unchanged, and the next push sends only the missing objects.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def match_timelines(names: Iterable[str], words: Sequence[str], own: str | None)
 
 LISTED = 10
 TEXT_PLACE = re.compile(r"(?:message|note) [0-9a-f]{7}")
-"""How messages and notes are named among the findings."""
+"""Prefixes that mark messages and notes among the findings."""
 
 
 class FirstPush(Refused):
@@ -112,7 +112,7 @@ class FirstPush(Refused):
 
 
 class NotAgreed(Refused):
-    """Something new would be sent that the owner has not agreed to."""
+    """The push contains new databases, dumps, classes or names that the owner has not agreed to send."""
 
     code = "not-agreed"
 
@@ -137,7 +137,7 @@ class Diverged(Refused):
             f"'{remote.name}' has other snapshots of '{timeline}': nothing was sent, both are kept",
             hint=f"to see them: git envlog fetch {remote.name}, git envlog {remote.name}/{timeline}\n"
             f"to continue under another name: git config envhist.timeline {timeline}-2\n"
-            f"to delete theirs: git envlog push {remote.name} --delete {timeline}",
+            f"to delete the remote's: git envlog push {remote.name} --delete {timeline}",
         )
 
 
@@ -191,7 +191,7 @@ def first_few(texts: Sequence[str]) -> str:
 
 def rejected(remote: Remote, lines: Sequence[str], failed: RemoteFailed) -> RemoteFailed:
     """Return the error for refs that the remote rejected, from git's lines about them."""
-    # With an atomic push, one ref was refused and the others because of it.
+    # With an atomic push, git also lists the refs that were rejected only because another one was.
     lines = [line for line in lines if "atomic" not in line] or lines
     refs = [line.split("\t")[1].partition(":")[2] for line in lines if line.count("\t") >= 2]
     why = lines[0].split("\t")[-1]
@@ -249,7 +249,7 @@ def push(
     with locked(os.path.join(place, "lock"), waiting=waiting):
         limits = read_limits(repository.read_config())
         transport = Transport(
-            repository.git, remote, environ, patience=limits.push_timeout, verb="push", step=step
+            repository.git, remote, environ, timeout=limits.push_timeout, verb="push", step=step
         )
         return _Push(repository, transport, limits, options, own, signing).run()
 
@@ -305,7 +305,7 @@ class _Push:
         return timelines, objects, *self._examine(timelines, objects)
 
     def _sign(self) -> bool:
-        """Sign the heads to send; return whether there may be more to send now."""
+        """Sign the heads to send; return whether this may have added objects to send."""
         if self._signing is None or self._options.delete:
             return False
         names = [one.timeline for one in self._local_timelines()]

@@ -2,8 +2,8 @@
 
 `find_remote` resolves a name or address. `Transport` runs git with the user's transport settings, credentials and
 proxies, under limits. git gets the address, never the name of the remote, so that settings for code (`remote.*.push`,
-`mirror`, tracking refs) do not apply and nothing of the user's is written. `read_there` accepts only refs that are
-spelled like ours; `plan_push` decides for each whether it moves forward, replaces our own rewritten chain, or
+`mirror`, tracking refs) do not apply and git writes none of the user's refs. `read_remote_refs` accepts only refs
+with valid names; `plan_push` decides for each whether it moves forward, replaces our own rewritten chain, or
 diverged.
 """
 
@@ -38,8 +38,8 @@ from git_envhist.remote.errors import fetch_error, no_output_error
 if TYPE_CHECKING:
     from git_envhist.remote.upload import RemoteState
 
-# The environment of git: transport settings and credentials. An address may contain a password, which is written to
-# no file and no message of ours; git gets it through the environment.
+# The environment of git: transport settings and credentials. An address may contain a password. git gets it through
+# the environment; git-envhist writes it to no file and no message.
 
 TRANSPORT_KEY = re.compile(r"(?:http|credential|url|protocol|ssh)\.|core\.(?:sshcommand|askpass|gitproxy)$")
 """Settings of one repository about the connection to others."""
@@ -74,8 +74,8 @@ def _quoted(word: str) -> str:
     return "'" + word.replace("'", "'\\''").replace("!", "'\\!'") + "'"
 
 
-# Which refs of the remote a push moves (pure): forward, with a lease if we rewrote our own chain, or not at all. Refs
-# that are not spelled like ours are skipped and counted.
+# Plan the refs that a push moves (pure): forward, or with a lease if we rewrote our own chain; other refs are not
+# moved. Refs of the remote with invalid names are skipped and counted.
 
 HEADS_PREFIX, NOTES, UPLOAD = "refs/envhist/heads/", "refs/notes/envhist/", "refs/envhist/upload/"
 _WORD = r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}"
@@ -95,16 +95,16 @@ def read_listing(out: bytes) -> list[tuple[str, str]]:
 
 @dataclass(frozen=True, slots=True)
 class RemoteRefs:
-    """The refs of the remote, as far as they are valid."""
+    """The valid refs of the remote."""
 
     heads: Mapping[str, str]
-    """timeline -> hash"""
+    """Hashes by timeline."""
     notes: Mapping[str, str]
     uploads: Mapping[str, str]
-    """ref -> hash of uploads, by any client"""
+    """Hashes of the upload refs of all clients, by ref."""
     code: tuple[str, ...] = ()
     refused: int = 0
-    """The number of refs that are not spelled like ours."""
+    """The number of refs with invalid names."""
 
     @property
     def all(self) -> tuple[str, ...]:
@@ -143,7 +143,7 @@ def read_remote_refs(listed: Iterable[tuple[str, str]]) -> RemoteRefs:
 
 @dataclass(frozen=True, slots=True)
 class LocalTimeline:
-    """One timeline of ours."""
+    """A timeline of this repository."""
 
     timeline: str
     head: str
@@ -158,7 +158,7 @@ def plan_push(
 ) -> tuple[TimelinePush, ...]:
     """Return the moves of a push.
 
-    `ours` maps refs to the hash that we pushed last; `grows` tells for (old, new) whether old is an ancestor of new.
+    `ours` maps refs to the hash that we pushed last; `grows` maps (old, new) to whether old is an ancestor of new.
     """
     return tuple(_plan_one(one, remote, ours, grows) for one in local)
 
@@ -292,9 +292,9 @@ def find_fetched_remote(repository: Repository, fetched: Git, name: str) -> Remo
 
 
 def pushed_tip(repository: Repository, remote_name: str, timeline: str) -> str | None:
-    """Return the commit that the last push left at a remote as the tip of an own timeline; None where there is none.
+    """Return the commit of an own timeline that the last push sent to a remote, or None.
 
-    After an interrupted push the remote may have the tip before it; the older of the two is there in any case.
+    After an interrupted push it is unknown which of two tips the remote has; then this is the older one.
     """
     from git_envhist.remote.upload import read_remote_state  # loaded late: only own timelines need it
 
@@ -312,7 +312,7 @@ def pushed_tip(repository: Repository, remote_name: str, timeline: str) -> str |
 
 
 def _memory_by_address(state: str, remote_name: str) -> RemoteState:
-    """Return what is remembered of a remote that was given by address."""
+    """Return the stored state of a remote that was given by address."""
     from git_envhist.remote.upload import (  # loaded late: only own timelines need it
         RemoteState,
         read_remote_state,
@@ -404,7 +404,7 @@ def _absolute(url: str, base: str) -> str:
 
 
 class Transport:
-    """Runs git to send objects to a remote, or to receive them into a repository of ours."""
+    """Run git to send objects to a remote, or to fetch them into one of our repositories."""
 
     def __init__(
         self,
@@ -414,19 +414,19 @@ class Transport:
         config: Config = (),
         *,
         memory: int = 0,
-        patience: float = 0,
+        timeout: float = 0,
         verb: str = "fetch",
         step: Callable[[str], None] | None = None,
     ) -> None:
         """Prepare git for a remote.
 
         `config` adds connection settings of the user's repository, if `git` works in another one. `memory` limits a
-        fetch. `patience` is the timeout in seconds without progress (0: none) of `verb`. `step` is called with
-        progress.
+        fetch. `timeout` is the number of seconds without progress after which `verb` fails (0: no timeout). `step` is
+        called with progress.
         """
         self.remote = remote
         self._git_dir, self._memory = git.git_dir, memory or FETCH_MEMORY
-        self._patience, self._verb, self._step = patience or None, verb, step
+        self._timeout, self._verb, self._step = timeout or None, verb, step
         self._environment = transport_environment(git, environ, (*config, *credentials_config(remote.url)))
         self._options = [word for pair in self._overrides() for word in ("-c", pair)]
 
@@ -437,7 +437,7 @@ class Transport:
             "fetch.recurseSubmodules=false",
             "fetch.writeCommitGraph=false",
             "fetch.fsckObjects=true",
-            # Keep one pack: large objects are then streamed and never held in memory.
+            # Keep one pack: large objects are then streamed instead of read whole into memory.
             "fetch.unpackLimit=1",
         ]
         return [*pairs, f"http.proxy={self.remote.proxy}"] if self.remote.proxy is not None else pairs
@@ -519,22 +519,22 @@ class Transport:
         words = [*SAFE_COMMAND, *self._options, *words]
         try:
             return run_limited(
-                words, environment, bounds, stdin, timeout=self._patience, on_output=self._report
+                words, environment, bounds, stdin, timeout=self._timeout, on_output=self._report
             )
-        except NoOutputTimeout as timeout:
-            raise no_output_error(self.remote, self._patience or 0, self._verb) from timeout
+        except NoOutputTimeout as expired:
+            raise no_output_error(self.remote, self._timeout or 0, self._verb) from expired
 
 
 # Limits of a transfer. The defaults suit the common hosts.
 
 N = TypeVar("N", int, float)
 UPLOAD_SIZE = 200_000_000
-"""At most this much is lost if a push is interrupted. Common hosts accept packs of up to 2 GB."""
+"""An interrupted push loses at most this many bytes. Common hosts accept packs of up to 2 GB."""
 MAX_OBJECT = 100_000_000
 """Common hosts refuse objects of 100 MB, permanently."""
 MIN_SIZE = 1 << 16
 FETCH_TIMEOUT = 300.0
-"""A server that packs objects reports progress; one that waits for a password does not."""
+"""A server that packs objects reports progress; a server that waits for a password does not."""
 PUSH_TIMEOUT = 900.0
 """A server may run checks and hooks for a long time without reporting progress."""
 SIZES = {

@@ -2,7 +2,7 @@
 
 `objects_to_send` lists every object that the remote does not have. `scan_outgoing` reads them once: sizes per class,
 databases and dumps, names that look secret, tokens in plain text. `write_grafts` lets git skip objects that the
-remote already has. `RemoteState` is what we store about a remote. `Parts` splits an upload that is too large for one
+remote already has. `RemoteState` is the stored state of a remote. `Parts` splits an upload that is too large for one
 pack.
 """
 
@@ -17,7 +17,7 @@ from urllib.parse import quote, unquote
 
 from git_envhist.diff.classes import CLASSES, DATABASES, PACKAGES, class_of, is_dump
 from git_envhist.disk import Durability, cannot_write, replace_file, state_directory
-from git_envhist.errors import Damaged, GitFailed, SealingError
+from git_envhist.errors import FSCK_HINT, Damaged, GitFailed, SealingError
 from git_envhist.git.cat_file import CatFile
 from git_envhist.git.process import Git, quote_alternate
 from git_envhist.lazy import dataclass, pattern, replace
@@ -48,13 +48,13 @@ MAX_POINTER = 256
 
 @dataclass(frozen=True, slots=True)
 class OutgoingObject:
-    """One object to send."""
+    """An object to send."""
 
     oid: str
     kind: str
     size: int
     stored: int
-    """Its size in a pack here."""
+    """Its size in a local pack."""
     place: bytes
     """Its path in a tree; empty for commits and for objects in notes."""
 
@@ -105,7 +105,7 @@ def _listed(
 
 
 def known_objects(git: Git, oids: Iterable[str]) -> list[str]:
-    """Return those of the hashes that exist here."""
+    """Return the hashes that exist locally."""
     wanted = sorted(set(oids))
     if not wanted:
         return []
@@ -122,9 +122,7 @@ def read_contents(git: Git, objects: Sequence[OutgoingObject]) -> Iterator[tuple
         answers = reader.read_many([one.oid for one in objects])
         for one, answer in zip(objects, answers, strict=True):
             if answer is None:
-                raise Damaged(
-                    f"an object is missing: {one.oid}", hint="'git envlog fsck' lists all missing objects"
-                )
+                raise Damaged(f"an object is missing: {one.oid}", hint=FSCK_HINT)
             yield one, answer.data
 
 
@@ -178,8 +176,8 @@ def secret_in_text(one: OutgoingObject, data: bytes) -> FoundToken | None:
     texts = _message_texts(data) if one.kind == "commit" else _note_texts(data)
     if all(mask_secrets(text) == text for text in texts):
         return None
-    what, remove = ("message", f"; git envlog drop {one.oid[:7]}") if one.kind == "commit" else ("note", "")
-    return FoundToken(f"{what} {one.oid[:7]}".encode("ascii"), f"a secret in its text{remove}")
+    kind, remove = ("message", f"; git envlog drop {one.oid[:7]}") if one.kind == "commit" else ("note", "")
+    return FoundToken(f"{kind} {one.oid[:7]}".encode("ascii"), f"a secret in its text{remove}")
 
 
 def _message_texts(data: bytes) -> Iterator[bytes]:
@@ -352,9 +350,7 @@ def _class(one: OutgoingObject, path: bytes, data: bytes, sealed: bool) -> str:
 
 
 def consent_words(result: OutgoingScan) -> tuple[str, ...]:
-    """Return everything that a push must be agreed to for, one word each: classes, databases, dumps, secret-looking
-    names.
-    """
+    """Return everything that needs consent, one word each: classes, databases, dumps, names that look secret."""
     classes = [f"class {share.name}" for share in result.shares if share.name not in ALWAYS_SENT]
     paths = {
         "database": [path for path, _ in result.databases],
@@ -370,14 +366,15 @@ def shown_consent(word: str) -> str:
     if kind == "class":
         return f"class '{rest}'"
     shown = bytes.fromhex(rest).decode("utf-8", "surrogateescape")
-    what = {"database": "the database", "dump": "the dump", "name": "a name that looks secret:"}[kind]
-    return f"{what} '{shown}'"
+    subject = {"database": "the database", "dump": "the dump", "name": "a name that looks secret:"}[kind]
+    return f"{subject} '{shown}'"
 
 
-# Grafts: let git see what the remote already has. A push skips only what the parents of new commits contain. For a
-# timeline that was rewritten or forked, or whose files were sent in parts or are in commits of code, git would send
-# everything again. During a push the oldest new commit therefore gets these commits as additional parents, through a
-# graft file in the environment. Nothing is written to the repository, and the commits that arrive are unchanged.
+# Grafts: let git skip objects that the remote already has. git skips only objects reachable from the parents of new
+# commits. For a timeline that was rewritten or forked, or whose files were sent in parts or are in commits of code, it
+# would send everything again. During a push the oldest new commit therefore gets commits on the remote as additional
+# parents, through a graft file in the environment. Nothing is written to the repository, and the sent commits are
+# unchanged.
 
 MAX_BASES = 40
 """The tree of each base is walked."""
@@ -433,7 +430,7 @@ class RemoteState:
     upload: str = ""
     """The name of our uploads on the remote until they are complete."""
     put: tuple[tuple[str, str], ...] = ()
-    """(ref, hash) of our last push; more than one per ref after an interrupted push."""
+    """The (ref, hash) pairs of our last push; after an interrupted push a ref can have several."""
     kinds: tuple[str, ...] = ()
     """The classes, databases, dumps and names that the owner agreed to send."""
     address: str = ""
@@ -502,7 +499,7 @@ def before_push(state: RemoteState, moves: Mapping[str, str | None]) -> RemoteSt
 # Upload in parts, if one pack would be too large for the host. Each part is a commit of a flat tree, pushed to
 # `refs/envhist/upload/<name>/<part>`. The push of the timelines then sends only the rest (commits and trees), and the
 # upload refs are deleted, so an incomplete timeline is never visible. The commits and trees of the parts are stored
-# in an object directory of ours, so an interrupted push finds out from its upload refs what has arrived. Nothing is
+# in our own object directory, so the upload refs show which parts of an interrupted push have arrived. Nothing is
 # written to the repository.
 
 ANONYMOUS = {
@@ -554,7 +551,7 @@ class Parts:
         }
 
     def own_uploads(self, uploads: Mapping[str, str]) -> dict[str, str]:
-        """Return the upload refs on the remote that are ours."""
+        """Return our upload refs on the remote."""
         return {ref: oid for ref, oid in uploads.items() if ref.startswith(self._prefix)}
 
     def make(self, part: Sequence[OutgoingObject]) -> tuple[str, str]:

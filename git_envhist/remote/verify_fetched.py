@@ -41,7 +41,7 @@ def no_key(key_id: str) -> SigningKey | None:
 
 
 class HeadState(Enum):
-    """How a fetched timeline matches its signed head."""
+    """Whether a fetched timeline matches its signed head."""
 
     SIGNED = "signed"
     LATER = "later"
@@ -58,7 +58,9 @@ class Altered(Damaged):
     """The fetched timeline does not match its signed head."""
 
     code = "altered"
-    usual_hint = "ask the owner of the timeline; git envlog fetch --accept-rollback takes what the server has"
+    usual_hint = (
+        "ask the owner of the timeline; git envlog fetch --accept-rollback accepts the server's state"
+    )
 
 
 class RolledBack(Altered):
@@ -136,7 +138,7 @@ class Checker:
         if missing:
             verdicts = sum(kind == VERDICT for kind in missing)
             raise Altered(
-                f"{len(missing)} of its signed records are missing, {verdicts} of them check results"
+                f"{len(missing)} of its signed records are missing, among them {verdicts} check results"
             )
         return True
 

@@ -17,7 +17,7 @@ from typing import Self
 from git_envhist.disk import read_exactly
 from git_envhist.git.repository import Repository
 from git_envhist.model import Entry, StoredAs
-from git_envhist.objects.reader import ObjectReader, OpenSealed
+from git_envhist.objects.reader import ObjectReader, OpenSealed, Verify
 from git_envhist.platform import DIRECTORY, SYSTEM
 from git_envhist.restore.compare_files import open_to_read
 from git_envhist.restore.disk_calls import open_directory
@@ -37,9 +37,13 @@ class WorktreeReader(ObjectReader):
     _tries_left = MAX_MISMATCHES
 
     @classmethod
-    def of(cls, repository: Repository, unseal: OpenSealed, made: Mapping[bytes, bytes]) -> Self:
+    def of(
+        cls, repository: Repository, unseal: OpenSealed, made: Mapping[bytes, bytes], verify: Verify
+    ) -> Self:
         """Return a reader of a repository's snapshots; `made`: blobs that are in no snapshot."""
-        contents = cls(repository.git, repository.pack_dir, repository.object_format, unseal, made=made)
+        contents = cls(
+            repository.git, repository.pack_dir, repository.object_format, unseal, verify=verify, made=made
+        )
         contents.use_directory(repository.root)
         return contents
 

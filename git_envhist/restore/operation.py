@@ -37,7 +37,7 @@ from git_envhist.model import (
     SnapshotId,
     Trigger,
 )
-from git_envhist.objects.reader import ObjectReader
+from git_envhist.objects.reader import ObjectReader, Verify
 from git_envhist.platform import open_file_only
 from git_envhist.restore.execute import (
     ExecuteResult,
@@ -205,7 +205,9 @@ class RestoreContext:
     def contents(self, git: Git, made: Mapping[bytes, bytes] | None = None) -> ObjectReader:
         """Return a reader of snapshot objects; `made`: blobs that are in no snapshot."""
         repository = self.capturing.repository
-        return ObjectReader(git, repository.pack_dir, repository.object_format, self.unseal, made=made)
+        return ObjectReader(
+            git, repository.pack_dir, repository.object_format, self.unseal, verify=Verify.ID, made=made
+        )
 
 
 # The snapshot that records the result of a restore.

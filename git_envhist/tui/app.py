@@ -26,7 +26,8 @@ REST_SECONDS = 0.08
 """Seconds that the cursor must rest on a snapshot before its details are loaded, so that scrolling starts no
 programs.
 """
-NARROW = 100
+NARROW = 180
+"""With fewer columns the details are below the list: rows beside them have no room for versions of packages."""
 
 
 class Browser(App[None]):
@@ -38,7 +39,7 @@ class Browser(App[None]):
     Screen { layout: vertical; }
     #top { height: 1; padding: 0 1; background: $primary-background; color: $text; }
     #middle { height: 1fr; }
-    SnapshotList { width: 40%; min-width: 30; border-right: solid $primary-background; scrollbar-size: 1 1; }
+    SnapshotList { width: 55%; border-right: solid $primary-background; scrollbar-size: 1 1; }
     #middle.stacked { layout: vertical; }
     .stacked SnapshotList { width: 100%; height: 45%; border-right: none; border-bottom: solid $primary-background; }
     #right { width: 1fr; padding: 0 1; scrollbar-size: 1 1; }

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
+import re
 from collections.abc import Iterable, Mapping, Sequence
-from tempfile import TemporaryFile
-from typing import IO, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from git_envhist.diff.summary import with_minus_signs
 from git_envhist.model import Change, ChangeKind, ChangeSide, EntryKind, EnvPath
-from git_envhist.platform import own_command
+from git_envhist.platform import run_own_program
 from git_envhist.text import escape
+
+MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
 # Convert JSON of our programs to model values, so that paths are folded as the programs fold them.
 
@@ -82,27 +83,11 @@ class JsonResult(NamedTuple):
 
 
 def ask(program: str, *words: str) -> OwnProgramResult:
-    """Run a program of ours and return its output."""
+    """Run a program of ours and return its output. The browser handles Ctrl-C itself."""
     try:
-        # Write to files, so that a restore continues even if this browser is killed.
-        with TemporaryFile() as out, TemporaryFile() as err:
-            status = _run([*own_command(program), *words], out, err)
-            return OwnProgramResult(status, *map(_read, (out, err)))
+        return OwnProgramResult(*run_own_program(program, words, {**os.environ, **NO_PAGER}, session=True))
     except OSError as error:
         return OwnProgramResult(FAILED, "", f"git-{program} cannot be run: {error.strerror}")
-
-
-def _run(words: list[str], out: IO[bytes], err: IO[bytes]) -> int:
-    return subprocess.run(
-        words,
-        stdin=subprocess.DEVNULL,
-        stdout=out,
-        stderr=err,
-        env={**os.environ, **NO_PAGER},
-        check=False,
-        # The browser handles Ctrl-C itself, so the child runs in its own session.
-        start_new_session=True,
-    ).returncode
 
 
 def ask_json(program: str, *words: str) -> JsonResult:
@@ -120,8 +105,14 @@ def ask_json(program: str, *words: str) -> JsonResult:
 def rows(year: str) -> tuple[list[SnapshotRow], OwnProgramResult]:
     """Return the snapshots of the timeline, newest first and without the current year, and the program's result."""
     answer = ask("envlog", "--fold", "-z", f"--format={TEMPLATE}")
-    found = [row._replace(time=row.time.removeprefix(f"{year}-")) for row in read_rows(answer.out)]
+    found = [row._replace(time=_short_time(row.time, year)) for row in read_rows(answer.out)]
     return found, answer
+
+
+def _short_time(text: str, year: str) -> str:
+    """Return a printed time of the current year as `12 Nov 09:15`; others unchanged."""
+    match = re.fullmatch(rf"{year}-(\d\d)-(\d\d) (\d\d:\d\d)", text)
+    return f"{match[2]} {MONTHS[int(match[1]) - 1]} {match[3]}" if match else text
 
 
 def read_rows(text: str) -> list[SnapshotRow]:
@@ -144,11 +135,6 @@ def _row(row: SnapshotRow, carried: str) -> SnapshotRow:
 def _error_words(error: Json) -> str:
     hint = f"\nhint: {error['hint']}" if error.get("hint") else ""
     return f"{error.get('message', 'no answer')}{hint}"
-
-
-def _read(file: IO[bytes]) -> str:
-    file.seek(0)
-    return file.read().decode("utf-8", "backslashreplace")
 
 
 def fits(row: SnapshotRow, words: Sequence[str]) -> bool:

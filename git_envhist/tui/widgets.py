@@ -184,7 +184,7 @@ class SnapshotList(ScrollView, can_focus=True):
         previous = self.row.id if self.row else None
         self._rows = rows
         place = next((number for number, row in enumerate(rows) if row.id == previous), 0)
-        self.virtual_size = Size(self.size.width, len(rows))
+        self.virtual_size = Size(self._columns, len(rows))
         self.set_reactive(SnapshotList.cursor, place)
         self._move_to(place)
 
@@ -222,11 +222,16 @@ class SnapshotList(ScrollView, can_focus=True):
             self.cursor = place
 
     def on_resize(self) -> None:
-        self.virtual_size = Size(self.size.width, len(self._rows))
+        self.virtual_size = Size(self._columns, len(self._rows))
+
+    @property
+    def _columns(self) -> int:
+        """The width of a row: without the scroll bar, which would hide the end of a row."""
+        return self.scrollable_content_region.width
 
     def render_line(self, y: int) -> Strip:
         place = y + int(self.scroll_y)
-        width = self.size.width
+        width = self._columns
         if place >= len(self._rows):
             return Strip.blank(width, self.rich_style)
         return self._strip(self._rows[place], place == self.cursor).adjust_cell_length(width)
@@ -240,10 +245,10 @@ class SnapshotList(ScrollView, can_focus=True):
             Segment(flag, ground),
             Segment(f"{sign} ", ground + Style(color=colour or None)),
             Segment(f"{row.time} ", soft),
-            Segment(_shortened(row, self.size.width - len(row.time) - SIGNS), ground),
+            Segment(_shortened(row, self._columns - len(row.time) - SIGNS), ground),
             *([Segment(f" ({row.name})", ground + Style(color="cyan"))] if row.name else []),
         ]
-        width = self.size.width
+        width = self._columns
         used = sum(part.cell_length for part in parts)
         # The summary is shown if there is space; the details have all of it.
         if width - used > 12:

@@ -1,5 +1,4 @@
-"""The byte budget: the largest files are skipped and reported, smaller ones are stored, stored content is
-free."""
+"""The byte budget: the largest files are skipped and reported; content that is stored already does not count."""
 
 from __future__ import annotations
 
@@ -97,7 +96,7 @@ def test_staged_contents_use_the_rest_of_the_budget(repo: Repo, how: str) -> Non
     repo.write("staged", os.urandom(MIB // 3))
     repo.git("add", "staged")
     repo.write("staged", b"another content")
-    # So small that the workers write no pack.
+    # The budget is too small for the workers to write a pack.
     fill(repo, **{f"small{number}": MIB // 20 for number in range(10)})
     taken = take(repo, how)
     assert (taken.missing, taken.warnings) == ((), ())

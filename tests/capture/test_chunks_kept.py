@@ -1,4 +1,4 @@
-"""Every snapshot that contains a big file refers to its chunks, whichever neighbour changed."""
+"""Every snapshot with a big file refers to the file's chunks, also if only a neighbouring file changed."""
 
 from __future__ import annotations
 

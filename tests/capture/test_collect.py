@@ -1,4 +1,4 @@
-"""Failing workers and hostile places: a clear error, the old snapshot, and nothing left behind."""
+"""Failing workers and hostile directories: an error is reported, the old snapshot is kept and no file is left."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from git_envhist.workers import (
     WorkerFailed,
     WorkerHandle,
     fork_line,
-    receive,
+    frames_from,
     send,
 )
 from tests.capture.helpers import HOWS, snapshot, take
@@ -130,11 +130,11 @@ def test_frame_is_read_whole_when_it_arrives_in_parts() -> None:
     frame = ("slowly", b"x" * 300_000)
     writer = threading.Thread(target=send, args=(writing, frame))
     writer.start()
-    assert receive(reading) == frame
+    frames = frames_from(reading)
+    assert next(frames) == frame
     writer.join()
     os.close(writing)
-    with pytest.raises(EOFError):
-        receive(reading)
+    assert list(frames) == []
     os.close(reading)
 
 
@@ -189,6 +189,22 @@ def test_capture_reports_the_directory_as_gone_when_it_is_removed_before_a_worke
     assert capfd.readouterr().err == ""
     directory.mkdir()
     assert history.log() == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM])
+def test_signal_that_the_parent_ignores_does_not_end_a_worker(number: signal.Signals) -> None:
+    before = signal.signal(number, signal.SIG_IGN)
+    try:
+        pool = pool_of(1)
+        try:
+            # The first answer shows that the worker has set its signals.
+            assert [frame for _, frame in pool.ask_each("count", 1)] == [(0, 0)]
+            os.kill(pool.lines[0]._child, number)  # type: ignore[attr-defined]
+            assert [frame for _, frame in pool.ask_each("count", 1)] == [(0, 0)]
+        finally:
+            pool.close()
+    finally:
+        signal.signal(number, before)
 
 
 def test_error_of_a_worker_keeps_its_hint() -> None:
@@ -271,7 +287,7 @@ def test_capture_works_with_more_descriptors_than_select_supports(repo: Repo) ->
 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard != resource.RLIM_INFINITY and hard < 2000:
-        pytest.skip("so many files cannot be opened here")
+        pytest.skip("the limit of open files is too low")
     resource.setrlimit(resource.RLIMIT_NOFILE, (2000, hard))
     held = [os.open(os.devnull, os.O_RDONLY) for _ in range(1100)]
     try:

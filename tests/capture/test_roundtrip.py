@@ -73,12 +73,12 @@ def test_nested_repositories_in_use_are_captured(repo: Repo) -> None:
 
 def test_devices_are_captured_with_their_numbers(repo: Repo) -> None:
     if os.geteuid() != 0:
-        pytest.skip("only root makes devices")
+        pytest.skip("only root can create devices")
     try:
         os.mknod(repo.path / "null", 0o020666, os.makedev(1, 3))
         os.mknod(repo.path / "loop", 0o060600, os.makedev(7, 300))
     except PermissionError:
-        pytest.skip("devices cannot be made here")
+        pytest.skip("this system does not allow devices")
     os.mkfifo(repo.path / "pipe")
     commit = snapshot(repo).commit
     assert_holds(repo, commit)
@@ -97,7 +97,7 @@ def top_shard() -> str:
 
 def test_owners_are_captured(repo: Repo) -> None:
     if os.geteuid() != 0:
-        pytest.skip("only root gives files away")
+        pytest.skip("only root can change the owner of files")
     build(
         {b"dir/a": File(b"1"), b"dir/b": File(b"2"), b"dir/sub": Directory(), b"link": Link(b"x")}, repo.path
     )

@@ -275,7 +275,7 @@ def test_too_deep_directory_is_listed_as_missing(repo: Repo) -> None:
 @pytest.mark.parametrize("how", HOWS)
 def test_unreadable_entry_is_listed_and_its_siblings_are_captured(repo: Repo, how: str) -> None:
     if how == "spawn" and os.geteuid() == 0:
-        pytest.skip("a program that root executes has all rights again")
+        pytest.skip("a program started by root regains all capabilities")
     repo.write("dir/closed", b"x", 0)
     repo.write("dir/open", b"y")
     repo.write("shut/inside", b"z")

@@ -158,7 +158,7 @@ def test_stored_output_is_sealed_and_tokens_are_masked(repo: Repo) -> None:
 
 def test_unwritable_notes_print_a_warning(repo: Repo) -> None:
     repo.run("envlog", "capture", "first", check=True)
-    # Neither readable nor writable.
+    # The check sets the notes ref to a missing commit, so notes can be neither read nor written.
     check = f"echo {'1' * 40} > '{repo.path}/.git/{notes_ref(repo)}'"
     done = repo.run("envlog", "capture", "second", "--verify", check)
     assert done.status == 0

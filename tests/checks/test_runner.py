@@ -1,4 +1,4 @@
-"""A command is run to its end, judged by its exit status alone, and leaves no process."""
+"""A check's command runs to its end, is judged only by its exit status, and leaves no process."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from git_envhist.checks.runner import MAX_TAIL, TERMINATION_SECONDS, RunOptions, environment_of, run
+from git_envhist.checks.runner import MAX_TAIL, RunOptions, environment_of, run
 from git_envhist.checks.verdicts import CommandExit, exit_status, signal_of, status_of
+from git_envhist.child_command import TERMINATION_SECONDS
 from git_envhist.model import VerdictStatus
 from tests.support.needs import require
 
 
-def manner(place: Path, **more: object) -> RunOptions:
+def run_options(place: Path, **more: object) -> RunOptions:
     return RunOptions(str(place), dict(os.environ))._replace(**more)  # type: ignore[arg-type]
 
 
@@ -40,12 +41,12 @@ def test_verdict_depends_on_the_exit_status_alone(
     tmp_path: Path, command: str, status: VerdictStatus, exit_code: int | None, number: int | None
 ) -> None:
     (tmp_path / "not-executable").write_text("")
-    ended = run(command, manner(tmp_path))
+    ended = run(command, run_options(tmp_path))
     assert (status_of(ended), ended.exit_code, signal_of(ended)) == (status, exit_code, number)
 
 
 def test_missing_directory_is_an_error_and_no_failure(tmp_path: Path) -> None:
-    ended = run("true", manner(tmp_path / "gone"))
+    ended = run("true", run_options(tmp_path / "gone"))
     assert status_of(ended) is VerdictStatus.ERROR
     assert ended.duration_ms is None
     assert b"could not be started" in ended.tail
@@ -60,7 +61,7 @@ def test_output_is_passed_on_and_its_end_is_kept(tmp_path: Path) -> None:
 
     waits = "echo out; echo err >&2; while [ ! -e seen ]; do sleep 0.01; done"
     count = 20_000
-    ended = run(f"{waits}; seq {count}", manner(tmp_path, through=take))
+    ended = run(f"{waits}; seq {count}", run_options(tmp_path, through=take))
     whole = b"".join(came)
     assert whole == b"out\nerr\n" + b"".join(b"%d\n" % number for number in range(1, count + 1))
     assert len(ended.tail) <= MAX_TAIL
@@ -69,13 +70,13 @@ def test_output_is_passed_on_and_its_end_is_kept(tmp_path: Path) -> None:
 
 
 def test_endless_line_is_truncated(tmp_path: Path) -> None:
-    ended = run("head -c 300000 /dev/zero | tr '\\0' x", manner(tmp_path))
+    ended = run("head -c 300000 /dev/zero | tr '\\0' x", run_options(tmp_path))
     assert ended.tail == b"x" * MAX_TAIL
 
 
 def test_timeout_kills_all_processes(tmp_path: Path) -> None:
     started = time.monotonic()
-    ended = run("sleep 1000 & echo $! > pid; wait", manner(tmp_path, limit=0.3))
+    ended = run("sleep 1000 & echo $! > pid; wait", run_options(tmp_path, limit=0.3))
     assert (ended.timed_out, status_of(ended)) == (True, VerdictStatus.ERROR)
     assert time.monotonic() - started < 500
     assert is_gone(int((tmp_path / "pid").read_text()))
@@ -86,22 +87,23 @@ def test_check_that_passed_after_its_timeout_is_no_pass() -> None:
 
 
 def test_background_process_is_killed_without_waiting(tmp_path: Path) -> None:
-    ended = run("sleep 1000 & echo $! > pid; echo done", manner(tmp_path))
+    ended = run("sleep 1000 & echo $! > pid; echo done", run_options(tmp_path))
     assert (ended.exit_code, ended.tail) == (0, b"done\n")
     assert is_gone(int((tmp_path / "pid").read_text()))
 
 
 UNTAKEN = """
 import ctypes, os, sys
+from git_envhist import child_command
 from git_envhist.checks import runner
 ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)
-runner.TERMINATION_SECONDS = 60.0
+child_command.TERMINATION_SECONDS = 60.0
 ended = runner.run("sleep 1000 & true", runner.RunOptions(sys.argv[1], dict(os.environ)))
 sys.exit(0 if ended.duration_ms < 60_000 else 1)
 """
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="nobody else takes in the orphans of others")
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has child subreapers")
 def test_unreaped_zombies_are_not_waited_for(tmp_path: Path) -> None:
     # Orphans become children of this process, which never reaps them, as in many containers.
     assert subprocess.run([sys.executable, "-c", UNTAKEN, tmp_path], check=False).returncode == 0
@@ -111,7 +113,7 @@ def test_process_that_ignores_sigterm_is_killed(tmp_path: Path) -> None:
     command = (
         "trap '' TERM; (trap '' TERM; while :; do sleep 1; done) & echo $! > pid; while :; do sleep 1; done"
     )
-    ended = run(command, manner(tmp_path, limit=0.2))
+    ended = run(command, run_options(tmp_path, limit=0.2))
     assert ended.timed_out
     assert is_gone(int((tmp_path / "pid").read_text()))
     assert TERMINATION_SECONDS < 10
@@ -119,7 +121,7 @@ def test_process_that_ignores_sigterm_is_killed(tmp_path: Path) -> None:
 
 def test_command_has_no_terminal_and_no_input(tmp_path: Path) -> None:
     ended = run(
-        "cat; test -t 0 || echo none; (: < /dev/tty) 2>/dev/null || echo no tty; pwd", manner(tmp_path)
+        "cat; test -t 0 || echo none; (: < /dev/tty) 2>/dev/null || echo no tty; pwd", run_options(tmp_path)
     )
     assert ended.tail.decode() == f"none\nno tty\n{tmp_path}\n"
 
@@ -142,7 +144,7 @@ def test_no_descriptor_is_inherited(tmp_path: Path) -> None:
         os.set_inheritable(held.fileno(), False)
         ended = run(
             f"ls /proc/self/fd | grep -cx {held.fileno()}" if sys.platform == "linux" else "echo 0",
-            manner(tmp_path),
+            run_options(tmp_path),
         )
     assert ended.tail == b"0\n"
 

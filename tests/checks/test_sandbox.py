@@ -1,4 +1,4 @@
-"""An older snapshot is checked in a sandbox at its original path, or not at all if the living one would be used."""
+"""Checks of older snapshots run in a sandbox at the original path, and are refused if they would use current files."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def told(repo: Repo, *words: str, **more: object) -> dict[str, object]:
     return value
 
 
-def mounts_can_be_had(repo: Repo) -> bool:
+def mounts_are_available(repo: Repo) -> bool:
     """Return whether mount namespaces are available."""
     return told(repo, "@", "--", "true")["ran_at"] == str(repo.path)
 
@@ -77,8 +77,8 @@ def test_older_snapshot_is_checked_without_touching_the_environment(aged: Repo) 
 
 
 def test_sandbox_is_seen_at_the_original_path(aged: Repo) -> None:
-    if not mounts_can_be_had(aged):
-        pytest.skip("no mounts of one's own here")
+    if not mounts_are_available(aged):
+        pytest.skip("mount namespaces are not available")
     done = check(
         aged,
         "new-one",
@@ -86,15 +86,15 @@ def test_sandbox_is_seen_at_the_original_path(aged: Repo) -> None:
         f"pwd; cat {aged.path}/state; tool/bin/show; git status --short; git log --format=%s",
     )
     assert done.err.splitlines() == [str(aged.path), "new", "new", "?? tool/", "ignores", "first commit"]
-    # git has an index and a HEAD of its own there.
+    # The sandbox has its own index and HEAD.
     check(aged, "new-one", "--", "git add -A && git commit -qm elsewhere")
     assert aged.git("log", "-1", "--format=%s") == "ignores"
     assert aged.git("diff", "--cached", "--name-only") == ""
 
 
 def test_ordinary_user_has_a_sandbox(aged: Repo) -> None:
-    if not mounts_can_be_had(aged):
-        pytest.skip("no mounts of one's own here")
+    if not mounts_are_available(aged):
+        pytest.skip("mount namespaces are not available")
     user = as_ordinary_user()
     done = check(aged, "new-one", "--", "tool/bin/show", prefix=user)
     assert (done.status, done.err) == (0, "new\n")
@@ -217,7 +217,7 @@ def test_plain_directory_is_checked(tmp_path: Path, repo: Repo) -> None:
     assert check(plain, "@~1", "--", "cat file", env=NO_MOUNTS).err == "one"
 
 
-def test_command_comes_from_configuration_or_was_typed_here(aged: Repo) -> None:
+def test_command_is_the_configured_one_or_the_last_one_typed(aged: Repo) -> None:
     assert check(aged, "old-one").status == 129
     check(aged, "old-one", "--", "echo typed here")
     assert check(aged, "old-one").err == "typed here\n"

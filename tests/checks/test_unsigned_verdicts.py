@@ -1,4 +1,4 @@
-"""Unsigned verdicts are not trusted; an equal environment captured again is known."""
+"""Unsigned verdicts are not trusted; verdicts of an equal environment captured before are reused."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_verdict_without_our_signature_is_ignored(repo: Repo) -> None:
     assert " ? x" in repo.run("envlog").out
     assert "Verdict:   ? verify passing, unsigned (says: Mallory) (true)" in repo.run("envlog", "show").out
     assert shown(repo)["verify"]["claimed_by"] == "Mallory"  # type: ignore[index]
-    # An unsigned verdict hides none of our own.
+    # A later unsigned verdict does not replace ours.
     repo.run("envlog", "verify", "@", "--", "false")
     record["at"] = "2099-01-01T00:00:00+00:00"
     annotate(repo, tip(repo), json.dumps(record), "refs/notes/envhist/other/one")

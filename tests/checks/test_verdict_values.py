@@ -1,4 +1,4 @@
-"""Which of several verdicts a snapshot has: an error replaces none."""
+"""The verdict of a snapshot with several results: an error replaces no earlier verdict."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_known_content_keeps_its_verdict_after_an_error(tmp_path: Path) -> None:
     assert (known.verdict.status, known.services) == (VerdictStatus.PASS, "services")
 
 
-def test_rewritten_list_knows_no_states_of_services(tmp_path: Path) -> None:
+def test_rewritten_log_has_no_service_states(tmp_path: Path) -> None:
     ledger = VerdictLog(str(tmp_path))
     ledger.add(LoggedVerdict(SnapshotId("1" * 40), "content", "facts", "npm test", PASS, "services"))
     ledger.rewrite(lambda content: content + "2")
@@ -61,7 +61,7 @@ def test_rewritten_list_knows_no_states_of_services(tmp_path: Path) -> None:
     assert known.services == ""
 
 
-def test_only_what_is_run_or_loaded_leads_to_the_living_environment(tmp_path: Path) -> None:
+def test_only_executed_or_loaded_files_refer_to_the_living_environment(tmp_path: Path) -> None:
     old = b"/home/me/shop"
     tree = tmp_path / "tree"
     files = {

@@ -1,4 +1,4 @@
-"""What the tests of other libraries' interfaces share."""
+"""Fixtures for the tests of other libraries' interfaces."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ Begin = Callable[..., CheckpointService]
 def workers_here(monkeypatch: pytest.MonkeyPatch) -> None:
     """Capture without worker processes: a fork of the large test process costs more than the capture.
 
-    Tests that start a host program remove the variable, so that the program's own workers are tried there.
+    Tests that start a host program remove the variable, so that the program uses its own workers.
     """
     monkeypatch.setenv("GIT_ENVHIST_WORKERS", "here")
 
 
 @pytest.fixture(scope="session")
 def loop() -> Iterator[asyncio.AbstractEventLoop]:
-    """One loop for all, so that its threads are started once."""
+    """Return one event loop for all tests, so that its threads are started once."""
     made = asyncio.new_event_loop()
     yield made
     made.run_until_complete(made.shutdown_default_executor())
@@ -34,13 +34,13 @@ def loop() -> Iterator[asyncio.AbstractEventLoop]:
 
 @pytest.fixture
 def run(loop: asyncio.AbstractEventLoop) -> Callable[[Coroutine[Any, Any, Any]], Any]:
-    """Runs a coroutine to its end."""
+    """Return a function that runs a coroutine to its end."""
     return loop.run_until_complete
 
 
 @pytest.fixture
 def workspace(tmp_path: Path) -> Path:
-    """A directory without git."""
+    """Create a directory without git."""
     made = tmp_path / "workspace"
     made.mkdir()
     return made
@@ -48,7 +48,7 @@ def workspace(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def begin(workspace: Path, tmp_path: Path, run: Callable[[Any], Any]) -> Begin:
-    """Makes a service for the workspace, ready to save."""
+    """Return a function that creates an initialized service for the workspace."""
 
     def make(directory: Path = workspace, **options: Any) -> CheckpointService:
         service = CheckpointService(str(directory), str(tmp_path / "storage"), **options)

@@ -1,4 +1,4 @@
-"""Named checkpoints, and the environments that can be brought back."""
+"""chimera's interface: named checkpoints, and environments that can be restored."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.support.repository import Repo
 
 
 class InMemory:
-    """An environment of somebody else's."""
+    """An environment that a user of the library implements."""
 
     def __init__(self) -> None:
         self.state, self.kept = "one", dict[str, str]()
@@ -128,7 +128,7 @@ def test_directory_is_restored_in_another_process(workspace: Path) -> None:
     assert names(manager) == ["first", "checkpoint-2"]
     manager.clear()
     assert names(manager) == []
-    # They are called nothing any more, and are still there.
+    # clear() removes the names; the checkpoints still exist.
     env.restore("1")
     assert env.list_files() == ["new.txt", "src/app.py"]
 
@@ -342,7 +342,7 @@ def test_renamed_directory_keeps_its_checkpoints(workspace: Path, tmp_path: Path
     assert os.listdir(renamed) == []
 
 
-def test_git_environment_runs_git_as_the_workflow_of_the_library_asks(workspace: Path) -> None:
+def test_git_environment_runs_git_commands_for_the_librarys_workflow(workspace: Path) -> None:
     env = GitEnvironment(str(workspace))
     env.setup()
     assert env._git("checkout -b chimera/x").exit_code == 0

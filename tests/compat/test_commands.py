@@ -1,4 +1,4 @@
-"""The texts of the commands, and what they do."""
+"""chimera's commands: their texts and their effects."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_checkpoint_command_prints_the_original_texts() -> None:
     assert told(cmd_checkpoint, session, None, "what") == ["Unknown checkpoint command: what"]
 
 
-def test_undo_and_redo_restore_files_and_conversation_by_turns(workspace: Path) -> None:
+def test_undo_and_redo_restore_files_and_conversation_of_turns(workspace: Path) -> None:
     session, env = Session(), LocalEnvironment(str(workspace))
     assert told(cmd_undo, session, env) == ["/undo: nothing to undo"]
     assert told(cmd_redo, session, env) == ["/redo: nothing to redo"]

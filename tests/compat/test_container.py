@@ -1,4 +1,4 @@
-"""A container that is brought back, by podman and by docker: one that was only made, and one that runs."""
+"""Restore of containers with podman and docker: a created container and a running one."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from tests.support.needs import require, skip_without
 
 @pytest.fixture
 def podman() -> Iterator[list[str]]:
-    """The words that begin a command of podman, with a store of its own; it skips where podman cannot be had."""
-    # A longer path than some 50 letters is none for podman.
+    """Return the first words of a podman command with a separate store; skip the test if podman cannot run."""
+    # podman refuses paths longer than about 50 characters.
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as place:
         words = ["podman", "--root", f"{place}/store", "--runroot", f"{place}/run", "--storage-driver", "vfs"]
         require("podman")
@@ -34,7 +34,7 @@ def podman() -> Iterator[list[str]]:
 
 @pytest.fixture
 def container(podman: list[str], tmp_path: Path) -> Iterator[ContainerEnvironment]:
-    """A container of an image with one file."""
+    """Create a container from an image with one file."""
     image = tmp_path / "image.tar"
     with tarfile.open(image, "w") as archive:
         member = tarfile.TarInfo("workspace/app.py")
@@ -55,7 +55,7 @@ def test_restore_replaces_the_container_under_its_name(
     container.write_file("app.py", "two\n")
     container.write_file("deep/er/new.txt", "new\n")
     assert container.list_files("**/*.txt") == ["deep/er/new.txt"]
-    # Another manager, as in another process, knows it by its name.
+    # A second manager, as in another process, finds the checkpoint by its name.
     CheckpointManager(ContainerEnvironment("box", tool=podman)).restore_by_name("clean")
     assert container.list_files() == ["app.py"]
     assert container.read_file("app.py") == "one\n"
@@ -83,12 +83,12 @@ def test_restore_saves_the_old_container_as_an_image(container: ContainerEnviron
 
 @pytest.fixture(scope="module")
 def docker() -> Iterator[list[str]]:
-    """The words that begin a command of docker, with a daemon of its own; it skips where none can run."""
+    """Return the first words of a docker command with a separate daemon; skip the test if none can run."""
     daemon = shutil.which("dockerd", path=f"{os.environ['PATH']}:/usr/sbin")
     if daemon is None or shutil.which("docker") is None:
         skip_without("dockerd")
     if os.geteuid() != 0:
-        pytest.skip("only root can run a daemon of docker")
+        pytest.skip("only root can run a docker daemon")
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as place:
         words = ["docker", "-H", f"unix://{place}/socket"]
         apart = [
@@ -107,7 +107,7 @@ def docker() -> Iterator[list[str]]:
                     with suppress(subprocess.TimeoutExpired):
                         running.wait(0.2)
                         log.seek(0)
-                        pytest.skip(f"no daemon of docker can run here: {os.fsdecode(log.read())[-200:]}")
+                        pytest.skip(f"no docker daemon can run here: {os.fsdecode(log.read())[-200:]}")
                 yield words
             finally:
                 running.terminate()
@@ -115,14 +115,14 @@ def docker() -> Iterator[list[str]]:
 
 
 HEEDING = "trap exit TERM; while :; do sleep 1000 & wait; done"
-"""A first process that goes when it is asked to."""
+"""A first process that ends on SIGTERM."""
 LIMITS = ("--ulimit", "nofile=1024:1024", "--ulimit", "nproc=1000:1000")
-"""No more than whoever runs the tests may have itself."""
+"""Limits low enough for the user who runs the tests."""
 
 
 @pytest.fixture
 def small(tmp_path: Path) -> Path:
-    """An image with a shell."""
+    """Create an image with a shell."""
     busybox = require("busybox")
     image = tmp_path / "image.tar"
     with tarfile.open(image, "w") as archive:
@@ -139,7 +139,7 @@ def small(tmp_path: Path) -> Path:
 
 @pytest.fixture(params=["podman", "docker"])
 def running(request: pytest.FixtureRequest, small: Path, tmp_path: Path) -> Iterator[ContainerEnvironment]:
-    """A container that runs, with all kinds of things mounted; it skips where none can run, with the reason."""
+    """Start a container with mounts of every kind; skip the test with the reason if none can run."""
     words: list[str] = request.getfixturevalue(request.param)
     subprocess.run([*words, "import", str(small), "small"], capture_output=True, check=True)
     (tmp_path / "bound").mkdir()
@@ -160,21 +160,21 @@ def running(request: pytest.FixtureRequest, small: Path, tmp_path: Path) -> Iter
     pytest.skip(f"no container can run here: {os.fsdecode(why)}")
 
 
-def test_running_container_runs_after_a_restore(running: ContainerEnvironment) -> None:
+def test_running_container_is_running_again_after_a_restore(running: ContainerEnvironment) -> None:
     assert running.run_command("echo one > app.py; mkdir deep; echo x > deep/file").success
     assert running.run_command("for at in bound named nameless; do echo mine > /$at/x; done").success
     clean = running.checkpoint()
     assert running.run_command("echo two > app.py; cat deep/file").stdout == "x\n"
     assert running.run_command("rm -r deep; exit 3").exit_code == 3
     running.restore(clean)
-    # It runs, with what it may, and has what the checkpoint holds.
+    # The container runs with its limits and has the checkpoint's files.
     assert running.run_command("cat app.py deep/file; ulimit -n").stdout == "one\nx\n1024\n"
     assert running.run_command("cat /bound/x /named/x /nameless/x").stdout == "mine\nmine\nmine\n"
     assert running.run_tests().passed == 1
     assert running.saved is not None
     running.restore(running.saved)
     assert running.run_command("cat app.py; test -e deep").stdout == "two\n"
-    # Killed between the old one and the new one: it has another name then, and the next way back finds it.
+    # A restore killed between the rename of the old container and the start of the new one: the next restore finds it.
     tool = running._tool
     subprocess.run([*tool, "rename", "box", "box-before-0a1b2c"], capture_output=True, check=True)
     running.restore(clean)

@@ -1,4 +1,4 @@
-"""Files as they were before each tool."""
+"""chimera's ghost commits: saving files before each tool call, and undo."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_undo_changes_only_the_named_paths(workspace: Path) -> None:
     ghost.snapshot("new file", ["deep/er/new.py", "odd [*] !name"])
     (workspace / "deep/er").mkdir(parents=True)
     (workspace / "deep/er/new.py").write_text("new")
-    (workspace / "deep/er/beside").write_text("somebody else's")
+    (workspace / "deep/er/beside").write_text("another file")
     (workspace / "odd [*] !name").write_text("odd")
     (workspace / "other").write_text("2")
     assert ghost.undo() == ["deleted: deep/er/new.py", "deleted: odd [*] !name"]
@@ -72,7 +72,9 @@ def test_undo_changes_only_the_named_paths(workspace: Path) -> None:
     assert (workspace / "other").read_text() == "2"
 
 
-def test_snapshot_skips_a_path_that_leads_out_and_raises_nothing(workspace: Path, tmp_path: Path) -> None:
+def test_snapshot_skips_a_path_outside_the_directory_and_raises_nothing(
+    workspace: Path, tmp_path: Path
+) -> None:
     (tmp_path / "x").write_text("outside")
     (workspace / "out").symlink_to(tmp_path)
     ghost = GhostCommitManager(str(workspace))
@@ -140,7 +142,7 @@ def test_undo_reports_unrestorable_paths_as_skipped(workspace: Path, tmp_path: P
         "skipped: .git/hooks/pre-commit (it belongs to a git repository)",
     ]
     assert hook.read_text() == (tmp_path / "target").read_text() == "new"
-    # A link that was replaced is brought back.
+    # A link that was replaced by a file is restored.
     ghost.snapshot("the link", ["out"])
     (workspace / "out").unlink()
     (workspace / "out").write_text("a file")
@@ -185,7 +187,7 @@ for number in (1, 2):
 
 
 @pytest.mark.full
-def test_undo_in_a_later_process_skips_what_was_changed_since(workspace: Path) -> None:
+def test_undo_in_a_later_process_skips_files_changed_since(workspace: Path) -> None:
     def run_tool() -> GhostCommitManager:
         (workspace / "a").write_text("begin")
         subprocess.run([sys.executable, "-c", TOOL, str(workspace)], check=True)
@@ -198,7 +200,7 @@ def test_undo_in_a_later_process_skips_what_was_changed_since(workspace: Path) -
     (workspace / "a").write_text("the user")
     skipped = ["skipped: a (changed since that process ended; undo(force=True) restores it)"]
     assert ghost.undo(2) == skipped
-    # What this process does is taken back to what the user wrote, and no further.
+    # Undo restores what the user wrote before this process changed it, and nothing older.
     ghost.snapshot("write 3", ["a"])
     (workspace / "a").write_text("tool 3")
     assert ghost.undo(9) == ["restored: a", *skipped]

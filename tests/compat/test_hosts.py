@@ -1,4 +1,4 @@
-"""What a host does to the classes that it uses: copies itself, stops waiting, kills, damages, asks for odd things."""
+"""Host programs that fork, cancel calls, kill processes, damage state files and pass invalid values."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_forked_process_does_not_wait_for_missing_threads(tmp_path: Path) -> Non
     with lock:
         child = os.fork()
         if child == 0:
-            # Whoever copies itself while it holds the lock has nothing to let go of in the copy.
+            # In a process forked while the lock is locked, releasing it does nothing.
             lock.__exit__()
             os._exit(0)
         assert os.waitpid(child, 0)[1] == 0
@@ -90,7 +90,7 @@ def test_cancelled_call_returns_after_its_operation(begin: Begin, workspace: Pat
         saving.cancel()
         with pytest.raises(asyncio.CancelledError):
             await saving
-        # Asked without waiting for anybody who still holds the lock.
+        # Read without the lock, so an operation still running would be missing here.
         return [one.intent for one in service._keeper._store.checkpoints()]
 
     assert asyncio.run(work()) == ["To its end", "Initial checkpoint"]
@@ -108,7 +108,7 @@ def test_messages_since_the_last_checkpoint_are_saved(run: Run, begin: Begin, wo
     assert unsaved.message == "[pre-restore] auto-save"
     assert run(service.restore(unsaved)).success
     assert messages == ["first", "said, and no file was changed"]
-    # Nothing new was said: there is nothing to save.
+    # Neither messages nor files changed, so nothing is saved.
     before = len(run(service.list()))
     assert run(service.restore(unsaved)).success
     assert len(run(service.list())) == before
@@ -158,7 +158,7 @@ def test_invalid_state_file_is_renamed_and_never_overwritten(run: Run, begin: Be
     assert GhostCommitManager(str(workspace)).depth == 0
     (beside,) = stack.parent.glob("stack.damaged-*")
     assert beside.read_bytes() == good[:-5]
-    # One that cannot be read at all is not taken for an empty one.
+    # An unreadable state file is an error, not an empty stack.
     stack.mkdir()
     with pytest.raises(OSError, match="stack"):
         ghost.snapshot("two", ["a"])
@@ -224,7 +224,7 @@ def test_unnamed_checkpoints_get_new_names(workspace: Path) -> None:
 
 
 class Slotted:
-    """A session that nobody can be told the end of."""
+    """A session without support for weak references, so its end cannot be observed."""
 
     __slots__ = ("messages",)
 
@@ -244,7 +244,7 @@ def test_turns_are_not_listed_as_checkpoints(workspace: Path) -> None:
         assert info is not None
         assert info.name == f"turn-{turn}"
     assert [one.name for one in manager.list_checkpoints()] == ["by hand"]
-    # What cannot be gone back to changes nothing: not the files, not the conversation, not the turns.
+    # A refused undo changes neither the files nor the conversation nor the list of turns.
     where, env.workdir = env.workdir, Path("/")
     cmd_undo(session, env, "", told.append)
     assert told == ["/undo: Refusing to restore: workdir / is root or HOME"]
@@ -255,7 +255,7 @@ def test_turns_are_not_listed_as_checkpoints(workspace: Path) -> None:
     assert (env.read_file("a"), session.messages) == ("0", ["0"])
 
 
-def test_new_session_has_no_turns_of_an_old_one() -> None:
+def test_new_session_does_not_inherit_turns_of_an_old_one() -> None:
     numbers = set()
     for _ in range(50):
         session = Slotted()
@@ -281,7 +281,7 @@ def test_turn_without_a_checkpoint_is_reported(workspace: Path) -> None:
     snapshot_after_turn(session, None)
     cmd_undo(session, None, "", told.append)
     assert told == [
-        "/undo: no checkpoint was made of that turn: files stay as they are",
+        "/undo: no checkpoint was made of that turn: files are not changed",
         "/undo: rewound 1 turn (0 remaining)",
     ]
     assert session.messages == []
@@ -292,7 +292,7 @@ def test_ended_shell_is_restarted_without_leftover_processes(workspace: Path) ->
         assert env.run_command("echo last words; exit 3").exit_code == 3
         assert env.run_command("echo first words").stdout == "first words\n"
         child = os.pidfd_open(int(env.run_command("sleep 1000 >/dev/null 2>&1 & echo $!").stdout))
-    # It can be read once that process is at its end.
+    # A pidfd becomes readable when its process ends.
     assert select.select([child], [], [], PATIENCE)[0] == [child]
     os.close(child)
 

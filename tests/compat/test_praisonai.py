@@ -1,4 +1,4 @@
-"""The calls of the service: what they give, say and tell."""
+"""PraisonAI's checkpoint service: results, messages and events of its methods."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_initial_files_are_changes_of_the_first_save(run: Run, begin: Begin, wor
     saved = run(service.save("Before refactoring"))
     assert saved.checkpoint.files_changed == ["a.txt"]
     assert run(service.save("Again")).error == "No changes to checkpoint"
-    # Going back to where it began takes nothing away that was there.
+    # A rewind to the initial checkpoint keeps files that existed before it.
     assert run(service.rewind()).checkpoint.message == "Initial checkpoint"
     assert (workspace / "a.txt").read_text() == "one\n"
 
@@ -103,7 +103,7 @@ def test_rewind_counts_from_the_current_checkpoint(run: Run, begin: Begin, works
     assert run(service.rewind()).checkpoint.message == "two"
     assert run(service.rewind()).checkpoint.message == "one"
     assert (workspace / "a.txt").read_text() == "one"
-    # Nothing that lies ahead is gone from the list, and it can be gone to.
+    # Later checkpoints are still listed and can be restored.
     assert messages(run, service) == ["three", "two", "one", "Initial checkpoint"]
     (workspace / "a.txt").write_text("another way")
     assert run(service.save("four")).success
@@ -146,7 +146,7 @@ def test_every_event_is_emitted_and_failing_handlers_are_ignored(
     told: list[tuple[str, Any]] = []
 
     def fail(_: Any) -> None:
-        raise RuntimeError("a handler's own affair")
+        raise RuntimeError("error in a handler")
 
     for event in CheckpointEvent:
         service.on(event, fail)
@@ -207,7 +207,7 @@ def test_diff_compares_checkpoints_and_the_workspace(run: Run, begin: Begin, wor
     assert (changed.before_content, changed.after_content) == ("1\n2\n", "1\nzwei\n")
     assert changed.absolute_path == str(workspace / "a.txt")
     assert "-2\n+zwei\n" in diff.diff_content
-    # From the checkpoint before the present one to the workspace as it is, where nothing is said.
+    # Without arguments: from the checkpoint before the current one to the workspace.
     (workspace / "a.txt").write_text("1\nzwei\n3\n")
     now = run(service.diff())
     assert (now.from_checkpoint, now.to_checkpoint) == (first.checkpoint.short_id, None)
@@ -282,7 +282,7 @@ def test_pruned_checkpoints_can_still_be_restored(run: Run, begin: Begin, worksp
     assert (workspace / "a.txt").read_text() == "9"
     assert run(service.restore(saved[2].id)).success
     assert run(service.get_checkpoint(saved[2].id)) is None
-    # What was deleted by name cannot be had.
+    # An explicitly deleted checkpoint cannot be restored.
     (workspace / "a.txt").write_text("unsaved")
     assert run(service.delete(run(service.list())[0].id))
     assert not run(service.restore(saved[21].id)).success

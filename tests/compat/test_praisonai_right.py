@@ -1,4 +1,4 @@
-"""What that library gets wrong is right here."""
+"""Cases in which PraisonAI's own service loses data or fails, and ours does not."""
 
 from __future__ import annotations
 
@@ -20,8 +20,10 @@ Run = Callable[[Any], Any]
 Begin = Callable[..., CheckpointService]
 
 
-def there_and_back(run: Run, service: CheckpointService, root: Path, change: Callable[[], None]) -> None:
-    """Save, change, go back: the tree is what it was, as find and sha256sum see it."""
+def save_change_and_restore(
+    run: Run, service: CheckpointService, root: Path, change: Callable[[], None]
+) -> None:
+    """Save, change and restore; the tree must be equal to the saved one, compared with find and sha256sum."""
     saved = run(service.save("Before", allow_empty=True))
     before = listing(root)
     change()
@@ -40,19 +42,19 @@ def test_ignored_files_are_restored(run: Run, begin: Begin, workspace: Path) -> 
         (workspace / "secret/a").unlink()
         (workspace / "app.db").write_text("other")
 
-    there_and_back(run, begin(), workspace, change)
+    save_change_and_restore(run, begin(), workspace, change)
 
 
 def test_large_files_are_restored_unless_a_limit_is_set(run: Run, begin: Begin, workspace: Path) -> None:
     (workspace / "large.bin").write_bytes(os.urandom(3 << 20))
-    there_and_back(run, begin(), workspace, (workspace / "large.bin").unlink)
+    save_change_and_restore(run, begin(), workspace, (workspace / "large.bin").unlink)
     limited = begin(max_file_size=100)
     (workspace / "small").write_text("small")
     saved = run(limited.save("Limited"))
     (workspace / "large.bin").write_bytes(b"x" * 200)
     (workspace / "small").write_text("other")
     run(limited.restore(saved))
-    # Too large to be saved: it stays as it is.
+    # A file over the limit is not saved, so the restore does not change it.
     assert (workspace / "large.bin").read_bytes() == b"x" * 200
     assert (workspace / "small").read_text() == "small"
 
@@ -84,7 +86,7 @@ def test_files_and_directories_may_replace_each_other(run: Run, begin: Begin, wo
         (workspace / "link").mkdir()
         (workspace / "empty").rmdir()
 
-    there_and_back(run, begin(), workspace, change)
+    save_change_and_restore(run, begin(), workspace, change)
 
 
 def test_modes_are_restored(run: Run, begin: Begin, workspace: Path) -> None:
@@ -99,7 +101,7 @@ def test_modes_are_restored(run: Run, begin: Begin, workspace: Path) -> None:
         (workspace / "closed").chmod(0o755)
         (workspace / "closed/key").chmod(0o666)
 
-    there_and_back(run, begin(), workspace, change)
+    save_change_and_restore(run, begin(), workspace, change)
 
 
 def test_nested_repository_is_restored_with_its_history(run: Run, begin: Begin, workspace: Path) -> None:
@@ -188,7 +190,7 @@ def test_renamed_workspace_keeps_its_checkpoints(
     there = begin(renamed)
     assert run(there.restore(saved)).success
     assert (renamed / "a").read_text() == "1"
-    # Another directory under the old name begins anew.
+    # Another directory at the old path gets a new history.
     workspace.mkdir()
     assert [one.message for one in run(begin().list())] == ["Initial checkpoint"]
 
@@ -202,13 +204,13 @@ def test_removed_workspace_can_be_restored(run: Run, begin: Begin, workspace: Pa
     again = begin()
     assert run(again.restore(saved)).success
     assert (workspace / "a").read_text() == "1"
-    # The one that went away has its history still, each its own.
+    # The renamed directory still has its own history.
     assert "One" in [one.message for one in run(begin(aside).list())]
 
 
 def test_empty_list_of_patterns_excludes_nothing(run: Run, begin: Begin, workspace: Path) -> None:
     for name in ("app.log", ".env", "node_modules"):
-        (workspace / name).write_text("as it was")
+        (workspace / name).write_text("original")
     usual = begin()
     saved = run(usual.save("Usual", allow_empty=True))
     for name in ("app.log", ".env", "node_modules"):
@@ -269,7 +271,7 @@ def test_conversation_is_restored_with_the_files(run: Run, begin: Begin, workspa
     later = run(service.save("turn 2"))
     assert run(service.rewind()).success
     assert messages == [{"role": "user", "content": "one"}]
-    # And forth again: what was said by then is kept, sealed, with the checkpoint.
+    # Restoring the later checkpoint restores its messages, which are stored sealed with it.
     assert run(service.restore(later)).success
     assert [message["content"] for message in messages] == ["one", "two", "three"]
 
@@ -319,4 +321,4 @@ def test_agent_or_session_store_provides_the_conversation(run: Run, begin: Begin
 @pytest.mark.parametrize("name", ["-rf", "a b", "a|b", "ä\n", "*", "[x]"])
 def test_odd_names_are_restored(run: Run, begin: Begin, workspace: Path, name: str) -> None:
     (workspace / name).write_text("odd")
-    there_and_back(run, begin(), workspace, (workspace / name).unlink)
+    save_change_and_restore(run, begin(), workspace, (workspace / name).unlink)

@@ -1,4 +1,4 @@
-"""The values of the library: its names, its defaults, the order of its fields."""
+"""PraisonAI's types: names, defaults and the order of fields."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""docs/internals/comparison.md names a test for each promise of the libraries, docs/guide/compat.md each import."""
+"""The tests and imports named in docs/internals/comparison.md and docs/guide/compat.md exist."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A platform's command line on git-envhist, and its own checkpoints beside ours."""
+"""The `workbench` command: a platform's command line on git-envhist, together with the platform's own checkpoints."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.cli.test_json import validate
 from tests.support.repository import Repo, Result
 
 PLATFORM = """#!/bin/sh
-# A platform with checkpoints of its own, one a line in a file.
+# A platform with its own checkpoints, one per line of a file.
 case $1 in
 create)
     n=$(($(wc -l <"$PLATFORM") + 1))
@@ -64,7 +64,7 @@ def test_checkpoints_are_created_listed_shown_restored_and_deleted(repo: Repo) -
     assert "undrop" in workbench(repo, "checkpoint", "delete", "v2").out
     assert [one["id"] for one in answer(repo, "checkpoint", "list")] == ["v1"]
     assert workbench(repo, "restore", "v2", check=False).status == 4
-    # What was known by an id is never known by it as another one.
+    # The id of a deleted checkpoint is not used again.
     assert workbench(repo, "checkpoint", "create", "again").out.startswith("Checkpoint v3 created")
 
 
@@ -93,7 +93,7 @@ def test_platform_checkpoints_are_listed_as_observed(repo: Repo, platform: Path)
     assert "Made:      Fri Mar 6 14:10:00 2026 +0000" in shown
     assert workbench(repo, "restore", "v1", check=False).status == 3
     assert workbench(repo, "checkpoint", "delete", "v1", check=False).status == 3
-    # Found once; what is told again stays what it was.
+    # A checkpoint is recorded once; listing it again does not change the record.
     before = EnvHistory.open(repo.path).observed.all()
     assert [one.external_id for one in before] == ["v1", "v2"]
     workbench(repo, "checkpoint", "list")

@@ -27,7 +27,7 @@ from tests.crash.faults import (
     judge_the_next,
     prepare,
 )
-from tests.hygiene.test_beside_others import captures_beside_cleaning, missing_objects
+from tests.hygiene.test_concurrent_captures import captures_during_cleaning, missing_objects
 from tests.support.programs import make_programs
 from tests.support.repository import Repo, make_repo
 
@@ -130,7 +130,7 @@ def beside_gc(captures: int) -> Row:
     row = Row(f"gc, repack, prune, maintenance in a loop beside {captures} captures", points=captures)
     with tempfile.TemporaryDirectory(prefix="campaign-") as place:
         repo = sealed_repo(Path(place))
-        taken = captures_beside_cleaning(repo, captures)
+        taken = captures_during_cleaning(repo, captures)
         row.new = len(set(taken))
         if complaint := missing_objects(repo):
             row.wrong.append(complaint)

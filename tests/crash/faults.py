@@ -16,7 +16,7 @@ import pytest
 
 from git_envhist.git.refs import LONG_AGO
 from tests.end_to_end.captures import assert_holds, capture, history
-from tests.hygiene.guests import Belongings, belongings
+from tests.hygiene.user_data import Belongings, belongings
 from tests.support.needs import needs
 from tests.support.oracle import git_fsck
 from tests.support.repository import Repo, Result

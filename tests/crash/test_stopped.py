@@ -12,7 +12,7 @@ import pytest
 from git_envhist.platform import parent_process
 from tests.crash.faults import debris
 from tests.end_to_end.captures import assert_holds, capture, tip
-from tests.hygiene.guests import belongings
+from tests.hygiene.user_data import belongings
 from tests.support.needs import require
 from tests.support.oracle import git_fsck
 from tests.support.repository import Repo

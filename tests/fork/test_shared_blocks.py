@@ -11,6 +11,7 @@ import pytest
 
 from git_envhist.git.process import Git
 from git_envhist.model import Entry, EntryKind, EnvPath, ObjectId
+from git_envhist.objects.reader import Verify
 from git_envhist.objects.trees import object_id
 from git_envhist.restore.clone_files import CloningReader
 from tests.support.needs import require
@@ -94,7 +95,10 @@ def test_file_that_changes_while_it_is_cloned_is_not_used(repo: Repo) -> None:
     oid = object_id(b"blob", UNCHANGED, "sha1")
     entry = Entry(EnvPath(b"file"), EntryKind.FILE, 0o644, place.stat().st_mtime_ns, ObjectId(oid))
     contents = CloningReader(
-        Git(str(repo.path / ".git"), str(repo.path)), str(repo.path / ".git/objects/pack"), "sha1"
+        Git(str(repo.path / ".git"), str(repo.path)),
+        str(repo.path / ".git/objects/pack"),
+        "sha1",
+        verify=Verify.ID,
     )
     contents.use_directory(str(repo.path))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Callable
 from contextlib import suppress
@@ -11,8 +12,9 @@ from types import FrameType
 
 import pytest
 
+from git_envhist.errors import GitFailed
 from git_envhist.git.limits import ResourceLimits, run_limited
-from git_envhist.git.process import Git, GitStream
+from git_envhist.git.process import Git, GitProcess, GitStream, spawn
 from tests.git.loose import git_of
 from tests.support.repository import Repo
 
@@ -35,9 +37,26 @@ def run_one_that_is_held(git: Git) -> None:
     assert run_limited(words, git.environment, ResourceLimits(), b"x\n").out == b"x missing\n"
 
 
+def run_one_to_its_end(git: Git) -> None:
+    assert git.run("cat-file", "--batch-check", stdin=b"x\n") == b"x missing\n"
+
+
+def keep_the_output_of_one(git: Git) -> None:
+    words = [*git.command, "cat-file", "--batch-check"]
+    running = GitProcess(words, git.environment, stdin=b"x\n", keeps_output=True)
+    try:
+        assert running.finish().out == b"x missing\n"
+        assert not running.process
+    finally:
+        if running.process:
+            running.finish()
+
+
 # If it is stopped before the object is stored, Python closes its pipes.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-@pytest.mark.parametrize("work", [talk_with_a_git, run_one_that_is_held])
+@pytest.mark.parametrize(
+    "work", [talk_with_a_git, run_one_that_is_held, run_one_to_its_end, keep_the_output_of_one]
+)
 def test_signal_at_any_line_stops_the_program(repo: Repo, work: Callable[[Git], None]) -> None:
     git = git_of(repo)
     ours = {str(Path(sys.modules[one.__module__].__file__ or "")) for one in (GitStream, run_limited)}
@@ -73,3 +92,26 @@ def reap() -> None:
     with suppress(ChildProcessError):
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the test reads /proc")
+def test_command_has_the_default_action_for_a_closed_pipe(repo: Repo) -> None:
+    words = ("grep", "SigIgn", "/proc/self/status")
+    assert signal.getsignal(signal.SIGPIPE) is signal.SIG_IGN
+    for done in (
+        spawn(words, os.environb),
+        GitProcess(words, os.environb, keeps_output=True).finish(),
+        run_limited(words, os.environb, ResourceLimits()),
+    ):
+        assert int(done.out.split()[1], 16) & 1 << signal.SIGPIPE - 1 == 0
+
+
+def test_missing_program_is_named(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(repo.path))
+    git = git_of(repo)
+    with pytest.raises(GitFailed, match="git is not on the PATH"):
+        git.run("version")
+    with pytest.raises(GitFailed, match="git is not on the PATH"):
+        GitStream(git, "version")
+    with pytest.raises(GitFailed, match="sh is not on the PATH"):
+        run_limited(("git", "version"), git.environment, ResourceLimits())

@@ -1,1 +1,1 @@
-"""The page for people who would rather look."""
+"""Tests of the HTML page of a history (`git envlog --html`)."""

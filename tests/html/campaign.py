@@ -1,9 +1,9 @@
-"""A real history of a thousand moments as a page: `python -m tests.html.campaign [--at DIR] [--pictures DIR]`.
+"""The page of a real history of 1,000 snapshots: `python -m tests.html.campaign [--at DIR] [--pictures DIR]`.
 
-Lives through three months of a project (`thousand`; a quarter of an hour on two processors, kept with --at), draws the
-page with the program, opens it in Chromium, and prints how large it is, how long it takes to come, what its longest
-task is while keys, search and charts are used, and what axe-core finds. Timings: `chrt -f 10` before it. Whatever is
-wrong ends it with status 1.
+Creates the history of three months of a project (module `thousand`; it takes 15 minutes on two processors, and --at
+keeps it), writes the page with the program and opens it in Chromium. Prints the page's size, its loading time, its
+longest task while keys, search and charts are used, and the findings of axe-core. Run it under `chrt -f 10` for exact
+times. The exit status is 1 if anything is wrong.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ window.tasks = [];
 new PerformanceObserver((list) => window.tasks.push(...list.getEntries().map((one) => one.duration)))
   .observe({ type: "longtask", buffered: true });
 """
-# Three seconds of scrolling from top to end: how far apart the frames are.
+# Scroll from top to bottom in three seconds and return the times between frames.
 SCROLL = """() => new Promise((done) => {
   const far = document.documentElement.scrollHeight - innerHeight, gaps = [];
   let began, last;
@@ -58,8 +58,8 @@ MOST_BYTES = 5_000_000
 def main() -> int:
     words = argparse.ArgumentParser(description=__doc__)
     words.add_argument("--moments", type=int, default=1000)
-    words.add_argument("--at", type=Path, help="where the history is kept, and found again")
-    words.add_argument("--pictures", type=Path, help="where pictures go")
+    words.add_argument("--at", type=Path, help="directory of the history, created if missing")
+    words.add_argument("--pictures", type=Path, help="directory for pictures")
     asked = words.parse_args()
     with tempfile.TemporaryDirectory(prefix="envhist-page-") as place:
         above = asked.at or Path(place) / "life"
@@ -70,7 +70,7 @@ def main() -> int:
 
 
 def live(above: Path, moments: int) -> Repo:
-    """The history, lived through where it is not there yet."""
+    """Return the repository with the history; create it if it does not exist."""
     known = (above / "whole").exists()
     for name in ("programs", "home"):
         (above / name).mkdir(parents=True, exist_ok=known)
@@ -104,7 +104,7 @@ def look(repo: Repo, place: Path, pictures: Path | None) -> list[str]:
         wrong += accessible(browser, page, place)
         browser.close()
     rows = {
-        "moments": repo.git("rev-list", "--count", "--glob=refs/envhist/heads/*"),
+        "snapshots": repo.git("rev-list", "--count", "--glob=refs/envhist/heads/*"),
         "the page": f"{page.stat().st_size / 1e6:.2f} MB",
         "drawn by the program in": f"{drawn:.1f} s ({drawn / told:.2f} of `envlog --json --stat`)",
         **figures,
@@ -114,7 +114,7 @@ def look(repo: Repo, place: Path, pictures: Path | None) -> list[str]:
 
 
 def measure(browser: Browser, page: Path) -> tuple[dict[str, str], list[str]]:
-    """How quick it is at a small notebook's size."""
+    """Measure the page's speed in the window of a small notebook; return figures and errors."""
     context = browser.new_context(viewport={"width": 1280, "height": 860})
     context.add_init_script(WATCH)
     seen = Sight(context.new_page())
@@ -123,8 +123,8 @@ def measure(browser: Browser, page: Path) -> tuple[dict[str, str], list[str]]:
     loading = longest(seen.page)
     gaps = seen.page.evaluate(SCROLL)
     figures = {
-        "there after": f"{shown:.0f} ms, its longest task {loading:.0f} ms",
-        "scrolled from top to end": f"{statistics.median(gaps):.0f} ms a frame, the slowest {max(gaps):.0f} ms",
+        "loaded after": f"{shown:.0f} ms, its longest task {loading:.0f} ms",
+        "scrolled from top to end": f"{statistics.median(gaps):.0f} ms per frame, the slowest {max(gaps):.0f} ms",
     }
     for name, keys in USED:
         longest(seen.page)
@@ -139,7 +139,7 @@ def measure(browser: Browser, page: Path) -> tuple[dict[str, str], list[str]]:
 
 
 def longest(page: Page) -> float:
-    """The longest task since it was asked last; 0 where none took 50 ms."""
+    """Return the longest task in milliseconds since the last call, or 0 if none took 50 ms."""
     page.wait_for_timeout(150)
     tasks = page.evaluate("window.tasks.splice(0)")
     return max(tasks, default=0.0)
@@ -174,14 +174,14 @@ def pictured() -> Iterator[tuple[str, list[str]]]:
 def accessible(browser: Browser, page: Path, place: Path) -> list[str]:
     words = ["npm", "install", "--silent", "--no-audit", "--no-fund", "--prefix", str(place), AXE]
     if subprocess.run(words, check=False).returncode != 0:
-        return ["axe-core cannot be had"]
+        return ["axe-core cannot be installed"]
     axe = (place / "node_modules/axe-core/axe.min.js").read_text("utf-8")
     found = []
     for scheme in ("light", "dark"):
         context = browser.new_context(viewport={"width": 1280, "height": 860}, color_scheme=scheme)  # type: ignore[arg-type]
         seen = context.new_page()
         seen.goto(page.as_uri())
-        # Each look at a thousand rows takes half a minute, and the others are as these.
+        # axe-core takes half a minute for a thousand rows, and all rows have the same structure.
         seen.evaluate(
             "document.querySelectorAll('.row').forEach((row, place) => { if (place > 150) row.remove(); })"
         )

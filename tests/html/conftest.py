@@ -1,4 +1,4 @@
-"""A browser as people have it, and pages of one history that is captured once."""
+"""Fixtures: Chromium, and pages of one history that is captured once."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ MOMENTS = 60
 AXE = "axe-core@4"
 
 
-# No longer than the tests here: while it is open an event loop runs in this very thread.
+# Closed after the tests of this package, because an open browser keeps an event loop running in this thread.
 @pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
     place = next(filter(None, map(shutil.which, PLACES)), None)
     if place is None:
         skip_without("chromium")
-    from playwright.sync_api import sync_playwright  # installed for --full alone
+    from playwright.sync_api import sync_playwright  # installed only for --full
 
     with sync_playwright() as driver:
         started = driver.chromium.launch(executable_path=place, args=list(QUIET))
@@ -45,14 +45,14 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture(scope="session")
 def values(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, object]]:
-    """The moments of a shop in the making, newest first, as `git envlog --json --stat` has them."""
+    """Return the snapshots of the example shop as values of `git envlog --json --stat`, newest first."""
     history = Workshop(tmp_path_factory.mktemp("work") / "shop").tell(MOMENTS)
     return json_values_with_sizes(history, history.log(), most_paths=200)
 
 
 @pytest.fixture(scope="session")
 def pages(values: list[dict[str, object]], tmp_path_factory: pytest.TempPathFactory) -> dict[int, Path]:
-    """Pages of one moment, of all, and of a thousand."""
+    """Write pages with one snapshot, with all, and with 1,000; return each path by its number of snapshots."""
     place = tmp_path_factory.mktemp("pages")
     many = [{**values[number % MOMENTS], "id": f"{number:040x}"} for number in range(1000)]
     found = {}
@@ -64,7 +64,7 @@ def pages(values: list[dict[str, object]], tmp_path_factory: pytest.TempPathFact
 
 @pytest.fixture(scope="session")
 def axe(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """What looks for what shuts people out: axe-core, from npm."""
+    """Install axe-core, a checker of accessibility, and return its script."""
     npm = require("npm")
     place = tmp_path_factory.mktemp("axe")
     words = [npm, "install", "--silent", "--no-audit", "--no-fund", "--prefix", str(place), AXE]
@@ -72,12 +72,12 @@ def axe(tmp_path_factory: pytest.TempPathFactory) -> str:
         words, capture_output=True, text=True, check=False, env={**os.environ, "HOME": str(place)}
     )
     if done.returncode != 0:
-        pytest.skip(f"axe-core cannot be had: {done.stderr.strip()[:200]}")
+        pytest.skip(f"axe-core cannot be installed: {done.stderr.strip()[:200]}")
     return (place / "node_modules/axe-core/axe.min.js").read_text("utf-8")
 
 
 class Sight:
-    """A page that is open, and everything that went wrong in it."""
+    """An open page, with all errors, warnings and network requests that occurred in it."""
 
     def __init__(self, page: Page) -> None:
         self.page = page
@@ -102,7 +102,7 @@ class Sight:
 
 @pytest.fixture
 def sight(browser: Browser, pages: dict[int, Path]) -> Iterator[Sight]:
-    """The page of all moments, at the size of a small notebook."""
+    """Open the page with all snapshots in the window of a small notebook."""
     context = browser.new_context(viewport={"width": 1280, "height": 860})
     seen = Sight(context.new_page())
     seen.page.goto(pages[MOMENTS].as_uri())
@@ -112,7 +112,7 @@ def sight(browser: Browser, pages: dict[int, Path]) -> Iterator[Sight]:
 
 
 def violations(page: Page, axe: str) -> list[str]:
-    """What axe-core finds, a line each."""
+    """Return the findings of axe-core, one line each."""
     page.evaluate(axe)
     found = json.loads(page.evaluate("axe.run().then((done) => JSON.stringify(done.violations))"))
     return [f"{one['id']}: {one['help']}: {one['nodes'][0]['html'][:160]}" for one in found]

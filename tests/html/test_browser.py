@@ -1,4 +1,4 @@
-"""The page in a real Chromium: looked at, clicked, typed into, printed."""
+"""The page in a real Chromium: drawing, clicks, keys, search and printing."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ def test_page_is_drawn_and_accessible(
     seen.page.goto(pages[moments].as_uri())
     assert seen.page.locator(".row").count() == moments
     assert seen.page.locator("#drawn svg path.size").count() == 1
-    # Nothing stands out of the window to the right.
+    # The page does not scroll horizontally.
     assert seen.page.evaluate("document.documentElement.scrollWidth") <= width
-    # What is rendered is looked at; a thousand rows are as one, and each look at them takes half a minute.
+    # axe-core takes half a minute for a thousand rows, so that page is checked once, and only its first 40 rows.
     if moments < 1000 or width == WIDTHS[-1]:
         seen.page.evaluate(
             "document.querySelectorAll('.row').forEach((row, place) => { if (place > 40) row.remove(); })"
@@ -59,11 +59,11 @@ def test_title_is_shown_and_found_by_search(
     browser: Browser, values: list[dict[str, object]], tmp_path: Path
 ) -> None:
     line = "restore of 0123abc (2 paths)"
-    page_of_it = tmp_path / "page.html"
+    place = tmp_path / "page.html"
     moments = [{**values[0], "title": line, "intent": "restored 0123abc"}, *values[1:4]]
-    page_of_it.write_text(document("shop", "2026-11-18T10:27:00+00:00", moments), encoding="utf-8")
+    place.write_text(document("shop", "2026-11-18T10:27:00+00:00", moments), encoding="utf-8")
     page = browser.new_page()
-    page.goto(page_of_it.as_uri())
+    page.goto(place.as_uri())
     assert page.locator("#card h2").inner_text() == line
     page.locator("#query").fill("2 paths")
     assert page.locator(".row:visible .why").all_inner_texts() == [line]
@@ -120,7 +120,7 @@ def test_keys_move_through_the_list(sight: Sight, values: list[dict[str, object]
     press("b")
     statuses = [(one["verify"] or {}).get("status") for one in values]  # type: ignore[attr-defined]
     assert sight.chosen == intents[statuses.index("fail", 1)]
-    # What is chosen has the focus, and is what Tab comes back to.
+    # The chosen row has the focus, and it is the only row in the tab order.
     assert sight.page.evaluate("document.activeElement.getAttribute('aria-current')") == "true"
     assert sight.page.locator(".row button[tabindex='0']").count() == 1
     press("?")
@@ -129,7 +129,7 @@ def test_keys_move_through_the_list(sight: Sight, values: list[dict[str, object]
     assert not sight.page.locator("#help").is_visible()
 
 
-def test_charts_lead_to_snapshots(sight: Sight, values: list[dict[str, object]]) -> None:
+def test_click_on_a_chart_chooses_the_snapshot(sight: Sight, values: list[dict[str, object]]) -> None:
     drawn = sight.page.locator("#drawn")
     box = drawn.bounding_box()
     assert box is not None
@@ -154,7 +154,7 @@ def test_theme_is_remembered(sight: Sight) -> None:
 def test_print_contains_every_snapshot(sight: Sight, values: list[dict[str, object]], tmp_path: Path) -> None:
     sight.page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
     sight.page.emulate_media(media="print", color_scheme="dark")
-    # Paper is white, and what stands on it is black, whatever the screen is.
+    # The print is black on white, also with a dark color scheme.
     ink = "[getComputedStyle(document.body).backgroundColor, getComputedStyle(document.body).color]"
     assert sight.page.evaluate(ink) == ["rgb(255, 255, 255)", "rgb(0, 0, 0)"]
     told = sight.page.locator("#print").inner_text()
@@ -167,7 +167,7 @@ def test_print_contains_every_snapshot(sight: Sight, values: list[dict[str, obje
 def test_chosen_row_is_visible(
     browser: Browser, pages: dict[int, Path], values: list[dict[str, object]], width: int
 ) -> None:
-    """The card stands below its row where there is no room beside; the day at the top covers neither."""
+    """In narrow windows the details are below their row; the sticky day heading covers neither."""
     page = browser.new_page(viewport={"width": width, "height": 800})
     page.goto(pages[MOMENTS].as_uri())
     for place in (25, 24, 3):
@@ -188,7 +188,7 @@ def test_chosen_row_is_visible(
 def test_text_in_other_scripts_is_legible(
     browser: Browser, values: list[dict[str, object]], tmp_path: Path
 ) -> None:
-    """A line of another direction is cut off at its end; a long one is a heading with the whole below."""
+    """Right-to-left lines are drawn right to left; a long text has a short heading and the full text below it."""
     arabic, long = "إصلاح سلة المشتريات " * 12, "we tried one thing, then another; " * 40
     moments = [
         {**values[number], "intent": intent, "title": intent.split("\n")[0], "id": f"{number:040x}"}
@@ -270,7 +270,7 @@ def test_hostile_text_is_shown_and_not_run(
 
 
 def test_page_of_a_thousand_snapshots_responds_quickly(browser: Browser, pages: dict[int, Path]) -> None:
-    """No clock: what a key does must not grow with the number of moments, but for marking them."""
+    """Counts changed elements instead of time: a key press may change only a few, in a page of any size."""
     assert pages[1000].stat().st_size < 5_000_000
     seen = Sight(browser.new_page(viewport={"width": 1280, "height": 860}))
     seen.page.goto(pages[1000].as_uri())

@@ -1,4 +1,4 @@
-"""How large a moment was, told under `--json --stat`: held against what du and find say of the same files."""
+"""Sizes of snapshots in `--json --stat`, compared with the output of find for the same files."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ def measured(repo: Repo, *words: str) -> list[dict[str, object]]:
 
 
 def on_disk(path: Path) -> tuple[int, int]:
-    """The files below a directory but for git's, and their bytes, as find has them."""
+    """Return number and total size of the files below a directory without '.git', as find reports them."""
     words = ["find", str(path), "-name", ".git", "-prune", "-o", "!", "-type", "d", "-printf", "%s\\n"]
     sizes = subprocess.run(words, capture_output=True, check=True, text=True).stdout.split()
     return len(sizes), sum(map(int, sizes))
 
 
-def test_sizes_agree_with_du(repo: Repo) -> None:
+def test_sizes_agree_with_find(repo: Repo) -> None:
     sides = []
     for number in range(4):
         repo.write(f"src/{number}.py", b"x" * 1000 * (number + 1))
         if number == 1:
-            # Kept in pieces: as large as it is, and not as its pointer.
+            # A file stored in chunks: its own size counts, not that of its pointer.
             repo.write("data/large.bin", bytes(range(256)) * 65536)
             (repo.path / "link").symlink_to("src")
         if number == 2:
@@ -41,7 +41,7 @@ def test_sizes_agree_with_du(repo: Repo) -> None:
         sides.append(on_disk(repo.path))
     told = [(one["extent"]["files"], one["extent"]["bytes"]) for one in measured(repo)]  # type: ignore[index]
     assert told == sides[::-1]
-    # From the middle on, and one alone: each is what it was then.
+    # A range and a single snapshot have the same sizes as in the full list.
     assert [(one["extent"]["files"], one["extent"]["bytes"]) for one in measured(repo, "@~3..@~1")] == sides[
         2:0:-1
     ]  # type: ignore[index]
@@ -78,7 +78,7 @@ def test_areas_belong_to_the_step_and_packages_to_the_snapshot(repo: Repo) -> No
     }
 
 
-def test_without_stat_nothing_is_measured(repo: Repo) -> None:
+def test_json_without_stat_has_no_sizes(repo: Repo) -> None:
     repo.run("envlog", "capture", "one", check=True)
     (one,) = json.loads(repo.run("envlog", "--json", check=True).stdout)
     assert "extent" not in one

@@ -1,4 +1,4 @@
-"""The README's picture: made by the test that renders it, and of the page as it is."""
+"""The README's picture of the page: the test draws it and checks that the stored one is up to date."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.full
 
 PICTURE = os.environ.get("ENVHIST_TEST_PICTURES")
-"""Where the picture of the README goes, when it is to be made anew."""
+"""The directory for a new picture, if it is drawn for the README."""
 
 
 def test_readme_picture_shows_the_current_page(
@@ -37,19 +37,19 @@ def test_readme_picture_shows_the_current_page(
     place.write_bytes(signed(place.read_bytes(), look()))
     shown = (CHECKOUT / "docs/pictures/page.png").read_bytes()
     assert look() in shown, (
-        "ENVHIST_TEST_PICTURES=docs/pictures pytest tests/html/test_picture.py makes it anew"
+        "ENVHIST_TEST_PICTURES=docs/pictures pytest tests/html/test_picture.py draws it again"
     )
 
 
 def look() -> bytes:
-    """What the look of a page comes from, as a fingerprint."""
+    """Return a fingerprint of the files that determine how a page looks."""
     room = files("git_envhist.html")
     parts = (room.joinpath(name).read_bytes() for name in ("page.html", "page.css", *SCRIPTS))
     return hashlib.sha256(b"\0".join(parts)).hexdigest().encode("ascii")
 
 
 def signed(picture: bytes, words: bytes) -> bytes:
-    """A PNG with a line of text in it, before its last chunk."""
+    """Return a PNG with a text chunk added before its last chunk."""
     chunk = b"tEXtLook\0" + words
     end = picture.index(b"IEND") - 4
     framed = (len(chunk) - 4).to_bytes(4) + chunk + zlib.crc32(chunk).to_bytes(4)

@@ -1,4 +1,4 @@
-"""`git envlog --html`: the file that comes of it, and what is never in it."""
+"""`git envlog --html`: the written file, and hostile texts and secrets that it must not contain."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ HOSTILE = (
 
 
 class Elements(HTMLParser):
-    """What a browser would make of it: the elements, their attributes, the data."""
+    """The page as a parser reads it: elements with attributes, and the embedded data."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -57,7 +57,7 @@ def written(repo: Repo, *words: str) -> str:
 
 @pytest.fixture
 def told(repo: Repo) -> Repo:
-    """A repository with two snapshots, and a secret in both of them."""
+    """Return a repository with two snapshots that both contain a secret."""
     start_from(repo, take_two_snapshots)
     return repo
 
@@ -101,7 +101,8 @@ def test_killed_run_keeps_the_old_page_and_the_next_cleans_up(told: Repo, tmp_pa
     assert file.read_bytes() == before
     (left,) = set(place.iterdir()) - {file}
     assert re.fullmatch(r"history\.html\.[0-9]+\.new", left.name)
-    # Somebody else's, one of a process that lives, and one that somebody writes where its number is nobody's.
+    # Kept are files with other names, the file of a living process (1), and the file of a missing process while
+    # a writer locks it.
     others = [place / name for name in ("history.html.new", "other.html.1.new", "history.html.1.new")]
     for other in others:
         other.write_bytes(b"mine")
@@ -150,7 +151,7 @@ def test_page_loads_nothing_and_runs_only_its_own_script(told: Repo) -> None:
 
 
 def test_page_contains_no_secret_and_no_output(told: Repo) -> None:
-    # The command was typed by hand, and stands in the history as it stood there: with what it says in the clear.
+    # The user typed this command with the secret, and the history stores it unchanged.
     text = written(told).replace(f'"echo {SECRET}"', "")
     assert SECRET not in text
     assert "TOKEN" in text
@@ -158,7 +159,7 @@ def test_page_contains_no_secret_and_no_output(told: Repo) -> None:
 
 
 @pytest.mark.parametrize("text", HOSTILE)
-def test_hostile_text_stays_text(repo: Repo, text: str) -> None:
+def test_hostile_text_adds_no_elements(repo: Repo, text: str) -> None:
     repo.write("a" + text.replace("/", "_").replace("\0", ""), "1\n")
     repo.run("envlog", "capture", "-m", text, check=True)
     page = written(repo)

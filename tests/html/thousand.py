@@ -1,7 +1,7 @@
-"""A real project over three months, a thousand moments of it: what pip, npm, SQLite, git and a person's hands left.
+"""The history of a project over three months with 1,000 snapshots: changes by pip, npm, SQLite, git and a person.
 
-Nothing here is made up for a picture: packages are installed and taken away by their installers, checks run, restores
-restore. The words are what people write, and some of what nobody should be able to do harm with.
+All changes are real: installers install and remove packages, checks run, and restores restore. The intents are texts
+that people write, and some hostile texts that must do no harm.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ NAMES = ("uploads/with space.txt", "uploads/日本語.txt", "uploads/ملف.txt"
 
 
 class Life:
-    """The project, the clock, and what is done to it."""
+    """A project, its clock and the actions that change it."""
 
     def __init__(self, place: Path, seed: int = 11) -> None:
         self.repo = make_repo(place / "shop", commit=False)
@@ -81,7 +81,7 @@ class Life:
             deed = self.chance.choices([one for one, _ in deeds], [weight for _, weight in deeds])[0]
             deed()
             if self.number % 50 < 2:
-                print(f"{self.number} moments", flush=True)
+                print(f"{self.number} snapshots", flush=True)
         return self.repo
 
     def _begin(self) -> None:
@@ -104,7 +104,7 @@ class Life:
         self.data()
         self.take("the shop runs on this machine", "--name", "works", "--verify", CHECK)
 
-    # --- what is done
+    # --- actions
 
     def edit(self) -> None:
         self._change(self.chance.randint(1, 5))
@@ -185,7 +185,7 @@ class Life:
         self._change(1)
         self.take(None)
 
-    # --- by whom, and when
+    # --- captures and time
 
     def take(self, intent: str | None, *words: str, minutes: tuple[int, int] = (5, 50), **env: str) -> None:
         self._pass(minutes)
@@ -198,7 +198,7 @@ class Life:
         self._count()
 
     def _ours(self, program: str, *words: str, **env: str) -> Result:
-        # What ends with another status than 0 is part of a life.
+        # Commands may fail: that is part of a real history.
         when = {"GIT_COMMITTER_DATE": self.at.isoformat(), "GIT_AUTHOR_DATE": self.at.isoformat()}
         return self.repo.run(program, *words, env={**env, **when})
 
@@ -243,7 +243,7 @@ class Life:
 
 
 def _installers(caches: Path) -> dict[str, str]:
-    """Where packages come from is the machine's business; everything else is sealed off from it."""
+    """Return the machine's settings for package indexes; the programs use no other settings of the machine."""
     told = {name: value for name, value in tools(caches).items() if name.startswith(("PIP_", "npm_"))}
     home = Path(MACHINE.get("HOME", "/"))
     places = {"PIP_CONFIG_FILE": home / ".config/pip/pip.conf", "npm_config_userconfig": home / ".npmrc"}

@@ -1,7 +1,7 @@
-"""A small web shop in the making, captured as it went: the history that pages are drawn of.
+"""The history of a small web shop, used for the pages in the tests and in the README.
 
-Every moment is a real capture of real files by the programs, at a set time; the packages have the sizes and the signs
-that installers leave, with nothing in them.
+Every snapshot is a real capture of files, at a fixed time. Packages have realistic sizes and metadata, but filler
+content.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ PROMPTS = (
 
 
 class Workshop:
-    """The environment, the hands that change it, and the clock."""
+    """The environment, the actions that change it, and the clock."""
 
     def __init__(self, path: Path, seed: int = 7) -> None:
         self.repo = make_repo(path)
@@ -101,7 +101,7 @@ class Workshop:
         self.later = list(LATER)
 
     def tell(self, moments: int) -> EnvHistory:
-        """So many captures, and the history that holds them."""
+        """Take `moments` captures and return the history."""
         began = os.environ.get("GIT_COMMITTER_DATE")
         try:
             self._begin()
@@ -212,7 +212,7 @@ class Workshop:
         name: str | None = None,
         minutes: tuple[int, int] = (7, 55),
     ) -> None:
-        """One capture, after some time has gone by; nights are slept through."""
+        """Advance the clock, skipping nights and weekends, and capture."""
         self.at += timedelta(minutes=self.dice.randint(*minutes))
         if self.at.hour >= 18:
             self.at = self.at.replace(hour=9, minute=self.dice.randint(0, 40)) + timedelta(
@@ -253,7 +253,7 @@ class Workshop:
             database.executemany("insert into orders (item, note) values (?, ?)", rows)
 
     def python(self, name: str, version: str, size: int, *, instead: bool = False) -> None:
-        """A package as pip leaves it, `size` in KiB."""
+        """Write a Python package as pip installs it; `size` is in KiB."""
         site = ".venv/lib/python3.11/site-packages"
         if instead:
             for old in (self.root / site).glob(f"{name}-*.dist-info"):
@@ -270,13 +270,13 @@ class Workshop:
             self.bytes(f"{site}/{name}/{part}", size * share)
 
     def node(self, name: str, version: str, size: int) -> None:
-        """A package as npm leaves it, `size` in KiB."""
+        """Write a package as npm installs it; `size` is in KiB."""
         self.write(f"node_modules/{name}/package.json", json.dumps({"name": name, "version": version}))
         for part, share in (("index.js", 0.2), ("dist/all.js", 0.6), ("dist/all.js.map", 0.2)):
             self.bytes(f"node_modules/{name}/{part}", size * share)
 
     def bytes(self, path: str, kilobytes: float) -> None:
-        # A few distinct lines: as large as said, and packed small.
+        # One repeated line: the file has the right size but compresses well.
         line = f"{path} {self.number} ".encode().ljust(1024, b".")
         self.repo.write(path, line * max(1, round(kilobytes)))
 

@@ -1,1 +1,1 @@
-"""A capture is a guest: nothing of the user's changes, and nothing of the user's decides what is captured."""
+"""Captures do not change the user's data, and the user's configuration does not change captures."""

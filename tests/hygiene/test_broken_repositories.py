@@ -1,4 +1,4 @@
-"""What is broken in the user's repository costs a warning at most: the snapshot is whole."""
+"""Captures in damaged repositories: at most a warning is printed, and the snapshot is complete."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.repository import Repo, Result, make_repo
 
 
 def capture_anyway(repo: Repo, *words: str) -> Result:
-    """A capture that has to succeed, and to hold what find sees."""
+    """Capture; it must succeed and contain everything that find lists."""
     done = repo.run("envlog", "capture", "--porcelain", *words)
     assert done.status == 0, done.err
     assert "Traceback" not in done.err
@@ -26,13 +26,13 @@ def notes_ref(repo: Repo) -> str:
     return repo.git("for-each-ref", "--format=%(refname)", "refs/notes/envhist")
 
 
-def test_a_head_that_names_a_missing_commit(repo: Repo) -> None:
+def test_capture_succeeds_with_a_head_at_a_missing_commit(repo: Repo) -> None:
     repo.write(".git/refs/heads/main", b"1" * 40 + b"\n")
     assert "warning: " in capture_anyway(repo, "-m", "given").err
     assert_holds(repo, capture(repo))
 
 
-def test_a_head_on_an_unborn_branch_with_a_slash(tmp_path: Path) -> None:
+def test_capture_succeeds_on_an_unborn_branch_with_a_slash(tmp_path: Path) -> None:
     repo = make_repo(tmp_path / "young", commit=False)
     repo.git("symbolic-ref", "HEAD", "refs/heads/feature/x")
     repo.write("file", b"1")
@@ -40,7 +40,7 @@ def test_a_head_on_an_unborn_branch_with_a_slash(tmp_path: Path) -> None:
     assert capture_anyway(repo).err == ""
 
 
-def test_a_branch_below_which_another_branch_would_be(repo: Repo) -> None:
+def test_captures_succeed_on_branches_with_conflicting_names(repo: Repo) -> None:
     capture_anyway(repo)
     for branch in ("feature", "feature-x/deep"):
         repo.git("checkout", "-q", "-b", branch)
@@ -54,7 +54,7 @@ def test_a_branch_below_which_another_branch_would_be(repo: Repo) -> None:
 @pytest.mark.parametrize(
     "content", [b"garbage\n", b"1" * 40 + b"\n", b""], ids=["garbage", "missing", "empty"]
 )
-def test_a_broken_notes_ref(repo: Repo, content: bytes) -> None:
+def test_capture_succeeds_with_a_broken_notes_ref(repo: Repo, content: bytes) -> None:
     capture(repo, "first")
     repo.write(f".git/{notes_ref(repo)}", content)
     done = capture_anyway(repo, "-m", "second")
@@ -65,7 +65,7 @@ def test_a_broken_notes_ref(repo: Repo, content: bytes) -> None:
     assert listed.out.splitlines() == ["second", "first"]
 
 
-def test_what_a_killed_capture_had_published_stays_however_damaged(repo: Repo) -> None:
+def test_damaged_snapshot_of_a_killed_capture_is_kept(repo: Repo) -> None:
     capture(repo, "first")
     packs = repo.path / ".git/objects/pack"
     names = sorted(path.stem for path in packs.glob("*.keep"))
@@ -84,7 +84,7 @@ def test_what_a_killed_capture_had_published_stays_however_damaged(repo: Repo) -
     assert repo.run("envlog", "--format=%s").out.splitlines() == ["second", "first"]
 
 
-def test_a_notes_ref_that_names_a_blob(repo: Repo) -> None:
+def test_capture_succeeds_with_a_notes_ref_at_a_blob(repo: Repo) -> None:
     capture(repo, "first")
     blob = repo.git("hash-object", "-w", "app.py")
     repo.write(f".git/{notes_ref(repo)}", blob.encode() + b"\n")
@@ -92,7 +92,7 @@ def test_a_notes_ref_that_names_a_blob(repo: Repo) -> None:
     assert repo.run("envlog", "--format=%s").out.splitlines() == ["second", "first"]
 
 
-def test_a_damaged_pack_of_the_users(repo: Repo) -> None:
+def test_capture_succeeds_with_a_damaged_user_pack(repo: Repo) -> None:
     for number in range(20):
         repo.write(f"file{number}", str(number).encode() * 500)
     repo.commit()
@@ -105,7 +105,7 @@ def test_a_damaged_pack_of_the_users(repo: Repo) -> None:
     capture_anyway(repo, "-m", "given")
 
 
-def test_missing_objects_of_the_users(repo: Repo) -> None:
+def test_capture_succeeds_with_missing_user_objects(repo: Repo) -> None:
     repo.write("file", b"1")
     repo.commit()
     for path in (repo.path / ".git/objects").glob("??/*"):
@@ -113,7 +113,7 @@ def test_missing_objects_of_the_users(repo: Repo) -> None:
     assert "warning: " in capture_anyway(repo, "-m", "given").err
 
 
-def test_another_ref_that_is_broken(repo: Repo) -> None:
+def test_capture_succeeds_with_other_broken_refs(repo: Repo) -> None:
     repo.write(".git/refs/heads/broken", b"garbage\n")
     repo.write(".git/refs/envhist/heads/somebody/else-abcdef", b"1" * 40 + b"\n")
     capture_anyway(repo, "-m", "first")
@@ -122,20 +122,20 @@ def test_another_ref_that_is_broken(repo: Repo) -> None:
     assert repo.run("envlog", "--format=%s").out.splitlines() == ["second", "first"]
 
 
-def test_a_configuration_of_ours_that_makes_no_sense(repo: Repo) -> None:
+def test_capture_succeeds_with_invalid_settings(repo: Repo) -> None:
     for key in ("budget", "maxSize", "bigFile", "chunkSize", "keepLast", "enabled"):
         repo.git("config", f"envhist.{key}", "nonsense")
     assert "nonsense" in capture_anyway(repo).err
 
 
-def test_refs_that_the_user_deletes(repo: Repo) -> None:
+def test_capture_succeeds_after_the_user_deleted_our_refs(repo: Repo) -> None:
     first = capture(repo, "first")
     repo.write("more", b"1")
     for ref in repo.git("for-each-ref", "--format=%(refname)", "refs/envhist", "refs/notes").split():
         repo.git("update-ref", "-d", ref)
     capture_anyway(repo, "-m", "second")
     assert len(history(repo)) == 1
-    # The mark on our packs keeps what the user let go until they say so to us.
+    # The .keep files of our packs preserve the objects of deleted refs until git-envhist removes them.
     repo.git("gc", "-q", "--prune=now")
     assert repo.git("cat-file", "-t", first) == "commit"
     repo.git("update-ref", "-d", notes_ref(repo))
@@ -144,7 +144,7 @@ def test_refs_that_the_user_deletes(repo: Repo) -> None:
     assert git_fsck(repo.path) == ""
 
 
-def test_an_amended_and_rebased_commit_takes_no_snapshot_and_no_note_along(repo: Repo) -> None:
+def test_amending_a_commit_keeps_its_snapshot_and_note(repo: Repo) -> None:
     repo.write("file", b"1")
     repo.commit("to be amended")
     snapshot = capture(repo, "why it was taken")
@@ -155,7 +155,7 @@ def test_an_amended_and_rebased_commit_takes_no_snapshot_and_no_note_along(repo:
     assert "why it was taken" in repo.git("notes", f"--ref={notes_ref(repo)}", "show", snapshot)
 
 
-def test_git_that_distrusts_the_owner_is_told_in_its_own_words(repo: Repo) -> None:
+def test_dubious_ownership_is_reported_with_the_words_of_git(repo: Repo) -> None:
     told = {"GIT_TEST_ASSUME_DIFFERENT_OWNER": "1"}
     of_git = repo.execute("git", "status", env=told, check=False)
     done = repo.run("envlog", "capture", env=told)
@@ -176,9 +176,7 @@ def test_git_that_distrusts_the_owner_is_told_in_its_own_words(repo: Repo) -> No
         (0o755, "on the PATH cannot be run: exec format error"),
     ],
 )
-def test_a_git_that_cannot_be_run_is_told_as_such(
-    repo: Repo, tmp_path: Path, mode: int | None, why: str
-) -> None:
+def test_git_that_cannot_be_run_is_an_error(repo: Repo, tmp_path: Path, mode: int | None, why: str) -> None:
     capture(repo)
     only = tmp_path / "only"
     only.mkdir()

@@ -1,4 +1,4 @@
-"""Another account of the machine reads nothing of a history, unless the repository is shared with it."""
+"""Another account of the machine cannot read a history unless the repository is shared with it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SECRET = b"of a file of mode 0600"
 def as_other(*groups: int) -> tuple[str, ...]:
     """Return the command that runs another as a second account, in these groups."""
     if os.geteuid() != 0 or shutil.which("setpriv") is None:
-        pytest.skip("a second account takes root, and setpriv")
+        pytest.skip("commands of a second account need root and setpriv")
     members = f"--groups={','.join(map(str, groups))}" if groups else "--clear-groups"
     return ("setpriv", f"--reuid={OTHER}", f"--regid={OTHER}", members, "--")
 
@@ -39,7 +39,7 @@ def readable(top: Path, prefix: tuple[str, ...]) -> dict[str, bytes]:
 
 @pytest.fixture
 def open_place() -> Iterator[Path]:
-    """A directory that everybody can enter."""
+    """Create a directory that every account can enter."""
     with tempfile.TemporaryDirectory() as place:
         os.chmod(place, 0o755)
         yield Path(place)
@@ -47,7 +47,7 @@ def open_place() -> Iterator[Path]:
 
 @pytest.fixture
 def user(open_place: Path) -> Repo:
-    """A repository that everybody can enter, with a file of mode 0600 and one of a closed directory."""
+    """Create a repository that every account can enter, with a file of mode 0600 and one in a private directory."""
     os.umask(0o022)
     repo = make_repo(open_place / "repo")
     repo.write("private.txt", SECRET, mode=0o600)
@@ -71,12 +71,12 @@ def use(repo: Repo) -> None:
     repo.run("envlog", "export", "-q", "--force", "history.tar", check=True, prefix=prefix)
 
 
-def test_another_account_reads_nothing_of_a_history(user: Repo) -> None:
+def test_another_account_cannot_read_a_history(user: Repo) -> None:
     other = as_other()
     use(user)
     assert packs(user)
     seen = readable(user.path, other)
-    assert str(user.path / "app.py") in seen, "the place itself is open"
+    assert str(user.path / "app.py") in seen, "other files of the repository are readable"
     ours = [
         path for path in seen if "/.git/envhist" in path or path.endswith((".pack", ".idx", ".tar", "-index"))
     ]
@@ -84,7 +84,7 @@ def test_another_account_reads_nothing_of_a_history(user: Repo) -> None:
     assert not [path for path, data in seen.items() if SECRET in data]
 
 
-def test_git_of_the_owner_goes_on_working(user: Repo) -> None:
+def test_owner_can_still_use_git(user: Repo) -> None:
     prefix = as_ordinary_user()
     use(user)
     tip = user.git("for-each-ref", "--format=%(objectname)", "refs/envhist/heads")
@@ -104,7 +104,7 @@ def test_git_of_the_owner_goes_on_working(user: Repo) -> None:
     assert tip in user.git("rev-list", "--glob=refs/envhist/heads")
 
 
-def test_packs_of_earlier_versions_are_closed_by_the_next_capture_and_by_gc(user: Repo) -> None:
+def test_packs_of_earlier_versions_are_made_private_by_capture_and_gc(user: Repo) -> None:
     for command in (("capture", "-q", "next"), ("gc", "-q")):
         use(user)
         for path in (*packs(user), user.path / ".git/envhist"):
@@ -120,7 +120,7 @@ def test_packs_of_earlier_versions_are_closed_by_the_next_capture_and_by_gc(user
     ("shared", "mode"),
     [("group", 0o440), ("all", 0o444), ("0640", 0o440), ("umask", 0o400), ("false", 0o400)],
 )
-def test_packs_are_as_open_as_the_repository_is_shared(open_place: Path, shared: str, mode: int) -> None:
+def test_mode_of_packs_follows_core_sharedrepository(open_place: Path, shared: str, mode: int) -> None:
     os.umask(0o022)
     repo = make_repo(open_place / "repo")
     repo.git("init", "-q", f"--shared={shared}")
@@ -128,7 +128,7 @@ def test_packs_are_as_open_as_the_repository_is_shared(open_place: Path, shared:
     assert {path.stat().st_mode & 0o777 for path in packs(repo)} == {mode}
 
 
-def test_an_account_of_the_group_reads_a_shared_history_with_plain_git(open_place: Path) -> None:
+def test_group_member_reads_a_shared_history_with_plain_git(open_place: Path) -> None:
     member = as_other(4242)
     os.umask(0o022)
     repo = make_repo(open_place / "repo")

@@ -1,4 +1,4 @@
-"""Repositories with hooks of ours: waiting for what runs by itself, and everything that stands in a directory."""
+"""Helpers for repositories with our hooks: wait for background captures, list directories, write hooks."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from pathlib import Path
 from tests.support.repository import Repo
 
 PATIENCE = 120.0
-"""Seconds until what has to come is said not to come; what does come is there in one or two."""
+"""Seconds until a wait fails; a background capture usually takes one or two."""
 
 Standing = dict[str, tuple[str, bytes, int]]
 
 
 def wait_for(condition: Callable[[], bool], what: str) -> None:
-    """Return when it is so."""
+    """Wait until a condition holds."""
     end = time.monotonic() + PATIENCE
     while not condition():
-        assert time.monotonic() < end, f"never came: {what}"
+        assert time.monotonic() < end, f"timeout while waiting for {what}"
         time.sleep(0.02)
 
 
@@ -35,7 +35,7 @@ def _intent_of(message: str) -> str:
 
 
 def triggers(repo: Repo) -> list[str]:
-    """What caused each snapshot, newest first."""
+    """Return the trigger of each snapshot, newest first."""
     return _told(repo, "%(trailers:key=Env-Trigger,valueonly,separator=%x2C)")
 
 
@@ -53,7 +53,7 @@ def git_dir(repo: Repo) -> Path:
 
 
 def log_of(repo: Repo) -> list[str]:
-    """The lines of the log of hooks, oldest first."""
+    """Return the lines of the hooks' log, oldest first."""
     try:
         return (git_dir(repo) / "envhist/hooks/log").read_text(errors="replace").splitlines()
     except FileNotFoundError:
@@ -61,20 +61,20 @@ def log_of(repo: Repo) -> list[str]:
 
 
 def wait_for_runs(repo: Repo, number: int) -> None:
-    """Return when so many runs of hooks have come to an end, and nothing is left to do."""
+    """Wait until at least `number` hook runs are logged and none is pending."""
     wait_for(lambda: len(log_of(repo)) >= number and is_idle(repo), f"{number} runs in {repo.path}")
 
 
 def is_idle(repo: Repo) -> bool:
-    """No mark waits for an answer: it goes last, when what came of it is written down.
+    """Return whether no hook is pending: the mark is removed last, after the result is logged.
 
-    Nobody is asked by the lock: whoever tries it holds it, and a hook that comes just then takes that for a worker.
+    The lock is not tested: the test would hold it briefly, and a hook starting then would take it for a running worker.
     """
     return not (git_dir(repo) / "envhist/hooks/pending").exists()
 
 
 def standing(directory: Path) -> Standing:
-    """Everything in a directory: its kind, its mode, its bytes."""
+    """Return kind, content and mode of everything in a directory."""
     found: Standing = {}
     for place, names, files in os.walk(directory):
         for name in (*names, *files):
@@ -91,5 +91,5 @@ def _content(path: Path) -> tuple[str, bytes]:
 
 
 def write_hook(repo: Repo, event: str, text: str, mode: int = 0o755) -> Path:
-    """A hook of the user's own."""
+    """Write a user's hook."""
     return repo.write(f".git/hooks/{event}", text, mode)

@@ -1,4 +1,4 @@
-"""An installation that is broken off at any of its steps: every byte comes back all the same."""
+"""Installations killed at any step: a later uninstall still restores every byte."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from tests.support.depth import FULL
 from tests.support.repository import Repo
 
 EVERY = 1 if FULL else 3
-"""Distance between the renames at which a command is killed."""
+"""The command is killed at every nth rename."""
 SETTINGS = '{"model": "x",\n\t"hooks" : { "Stop": [ ] } }'
 WORDS = (("envlog", "install", "--agent", "claude-code"), ("envlog", "install"))
 
 
 @pytest.fixture
 def before(repo: Repo) -> Standing:
-    """Hooks of each kind, settings in a form of their own: all that an installation changes."""
+    """Write hooks of several kinds and unusual settings, all of which an installation changes; return the tree."""
     write_hook(repo, "post-commit", "#!/bin/sh\necho mine", 0o750)
     write_hook(repo, "post-merge", "#!/usr/bin/env python3\nprint('mine')\n")
     repo.write(".claude/settings.local.json", SETTINGS)
@@ -39,7 +39,7 @@ def test_uninstall_restores_every_byte_after_an_install_killed_at_any_rename(
             number += EVERY
             whole = repo.run(*words, prefix=traced("rename", "signal=KILL", f"{number}")).status == 0
             if number % 2:
-                # What was begun is gone on with, by the same command.
+                # The same command completes an interrupted installation.
                 repo.run(*words, check=True)
                 assert "nothing to do" in repo.run(*words, check=True).out
             taken = repo.run("envlog", "uninstall", check=True)
@@ -70,7 +70,7 @@ def test_record_is_synced_before_any_file_is_changed(repo: Repo, before: Standin
     traces = ("strace", "-f", "-qq", "-y", "-o", str(log), "-e", "trace=fsync,rename")
     repo.run("envlog", "install", prefix=traces, check=True)
     calls = [_told(line) for line in log.read_text().splitlines()]
-    # The list of approved commands may be lost: it is written again by the next command that a person runs.
+    # The list of approved commands need not be synced: the next command that a person runs writes it again.
     told = [call for call in calls if call and call != "rename trusted"]
     assert told[:3] == ["fsync installed.new", "rename installed", "fsync envhist"]
     assert "rename post-commit" in told[3:]
@@ -86,12 +86,12 @@ def test_record_of_an_older_version_is_read(repo: Repo, before: Standing) -> Non
 
 
 def _told(line: str) -> str:
-    """The call, and the name of the file it is about."""
+    """Return the system call and the name of its file."""
     found = re.search(r'(fsync)\(\d+<(.*?)>\)|(rename)\(".*?", "(.*?)"\)', line)
     return f"{found[1] or found[3]} {Path(found[2] or found[4]).name}" if found else ""
 
 
 def _without_empty(found: Standing) -> Standing:
-    # Of what a killed command has made, an empty directory of ours may be left, and its lock.
+    # A killed command may leave our empty directory and its lock.
     ours = (".git/envhist",)
     return {path: what for path, what in found.items() if not path.startswith(ours)}

@@ -1,4 +1,4 @@
-"""`git envlog uninstall --history`: nothing of ours is left, and everything else is as it was."""
+"""`git envlog uninstall --history` removes all our files and refs and changes nothing else."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def ours_in(repo: Repo) -> list[str]:
     return [name for name in standing(repo.path / ".git") if "envhist" in name]
 
 
-def test_uninstall_history_removes_everything_of_ours_and_keeps_the_code(repo: Repo, hermetic: Path) -> None:
+def test_uninstall_history_removes_all_our_data_and_keeps_the_code(repo: Repo, hermetic: Path) -> None:
     repo.git("gc", "-q")
     before = standing(repo.path)
     repo.write(".env", "SECRET=1\n")
@@ -97,10 +97,10 @@ def test_key_of_another_repository_is_kept(repo: Repo, tmp_path: Path, hermetic:
     second.run("envlog", "key", "import", str(copy), check=True)
     assert second.run("envlog", "show", "first:.env", check=True).out == "SECRET=1\n"
     done = second.run("envlog", "uninstall", "--history", "--yes", check=True)
-    assert "data received from elsewhere may be sealed with this key, which is not deleted" in done.err
+    assert "fetched or imported data may be sealed with this key, which is not deleted" in done.err
     assert copy.exists()
 
-    # Even where somebody took the copy away, the last one does not go with what made it.
+    # The key's last copy is kept even if the user deleted the other one.
     copy.unlink()
     repo.run("envlog", "uninstall", "--history", "--yes", check=True)
     third.run("envlog", "fetch", check=True)
@@ -120,7 +120,7 @@ def test_killed_removal_keeps_the_key_of_sent_data(
     removed = []
 
     def dying(place: str, **_: object) -> None:
-        # What says that something was sent goes, and then the power fails.
+        # Remove the record of the push, then stop as in a power cut.
         removed.append(place)
         if place.endswith("/keys"):
             really(place)
@@ -169,7 +169,7 @@ def test_objects_that_git_needs_are_moved_to_a_git_pack(repo: Repo) -> None:
 
 
 def test_removal_refuses_when_the_history_changed_during_the_question(repo: Repo) -> None:
-    """Another working tree's moment stands on packs that were looked at before it came."""
+    """A snapshot taken in another working tree meanwhile may use the packs listed for removal."""
     repo.git("worktree", "add", "-q", "../linked")
     linked = Repo(repo.path.parent / "linked", repo.env)
     repo.write("same", "in both\n")

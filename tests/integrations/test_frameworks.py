@@ -1,7 +1,7 @@
-"""The programs that people manage hooks with, the real ones: beside each of them both run, and neither loses the other.
+"""Hooks together with real hook managers (pre-commit, husky, lefthook): both hooks run after either is installed.
 
-What another installation of theirs takes from us is told, and comes back with the next `install`. With a git that runs
-hooks of the configuration there is nothing to lose.
+If a manager's new installation replaces our hooks, `status` reports it and the next `install` adds them again. With a
+git that runs hooks from its configuration, the managers do not replace our hooks.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ class Managed:
 
     repo: Repo
     manage: Callable[[], None]
-    """Has the other program install its hooks."""
+    """Let the other program install its hooks."""
     number: int = 0
 
     def commit(self) -> tuple[bool, bool]:
-        """Whether (their hook, ours) ran for a commit."""
+        """Commit; return whether the manager's hook ran, and whether ours did."""
         self.number += 1
         before = self.theirs()
         subject = f"number {self.number}"
@@ -65,7 +65,7 @@ class Managed:
         return "✓ post-commit" in self.repo.run("envlog", "status", check=True).out
 
 
-pytestmark = pytest.mark.full  # each program comes from an index
+pytestmark = pytest.mark.full  # the programs are installed from package indexes
 
 
 @pytest.fixture(scope="module")
@@ -78,8 +78,8 @@ def begin(place: Path, manage: Callable[[Repo], None]) -> Managed:
     return Managed(repo, lambda: manage(repo))
 
 
-def both_keep_running(managed: Managed) -> None:
-    """Theirs first, ours after; theirs again, which may cost ours; ours again; and all of ours away."""
+def install_after_the_manager(managed: Managed) -> None:
+    """Install the manager's hooks, ours, the manager's again and ours again; then uninstall ours."""
     repo = managed.repo
     managed.manage()
     assert managed.commit() == (True, False)
@@ -99,8 +99,8 @@ def both_keep_running(managed: Managed) -> None:
     assert {name: left.get(name) for name in before} == before
 
 
-def ours_first(managed: Managed) -> None:
-    """Ours stood there when theirs came."""
+def install_before_the_manager(managed: Managed) -> None:
+    """Install our hooks first, then the manager's; then uninstall ours."""
     repo = managed.repo
     repo.run("envlog", "install", check=True)
     managed.manage()
@@ -128,8 +128,8 @@ def test_pre_commit(tmp_path: Path, variables: dict[str, str]) -> None:
         repo.env.update(own)
         repo.execute(sys.executable, "-m", "pre_commit", "install", "-t", "post-commit")
 
-    both_keep_running(begin(tmp_path / "theirs", manage))
-    ours_first(begin(tmp_path / "ours", manage))
+    install_after_the_manager(begin(tmp_path / "theirs", manage))
+    install_before_the_manager(begin(tmp_path / "ours", manage))
 
 
 def test_husky(tmp_path: Path, variables: dict[str, str]) -> None:
@@ -143,7 +143,7 @@ def test_husky(tmp_path: Path, variables: dict[str, str]) -> None:
             repo.write(".husky/post-commit", MINE + "\n", 0o755)
         call(repo.path, {**variables, **repo.env}, find("node"), "node_modules/husky/bin.js")
 
-    both_keep_running(begin(tmp_path / "theirs", manage))
+    install_after_the_manager(begin(tmp_path / "theirs", manage))
 
 
 def test_lefthook(tmp_path: Path, variables: dict[str, str]) -> None:
@@ -158,5 +158,5 @@ def test_lefthook(tmp_path: Path, variables: dict[str, str]) -> None:
         repo.env["LEFTHOOK_OUTPUT"] = "false"
         repo.execute(str(program), "install", "-f")
 
-    both_keep_running(begin(tmp_path / "theirs", manage))
-    ours_first(begin(tmp_path / "ours", manage))
+    install_after_the_manager(begin(tmp_path / "theirs", manage))
+    install_before_the_manager(begin(tmp_path / "ours", manage))

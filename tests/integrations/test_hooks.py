@@ -1,4 +1,4 @@
-"""What git does, and what is captured of it: one repository with hooks, commit after commit."""
+"""Captures by git hooks: git commands in one repository, and the snapshots they cause."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ UNHOOKED = ("-c", "core.hooksPath=/dev/null", "-c", "envhist.enabled=false")
 
 @pytest.fixture(scope="module")
 def hooked(tmp_path_factory: pytest.TempPathFactory) -> Repo:
-    """A repository with hooks, and one snapshot that they took."""
+    """Create a repository with hooks and one snapshot taken by them."""
     repo = make_repo(tmp_path_factory.mktemp("hooked") / "repo")
     repo.run("envlog", "install", check=True)
     repo.write(".gitignore", "/ignored\n")
@@ -47,7 +47,7 @@ def hooked(tmp_path_factory: pytest.TempPathFactory) -> Repo:
 
 @pytest.fixture
 def at_rest(hooked: Repo) -> Iterator[Repo]:
-    """The same, on its branch, with nothing left to do before and after."""
+    """Return the repository with hooks, on its branch, with no capture running before and after the test."""
     settle(hooked)
     hooked.git(*UNHOOKED, "checkout", "-q", "-f", "main")
     yield hooked
@@ -55,16 +55,16 @@ def at_rest(hooked: Repo) -> Iterator[Repo]:
 
 
 def settle(repo: Repo) -> None:
-    """Nothing is left to do, and nobody is about to say otherwise."""
-    wait_for(lambda: not _somebody_is_at_work(repo) and is_idle(repo), "rest")
+    """Wait until no hook is pending and no process can start another capture."""
+    wait_for(lambda: not _is_process_running(repo) and is_idle(repo), "idle hooks")
 
 
-def _somebody_is_at_work(repo: Repo) -> bool:
-    """Whether a process stands in the repository or beside it: a hook, what it started, a worker."""
-    return any(_stands_below(entry, str(repo.path.parent)) for entry in Path("/proc").iterdir())
+def _is_process_running(repo: Repo) -> bool:
+    """Return whether a process (a hook, its child or a worker) runs in the repository or next to it."""
+    return any(_runs_below(entry, str(repo.path.parent)) for entry in Path("/proc").iterdir())
 
 
-def _stands_below(entry: Path, place: str) -> bool:
+def _runs_below(entry: Path, place: str) -> bool:
     try:
         return entry.name.isdecimal() and os.readlink(entry / "cwd").startswith(place)
     except OSError:
@@ -72,7 +72,7 @@ def _stands_below(entry: Path, place: str) -> bool:
 
 
 def happened(repo: Repo, action: list[str], **more: str) -> list[tuple[str, str]]:
-    """Run git, wait, and tell (trigger, intent) of the snapshots that came of it, oldest first."""
+    """Run git and wait; return (trigger, intent) of each snapshot this caused, oldest first."""
     before = len(intents(repo))
     repo.execute("git", *action, env=more)
     settle(repo)
@@ -81,14 +81,14 @@ def happened(repo: Repo, action: list[str], **more: str) -> list[tuple[str, str]
 
 
 def test_hook_captures_after_the_terminal_closes(repo: Repo) -> None:
-    """`ssh -t host git commit`, an editor's terminal: the hook has not started our program yet when it is hung up."""
+    """The terminal closes before the hook has started our program, e.g. after `ssh -t host git commit`."""
     repo.run("envlog", "install", check=True)
     repo.commit("with hooks")
     wait_for_runs(repo, 1)
     child, terminal = pty.fork()
     if not child:
         os.chdir(repo.path)
-        # Whoever ignores a signal has all ignore it that it starts.
+        # Child processes inherit an ignored signal, so restore the default.
         signal.signal(signal.SIGHUP, signal.SIG_DFL)
         os.execvpe("git", ["git", "commit", "-q", "--allow-empty", "-m", "hung up"], dict(repo.env))
     _, status = os.waitpid(child, 0)
@@ -96,7 +96,7 @@ def test_hook_captures_after_the_terminal_closes(repo: Repo) -> None:
     assert status == 0
     wait_for(
         lambda: "hung up" in intents(repo),
-        f"the moment of a commit in a terminal that closed: {log_of(repo)}",
+        f"the snapshot of a commit in a closed terminal: {log_of(repo)}",
     )
 
 
@@ -119,7 +119,7 @@ def test_only_the_last_of_several_hooks_starts_the_program_except_for_pushes(
     told, go = tmp_path / "told", tmp_path / "go"
     program, sleep = tmp_path / "program", tmp_path / "sleep"
     program.write_text(f'#!/bin/sh\necho "$4" >>{told}\n')
-    # They all wait until the last of them was called.
+    # All hooks wait until the last of them was called.
     sleep.write_text(f"#!/bin/sh\nuntil [ -e {go} ]; do {shutil.which('sleep')} 0.01; done\n")
     hook = tmp_path / event
     hook.write_bytes(hook_script(event, str(program)))
@@ -131,7 +131,7 @@ def test_only_the_last_of_several_hooks_starts_the_program_except_for_pushes(
     reading, writing = os.pipe()
     for number in ("1", "2", "3"):
         subprocess.run([hook, number], cwd=repo.path, env=env, check=True, pass_fds=[writing])
-        # Who pushes right after a commit sees from it that a capture is to come.
+        # A push right after a commit uses this file to detect that a capture will follow.
         word = last.read_text()
         assert word not in words
         words.add(word)
@@ -283,7 +283,7 @@ def _seen(path: Path) -> tuple[str, int, int]:
 
 
 def test_hook_does_not_block_a_reader_of_git_output(at_rest: Repo) -> None:
-    """The capture is held by a lock of the test; git and whoever reads its output are done all the same."""
+    """The test's lock blocks the capture; git and the reader of its output still finish."""
     held = subprocess.Popen(
         ["flock", str(git_dir(at_rest) / "envhist/lock"), "cat"],
         stdin=subprocess.PIPE,
@@ -303,9 +303,9 @@ def test_hook_does_not_block_a_reader_of_git_output(at_rest: Repo) -> None:
         )  # fmt: skip
         os.close(writing)
         assert b"held" in done.stdout
-        wait_for(lambda: _somebody_is_at_work(at_rest), "a worker that waits for the lock")
-        # Nobody else has the other end any more: what was inherited is closed.
-        wait_for(lambda: os.read(reading, 1) == b"", "the end of a pipe that was passed on")
+        wait_for(lambda: _is_process_running(at_rest), "a worker that waits for the lock")
+        # The worker has closed the inherited pipe, so the read ends.
+        wait_for(lambda: os.read(reading, 1) == b"", "the end of an inherited pipe")
         os.close(reading)
         assert intents(at_rest)[0] != "held"
     finally:
@@ -335,7 +335,7 @@ def test_check_runs_for_hooks_only_when_configured(at_rest: Repo) -> None:
         at_rest.git("config", "envhist.verifyOn", on)
         at_rest.git("config", "envhist.verify", "test -e app.py" if approved else "test -e app.py && true")
         if approved:
-            # The first time that a person runs it: what a hook runs was run by hand.
+            # Approve the command, as its first run by a person does.
             trusted_list(at_rest.env).add_command(str(at_rest.path / ".git"), "test -e app.py")
         at_rest.write("app.py", f"checked on {on} {approved}\n")
         happened(at_rest, ["commit", "-q", "-am", f"checked {verdict}"])
@@ -359,28 +359,28 @@ def test_next_capture_does_not_wait_for_a_check(at_rest: Repo, tmp_path: Path) -
     finally:
         at_rest.git("config", "--unset", "envhist.verify")
         at_rest.git("config", "--unset", "envhist.verifyOn")
-        # Whoever reads it, now or later, comes to its end.
-        while _somebody_is_at_work(at_rest):
+        # Release every check that waits, now or later.
+        while _is_process_running(at_rest):
             with contextlib.suppress(OSError):
                 os.close(os.open(tmp_path / "go", os.O_WRONLY | os.O_NONBLOCK))
 
 
 def test_hook_waits_for_a_running_hook(at_rest: Repo) -> None:
-    """The other may have taken its mark, and looked for no more, just before."""
+    """The running hook may have read the pending mark already, so it would miss this commit."""
     lock = git_dir(at_rest) / "envhist/hooks/lock"
     with locked(str(lock)):
-        at_rest.git("commit", "-q", "--allow-empty", "-m", "while another is at work")
-        wait_for(lambda: _somebody_waits_for(lock), "the hook's turn")
-    wait_for(lambda: intents(at_rest)[0] == "while another is at work", "its moment")
+        at_rest.git("commit", "-q", "--allow-empty", "-m", "while another hook runs")
+        wait_for(lambda: _is_lock_awaited(lock), "the hook that waits for the lock")
+    wait_for(lambda: intents(at_rest)[0] == "while another hook runs", "its snapshot")
 
 
-def _somebody_waits_for(lock: Path) -> bool:
+def _is_lock_awaited(lock: Path) -> bool:
     waiting = [line for line in Path("/proc/locks").read_text().splitlines() if "->" in line]
     return any(f":{lock.stat().st_ino} " in line for line in waiting)
 
 
 def test_git_variables_of_hooks_are_ignored(at_rest: Repo) -> None:
-    """Another author, a date long ago, a repository and an index that are named, an editor."""
+    """The variables set another author, an old date, a repository, an index and an editor."""
     at_rest.write("app.py", "somebody else's\n")
     more = {
         "GIT_AUTHOR_NAME": "Somebody Else",
@@ -421,10 +421,12 @@ def test_submodule_has_its_own_hooks(at_rest: Repo, tmp_path: Path) -> None:
 
 
 def configurable(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let git be one that runs hooks of the configuration; skips where none is here."""
+    """Use a git that runs hooks from its configuration; skip the test if none is installed."""
     found = [git for git in gits() if git.version >= (2, 54)]
     if not found:
-        pytest.skip("no git here runs hooks of the configuration (2.54 and newer): .ci/gits fetches one")
+        pytest.skip(
+            "no installed git runs hooks from its configuration (2.54 and newer): .ci/gits fetches one"
+        )
     max(found, key=lambda git: git.version).put_first(monkeypatch)
 
 

@@ -1,4 +1,4 @@
-"""What is put where git looks, beside what is there; and taken away to the last byte."""
+"""Installing git hooks next to existing ones, and removing them so that every byte is restored."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ exit 7
 
 
 def call_hook(repo: Repo, event: str, *words: str) -> int:
-    """A hook called as git calls it, by a process that ends then; its status."""
+    """Call a hook as git does, from a process that ends afterwards; return its exit status."""
     hook = str(repo.path / ".git/hooks" / event)
     git = {"GIT_DIR": str(repo.path / ".git")}
     call = ("sh", "-c", '"$@"; exit $?', "git", hook, *words)
@@ -103,7 +103,7 @@ def test_earlier_hooks_keep_their_input_arguments_and_status(repo: Repo) -> None
     wait_for_runs(repo, 1)
 
 
-def test_disabled_hook_stays_disabled(repo: Repo) -> None:
+def test_disabled_hook_is_not_enabled_by_install(repo: Repo) -> None:
     write_hook(repo, "post-commit", "#!/bin/sh\ntouch ran\n", 0o644)
     repo.run("envlog", "install", check=True)
     repo.commit("by itself")
@@ -144,7 +144,7 @@ def test_uninstall_removes_only_our_lines_from_edited_hooks(repo: Repo) -> None:
 
 
 def test_hooks_of_a_removed_program_do_nothing(repo: Repo, tmp_path: Path) -> None:
-    """An installation of its own, moved away after it had installed hooks."""
+    """The hooks were installed by a virtual environment that was moved later."""
     environment, gone = tmp_path / "venv", tmp_path / "moved"
     (environment / "bin").mkdir(parents=True)
     here = Path(shutil.which("git-envhist") or "").parent
@@ -200,7 +200,7 @@ def test_older_git_gets_global_hooks_in_new_repositories(tmp_path: Path, hermeti
         assert not (place.path / ".git/hooks").exists()
     place.run("envlog", "uninstall", "--global", check=True)
     assert config.read_bytes() == before
-    # The private list of repositories and approved commands is the person's, not the installation's.
+    # The list of trusted repositories and approved commands belongs to the user, so uninstall keeps it.
     assert {path.name for path in (hermetic / "data/git-envhist").iterdir()} <= {"trusted", "trusted.lock"}
 
 
@@ -230,13 +230,13 @@ def test_install_prints_an_alias_that_leaves_snapshots_out_unless_there_is_one(r
 
 
 def call_global_hook(repo: Repo, event: str, *words: str) -> None:
-    """Call a hook that was installed for every repository, and wait for its end."""
+    """Call a globally installed hook and wait until it ends."""
     repo.execute("git-envhist", "hook", "--named", event, "999999999", *words)
 
 
-def test_global_hooks_capture_only_named_repositories(repo: Repo) -> None:
+def test_global_hooks_capture_only_trusted_repositories(repo: Repo) -> None:
     repo.write("file", "x")
-    # An archive brings its own git directory, and the records of an installation with it.
+    # The git directory of an unpacked archive can contain forged records of an installation.
     (repo.path / ".git/envhist").mkdir(exist_ok=True)
     (repo.path / ".git/envhist/installed").write_text("git\n")
     call_global_hook(repo, "post-commit")
@@ -254,8 +254,8 @@ def test_global_hooks_capture_only_named_repositories(repo: Repo) -> None:
 
 
 @pytest.mark.full
-def test_global_hooks_push_nothing_of_unnamed_repositories(repo: Repo, tmp_path: Path) -> None:
-    """The configuration of an archive may name a place to push to, and agree to it in advance."""
+def test_global_hooks_push_nothing_from_untrusted_repositories(repo: Repo, tmp_path: Path) -> None:
+    """The git directory of an archive can configure a remote and contain consent to push there."""
     remote = make_repo(tmp_path / "remote", bare=True)
     repo.env["CLAUDECODE"] = "1"
     repo.write("file", "x")
@@ -270,7 +270,9 @@ def test_global_hooks_push_nothing_of_unnamed_repositories(repo: Repo, tmp_path:
     assert remote.git("for-each-ref", "refs/envhist") == before
 
 
-def test_status_reports_global_hooks_that_do_not_capture_here(tmp_path: Path, hermetic: Path) -> None:
+def test_status_reports_global_hooks_that_do_not_capture_this_repository(
+    tmp_path: Path, hermetic: Path
+) -> None:
     if git_version() >= CONFIGURED_SINCE:
         pytest.skip("this git has its hooks in the configuration")
     named, other = make_repo(tmp_path / "named"), make_repo(tmp_path / "other")

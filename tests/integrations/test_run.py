@@ -1,4 +1,4 @@
-"""`git envlog run`: a command between two moments, as if nobody stood in between."""
+"""`git envlog run`: captures before and after a command, whose input, output and status are unchanged."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def test_command_on_a_terminal_gets_a_terminal_and_ctrl_c(repo: Repo, tmp_path: 
         read_until(master, b"hello Ada\r\n")
         os.write(master, b"\x03")
         read_until(master, b"KeyboardInterrupt")
-        read_until(master, b"0.")  # what the second moment came to
+        read_until(master, b"0.")  # the summary of the second snapshot
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 130
     finally:
         os.close(master)

@@ -1,4 +1,4 @@
-"""What `git envlog status` tells: what is active, when it last ran, what went wrong."""
+"""`git envlog status` lists active hooks, their last runs and their errors."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def status(repo: Repo, *words: str) -> dict[str, object]:
     return told
 
 
-def test_status_without_hooks_says_so_and_changes_nothing(repo: Repo) -> None:
+def test_status_reports_missing_hooks_and_changes_nothing(repo: Repo) -> None:
     before = standing(repo.path)
     assert "no hooks are installed" in repo.run("envlog", "status", check=True).out
     assert status(repo)["here"] == {}
@@ -75,7 +75,7 @@ def test_status_warns_about_hooks_in_an_unused_directory(repo: Repo) -> None:
     assert "✓" not in told.out
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="no permission binds root")
+@pytest.mark.skipif(os.geteuid() == 0, reason="permissions do not restrict root")
 def test_status_reports_a_failed_capture_and_the_commit_is_kept(repo: Repo) -> None:
     repo.run("envlog", "install", check=True)
     repo.commit("first by itself")
@@ -174,5 +174,5 @@ def test_status_lists_results_of_agent_hooks(repo: Repo) -> None:
         "before unchanged",
         "prompt captured",
     ]
-    # Columns are as wide as the longest of them.
+    # All rows have the same column widths.
     assert len({line.index("/") for line in shown if line.startswith("  ✓")}) == 1

@@ -1,4 +1,4 @@
-"""`git envlog watch`: what changed is captured once it has settled, by one process, and not too much of it."""
+"""`git envlog watch`: one process captures changes once they settle, within a limit of bytes per hour."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def watching(repo: Repo, words: Sequence[str] = WATCH) -> Iterator[subprocess.Po
 
 
 def next_paths(child: subprocess.Popen[bytes]) -> list[str]:
-    """What the next snapshot that it takes changed."""
+    """Return the changed paths of the next snapshot."""
     assert child.stdout is not None
     snapshot = json.loads(child.stdout.readline())["snapshot"]
     assert snapshot["trigger"] == "watch"
@@ -45,7 +45,7 @@ def test_watch_captures_changes_once_they_settle(repo: Repo) -> None:
         seen: list[str] = []
         while "new/deep/file" not in seen:
             seen = next_paths(child)
-        # A directory that came while it was watched is watched.
+        # A directory created during the watch is watched, too.
         repo.write("new/deep/other", b"2")
         assert next_paths(child) == ["new/deep/other"]
         second = repo.run("envlog", "watch")
@@ -71,7 +71,7 @@ def test_watch_retries_a_failed_capture_without_new_changes(repo: Repo) -> None:
 @needs("unshare")
 def test_watch_polls_without_enough_inotify_watches(repo: Repo) -> None:
     if subprocess.run([*FEW_WATCHES, "true"], capture_output=True, check=False).returncode != 0:
-        pytest.skip("no namespace with fewer watches can be had")
+        pytest.skip("cannot create a namespace with fewer watches")
     for name in "abc":
         (repo.path / name).mkdir()
     with watching(repo, [*FEW_WATCHES, *WATCH]) as child:

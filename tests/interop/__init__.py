@@ -1,1 +1,1 @@
-"""Other programs: remotes, transports and readers that know nothing of ours."""
+"""Interoperation with other programs: git versions, remotes, transports and dulwich."""

@@ -1,4 +1,4 @@
-"""Interop tests may be run with every git that is here."""
+"""A fixture that runs a test with every installed git."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ import pytest
 
 from tests.support.gits import PLACE, OtherGit, gits
 
-NO_OTHERS = pytest.mark.skip(reason="no other git here: .ci/gits <directory>, ENVHIST_TEST_GITS=<directory>")
+NO_OTHERS = pytest.mark.skip(
+    reason="no other git installed: .ci/gits <directory>, ENVHIST_TEST_GITS=<directory>"
+)
 
 
 @pytest.fixture(params=[*gits(), *([] if PLACE else [pytest.param(None, marks=NO_OTHERS)])], ids=str)
 def any_git(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> OtherGit:
-    """One git after the other, first on the PATH of whatever the test runs."""
+    """Run the test with each git as the first on the PATH."""
     git: OtherGit = request.param
     git.put_first(monkeypatch)
     return git

@@ -1,4 +1,4 @@
-"""Real servers on the loopback, for one test session: sshd, and git's own http backend behind a small web server."""
+"""Real servers on the loopback interface: sshd, and git's http backend behind a small web server."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def find_sshd() -> str:
         skip_without("sshd")
     shell = pwd.getpwuid(os.geteuid()).pw_shell
     if os.path.basename(shell) in ("nologin", "false"):
-        pytest.skip(f"sshd lets nobody in whose shell is {shell}")
+        pytest.skip(f"sshd refuses users with the shell {shell}")
     return found
 
 
@@ -54,7 +54,7 @@ def wait_for(port: int, child: subprocess.Popen[bytes], log: Path) -> None:
 
 @contextmanager
 def ssh_server(place: Path) -> Iterator[str]:
-    """An sshd with keys of its own; gives the command for GIT_SSH_COMMAND, whose host is `loopback`."""
+    """Run an sshd with its own keys; yield a value for GIT_SSH_COMMAND. The host's name is `loopback`."""
     sshd = find_sshd()
     for name in ("host", "user"):
         words = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(place / name)]
@@ -63,7 +63,7 @@ def ssh_server(place: Path) -> Iterator[str]:
     port = free_port()
     write_ssh_files(place, port)
     if os.geteuid() == 0:
-        # Where root's sshd puts its helper to sleep; a package makes it at the first start of the service.
+        # sshd needs this directory as root; the package creates it only when the service is started.
         os.makedirs("/run/sshd", mode=0o755, exist_ok=True)
     log = place / "log"
     words = [sshd, "-D", "-e", "-f", str(place / "sshd")]
@@ -89,7 +89,7 @@ def write_ssh_files(place: Path, port: int) -> None:
 
 
 class SmartHttp(BaseHTTPRequestHandler):
-    """Hands each request to `git http-backend`, as a web server with CGI does; nothing is held as a whole."""
+    """Pass each request to `git http-backend`, as a web server with CGI does, without reading it whole into memory."""
 
     root = ""
     counted: Counted
@@ -139,7 +139,7 @@ class SmartHttp(BaseHTTPRequestHandler):
         }  # fmt: skip
 
     def _answer(self, told: IO[bytes]) -> int:
-        """Pass on what the program says; how many bytes that was. The line ends with the answer."""
+        """Send the program's output as the response and close the connection; return the number of bytes."""
         fields = [line.decode().partition(": ")[::2] for line in iter(told.readline, b"\r\n") if line.strip()]
         self.send_response(int(dict(fields).get("Status", "200").split()[0]))
         for key, value in fields:
@@ -158,7 +158,7 @@ class SmartHttp(BaseHTTPRequestHandler):
 
 
 class Counted:
-    """The bytes that went over the line, without what HTTP itself says."""
+    """Count the bytes sent and received, without HTTP's own headers."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -172,7 +172,7 @@ class Counted:
 
 @contextmanager
 def http_server(root: Path, counted: Counted | None = None) -> Iterator[str]:
-    """Smart http for all repositories below a directory; gives the address."""
+    """Serve all repositories below a directory over smart http; yield the address."""
     handler = type("Handler", (SmartHttp,), {"root": str(root), "counted": counted or Counted()})
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     thread = threading.Thread(target=server.serve_forever, daemon=True)

@@ -1,4 +1,4 @@
-"""All that somebody does with a history, done in a repository of whatever kind, and judged by find and git."""
+"""The usual commands on a history, run in a given repository and checked with find and git."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from dataclasses import replace
 from pathlib import Path
 
 from tests.end_to_end.captures import assert_holds, capture
-from tests.hygiene.guests import Belongings, belongings
+from tests.hygiene.user_data import Belongings, belongings
 from tests.support.oracle import git_fsck
 from tests.support.repository import Repo
 
 SPOKEN = "d \u00e4/spoken"
 
 
-def assert_serves(repo: Repo, git_dir: Path | None = None) -> tuple[str, str]:
-    """Two moments are captured whole, read and compared, and nothing else has changed; the two ids."""
+def assert_commands_work(repo: Repo, git_dir: Path | None = None) -> tuple[str, str]:
+    """Capture two snapshots, read and compare them, and check that no user data changed; return both ids."""
     repo.write(SPOKEN, b"1\r\n")
     first = capture(repo, "the first")
     repo.write(SPOKEN, b"2\r\n")
-    before = _unstamped(belongings(repo))
+    before = _without_object_times(belongings(repo))
     second = capture(repo, "the second")
-    assert _unstamped(belongings(repo)) == before
+    assert _without_object_times(belongings(repo)) == before
     assert_holds(repo, second)
     assert_reads(repo, first, second)
     assert git_fsck(git_dir or repo.path) == ""
@@ -29,7 +29,7 @@ def assert_serves(repo: Repo, git_dir: Path | None = None) -> tuple[str, str]:
 
 
 def assert_reads(repo: Repo, first: str, second: str) -> None:
-    """The list, a comparison of two moments, one with now, and a file as it was."""
+    """Check the list, a comparison of two snapshots, one with now, and an older file."""
     assert repo.run("envlog", "--format=%H", check=True).out.split()[:2] == [second, first]
     told = repo.run("envdiff", "--name-status", "-z", first, second, check=True).stdout
     assert told == b"M\0" + SPOKEN.encode() + b"\0"
@@ -41,9 +41,9 @@ def assert_reads(repo: Repo, first: str, second: str) -> None:
     os.utime(repo.path, ns=(top.st_atime_ns, top.st_mtime_ns))
 
 
-def _unstamped(found: Belongings) -> Belongings:
-    # A table of refs holds the user's and ours: what git answers of the user's is compared. Objects that git needs
-    # for an answer are as good as new to it, and given the time.
+def _without_object_times(found: Belongings) -> Belongings:
+    # Tables of refs contain the user's refs and ours, so only git's answers are compared for these. The times of
+    # objects are left out, because git sets them to now when it needs an existing object.
     foreign = {
         path: replace(entry, mtime_ns=0) if path.startswith(b"objects/") else entry
         for path, entry in found.git.items()
@@ -53,6 +53,6 @@ def _unstamped(found: Belongings) -> Belongings:
 
 
 def linked(repo: Repo, place: str | os.PathLike[str], *words: str) -> Repo:
-    """A linked worktree."""
+    """Create a linked worktree."""
     repo.git("worktree", "add", "-q", os.fspath(place), *words)
     return Repo(repo.path / place, dict(repo.env))

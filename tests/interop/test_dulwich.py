@@ -1,4 +1,4 @@
-"""dulwich, a git of its own in Python, walks a whole timeline: commits, trees, blobs, notes."""
+"""dulwich, an independent git in Python, reads a whole timeline: commits, trees, blobs and notes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dulwich.repo import Repo as DulwichRepo
 
 from tests.end_to_end.captures import capture
 from tests.end_to_end.test_capture_is_true import EVERYTHING
-from tests.secrets.test_foreign_snapshots import ref_of
+from tests.secrets.test_unsigned_snapshots import ref_of
 from tests.support.repository import Repo
 from tests.support.trees import build
 
@@ -23,23 +23,23 @@ def told(repo: Repo) -> tuple[Repo, list[str]]:
     ids = []
     for number in range(4):
         repo.write("counted", str(number))
-        ids.append(capture(repo, f"moment {number}", "--name", f"n{number}"))
+        ids.append(capture(repo, f"snapshot {number}", "--name", f"n{number}"))
     return repo, ids
 
 
-def test_the_chain_is_walked(told: tuple[Repo, list[str]]) -> None:
+def test_dulwich_walks_the_timeline(told: tuple[Repo, list[str]]) -> None:
     repo, ids = told
     with DulwichRepo(str(repo.path)) as opened:
         tip = opened.refs[ref_of(repo).encode()]
         walked = [entry.commit for entry in opened.get_walker(include=[tip])]
         assert [commit.id.decode() for commit in walked] == ids[::-1]
         assert [commit.message.split(b"\n")[0] for commit in walked] == [
-            b"moment %d" % n for n in (3, 2, 1, 0)
+            b"snapshot %d" % n for n in (3, 2, 1, 0)
         ]
         assert all(isinstance(commit, Commit) for commit in walked)
 
 
-def test_every_object_is_sound_and_bytes_are_true(told: tuple[Repo, list[str]]) -> None:
+def test_dulwich_finds_every_object_valid(told: tuple[Repo, list[str]]) -> None:
     repo, ids = told
     with DulwichRepo(str(repo.path)) as opened:
         for number, one in enumerate(ids):
@@ -56,7 +56,7 @@ def test_every_object_is_sound_and_bytes_are_true(told: tuple[Repo, list[str]]) 
             assert opened[counted].data == b"%d" % number
 
 
-def test_notes_are_found_where_git_puts_them(told: tuple[Repo, list[str]]) -> None:
+def test_dulwich_finds_the_notes(told: tuple[Repo, list[str]]) -> None:
     repo, ids = told
     ref = ref_of(repo).replace("refs/envhist/heads/", "refs/notes/envhist/").encode()
     with DulwichRepo(str(repo.path)) as opened:

@@ -1,4 +1,4 @@
-"""What a colleague without us does with a timeline: git's own log, diff, show and worktree."""
+"""Plain git reads a timeline: log, diff, show and worktree."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.end_to_end.captures import assert_holds, capture
-from tests.secrets.test_foreign_snapshots import ref_of, trusted
+from tests.secrets.test_unsigned_snapshots import ref_of, trusted
 from tests.support.oracle import git_fsck
 from tests.support.repository import Repo, make_repo
 from tests.support.trees import File, Link, build
@@ -52,14 +52,14 @@ def told(kind: Repo) -> tuple[Repo, list[str]]:
     return kind, ids
 
 
-def test_log_p_tells_the_story_of_one_file(told: tuple[Repo, list[str]]) -> None:
+def test_git_log_p_shows_the_changes_of_one_file(told: tuple[Repo, list[str]]) -> None:
     repo, ids = told
     shown = repo.git("log", "-p", "--format=commit %H", ref_of(repo), "--", "app.toml")
     assert [line[7:] for line in shown.splitlines() if line.startswith("commit ")] == [ids[2], ids[0]]
     assert "-a = 1\n+a = 2" in shown
 
 
-def test_diff_of_a_directory(told: tuple[Repo, list[str]]) -> None:
+def test_git_diff_shows_the_changes_of_a_directory(told: tuple[Repo, list[str]]) -> None:
     repo, ids = told
     shown = repo.git("diff", ids[0], ids[2], "--", "config/")
     assert "-1\n+2" in shown
@@ -67,7 +67,7 @@ def test_diff_of_a_directory(told: tuple[Repo, list[str]]) -> None:
     assert repo.git("diff", "--stat", ids[0], ids[0]) == ""
 
 
-def test_a_worktree_is_true_to_the_byte_and_runs_nothing(
+def test_git_worktree_has_the_exact_bytes_and_runs_nothing(
     told: tuple[Repo, list[str]], tmp_path: Path
 ) -> None:
     repo, ids = told
@@ -77,10 +77,10 @@ def test_a_worktree_is_true_to_the_byte_and_runs_nothing(
         if isinstance(node, Link):
             assert os.readlink(there) == node.target
         elif path == b".gitattributes":
-            assert not os.path.lexists(there), "escaped, or it would be obeyed"
+            assert not os.path.lexists(there), "stored under an escaped name, so that git does not apply it"
         else:
             with open(there, "rb") as file:
-                # core.autocrlf is the user's own wish for what git checks out.
+                # git applies the user's core.autocrlf when it checks out.
                 assert file.read().replace(b"\r\n", b"\n") == node.content.replace(b"\r\n", b"\n"), path
     assert not (tmp_path / "ran").exists()
     repo.git("config", "core.autocrlf", "false")
@@ -91,7 +91,7 @@ def test_a_worktree_is_true_to_the_byte_and_runs_nothing(
                 assert file.read() == node.content, path
 
 
-def test_our_commands_read_both_kinds_of_repositories(told: tuple[Repo, list[str]]) -> None:
+def test_our_commands_work_with_both_object_formats(told: tuple[Repo, list[str]]) -> None:
     repo, ids = told
     listed = json.loads(repo.run("envlog", "--json", check=True).out)
     assert [one["id"] for one in listed] == ids[::-1]
@@ -109,6 +109,6 @@ def test_our_commands_read_both_kinds_of_repositories(told: tuple[Repo, list[str
     assert git_fsck(repo.path) == ""
 
 
-def test_an_old_moment_is_whole_in_both(told: tuple[Repo, list[str]]) -> None:
+def test_snapshot_is_complete_in_both_object_formats(told: tuple[Repo, list[str]]) -> None:
     repo, ids = told
     assert_holds(repo, ids[2])

@@ -1,4 +1,4 @@
-"""A strict remote takes a timeline over every transport, keeps it, and gives it to a fresh clone."""
+"""Timelines pushed with plain git to a strict remote over every transport, and fetched into a new clone."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ OURS = ("refs/envhist/heads/*:refs/envhist/heads/*", "refs/notes/envhist/*:refs/
 
 @dataclass(frozen=True)
 class Told:
-    """Two moments of a tree that holds everything, with a name and a note."""
+    """A repository with two snapshots of a tree with every kind of file, a name and a note."""
 
     repo: Repo
     first: str
@@ -33,7 +33,7 @@ class Told:
 def told(repo: Repo) -> Told:
     build(EVERYTHING, repo.path)
     repo.write(".env", "A=1\n")
-    first = capture(repo, "the first moment")
+    first = capture(repo, "the first snapshot")
     repo.write("config/app.toml", b"a = 1\n")
     second = capture(repo, "the second", "--name", "done")
     repo.run("envlog", "note", "-m", "it went well", check=True)
@@ -42,7 +42,7 @@ def told(repo: Repo) -> Told:
 
 @pytest.fixture(params=["file", "ssh", "http"])
 def remote(request: pytest.FixtureRequest, tmp_path: Path, repo: Repo) -> Iterator[tuple[Repo, str]]:
-    """A bare repository that checks all it gets, and its address."""
+    """Create a bare repository that checks received objects; return it and its address."""
     bare = make_repo(tmp_path / "srv" / "remote.git", bare=True)
     for key in ("receive.fsckObjects", "transfer.fsckObjects", "http.receivepack"):
         bare.git("config", key, "true")
@@ -65,7 +65,7 @@ def fresh_clone(told: Told, address: str, place: Path) -> Repo:
     return clone
 
 
-def test_a_strict_remote_takes_it_keeps_it_and_gives_it_to_a_clone(
+def test_timeline_is_pushed_to_a_strict_remote_and_fetched_by_a_clone(
     told: Told, remote: tuple[Repo, str], tmp_path: Path
 ) -> None:
     bare, address = remote
@@ -75,7 +75,7 @@ def test_a_strict_remote_takes_it_keeps_it_and_gives_it_to_a_clone(
     assert git_fsck(bare.path) == ""
 
     clone = fresh_clone(told, address, tmp_path / "clone")
-    assert "envhist" not in clone.git("for-each-ref"), "nobody gets it unasked"
+    assert "envhist" not in clone.git("for-each-ref"), "a clone does not fetch our refs"
     clone.git("fetch", "-q", address, *OURS)
     assert clone.git("show", f"{told.second}:config/app.toml") == "a = 1"
     assert clone.run_git("show", f"{told.first}:crlf").stdout == b"a\r\nb\r\n"
@@ -84,7 +84,7 @@ def test_a_strict_remote_takes_it_keeps_it_and_gives_it_to_a_clone(
     assert "it went well" in clone.git("log", "-1", "--notes=envhist/*/*", told.second)
 
 
-def test_what_was_fetched_is_read_by_its_timeline(
+def test_fetched_timeline_is_listed_and_compared(
     told: Told, remote: tuple[Repo, str], tmp_path: Path
 ) -> None:
     _, address = remote
@@ -97,7 +97,7 @@ def test_what_was_fetched_is_read_by_its_timeline(
     assert "config/app.toml" in clone.run("envdiff", "--name-only", told.first, told.second, check=True).out
 
 
-def test_the_next_push_carries_what_is_new_and_no_more(told: Told, remote: tuple[Repo, str]) -> None:
+def test_second_push_sends_only_new_objects(told: Told, remote: tuple[Repo, str]) -> None:
     bare, address = remote
     told.repo.git("push", "-q", address, *OURS)
     before = set(bare.git("cat-file", "--batch-all-objects", "--batch-check=%(objectname)").split())
@@ -110,7 +110,7 @@ def test_the_next_push_carries_what_is_new_and_no_more(told: Told, remote: tuple
     assert git_fsck(bare.path) == ""
 
 
-def test_collecting_garbage_here_and_there_loses_nothing(told: Told, tmp_path: Path) -> None:
+def test_git_gc_on_both_sides_loses_nothing(told: Told, tmp_path: Path) -> None:
     bare = make_repo(tmp_path / "remote.git", bare=True)
     told.repo.git("push", "-q", str(bare.path), *OURS)
     for repo in (told.repo, bare):
@@ -119,6 +119,6 @@ def test_collecting_garbage_here_and_there_loses_nothing(told: Told, tmp_path: P
         repo.git("prune", "--expire=now")
         assert_holds(repo, told.second, told.seen)
         assert git_fsck(repo.path) == ""
-    # What the remote holds stands by itself.
+    # The remote's copy does not depend on the local repository.
     shutil.rmtree(told.repo.path / ".git")
     assert_holds(bare, told.second, told.seen)

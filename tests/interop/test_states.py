@@ -1,4 +1,4 @@
-"""In the middle of whatever git can be in the middle of: a capture is whole, and the user goes on as if nothing was."""
+"""Captures during a merge, rebase, bisect etc. are complete and do not disturb the operation."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.end_to_end.captures import assert_holds, capture
-from tests.hygiene.guests import belongings
+from tests.hygiene.user_data import belongings
 from tests.support.oracle import git_fsck
 from tests.support.repository import Repo
 
@@ -16,7 +16,7 @@ State = Callable[[Repo], object]
 
 
 def two_sides(repo: Repo) -> None:
-    """`main` and `side` have changed the same line."""
+    """Change the same line on `main` and on `side`."""
     repo.git("checkout", "-q", "-b", "side")
     repo.write("app.py", b"print('side')\n")
     repo.commit("side")
@@ -69,12 +69,12 @@ def unborn(repo: Repo) -> None:
     repo.git("checkout", "-q", "--orphan", "feature/x")
 
 
-def meant_to_be_added(repo: Repo) -> None:
+def intent_to_add(repo: Repo) -> None:
     repo.write("later", b"1\n")
     repo.git("add", "--intent-to-add", "later")
 
 
-# What has to be left when it is given up, and how.
+# The command that ends each state.
 STATES: dict[State, tuple[str, ...]] = {
     merge: ("merge", "--abort"),
     rebase: ("rebase", "--abort"),
@@ -84,12 +84,12 @@ STATES: dict[State, tuple[str, ...]] = {
     bisect: ("bisect", "reset"),
     detached: ("checkout", "-q", "main"),
     unborn: ("checkout", "-q", "-f", "main"),
-    meant_to_be_added: ("reset", "-q"),
+    intent_to_add: ("reset", "-q"),
 }
 
 
 @pytest.mark.parametrize("state", STATES, ids=lambda state: state.__name__)
-def test_whatever_git_is_in_the_middle_of_goes_on(repo: Repo, state: State) -> None:
+def test_capture_during_a_git_operation_is_complete_and_does_not_disturb_it(repo: Repo, state: State) -> None:
     state(repo)
     before = belongings(repo)
     snapshot = capture(repo, "in the middle")

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from git_envhist.objects.own_packs import OwnPacks
-from git_envhist.objects.reader import WIDE, WINDOW, ScatteredReader
+from git_envhist.objects.reader import WIDE, WINDOW, PackReader, Verify
 from tests.support.repository import Repo
 
 CHANCE = random.Random("scattered")
@@ -25,14 +25,15 @@ CONTENTS = {
 
 
 @pytest.fixture
-def scattered(repo: Repo) -> ScatteredReader:
+def scattered(repo: Repo) -> PackReader:
     for name, content in CONTENTS.items():
         repo.write(name, content)
     repo.run("envlog", "capture", check=True)
-    return ScatteredReader(OwnPacks.open(str(repo.path / ".git/objects/pack"), "sha1"))
+    packs = OwnPacks.open(str(repo.path / ".git/objects/pack"), "sha1")
+    return PackReader(packs, "sha1", verify=Verify.DEFLATE)
 
 
-def test_scattered_reads_agree_with_git(repo: Repo, scattered: ScatteredReader) -> None:
+def test_scattered_reads_agree_with_git(repo: Repo, scattered: PackReader) -> None:
     tree = repo.git(
         "rev-parse",
         "refs/envhist/heads/"

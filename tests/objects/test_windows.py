@@ -12,7 +12,7 @@ import pytest
 from git_envhist.errors import Damaged
 from git_envhist.objects import reader as windows
 from git_envhist.objects.own_packs import OwnPacks
-from git_envhist.objects.reader import PackReader
+from git_envhist.objects.reader import PackReader, Verify
 from tests.objects.packing import damage, noise, object_id, pack_of, put_into
 from tests.support.repository import Repo
 
@@ -53,7 +53,9 @@ def read(request: pytest.FixtureRequest) -> Read:
 
 
 def reader(repo: Repo) -> PackReader:
-    return PackReader(OwnPacks.open(str(repo.path / ".git/objects/pack"), "sha1"), "sha1", reads_most=True)
+    return PackReader(
+        OwnPacks.open(str(repo.path / ".git/objects/pack"), "sha1"), "sha1", verify=Verify.PACKED
+    )
 
 
 def test_pack_reader_reads_every_object(

@@ -1,10 +1,10 @@
 """Whole environments through real servers: `python -m tests.remote.campaign [--scale F] [--count N]` prints a table.
 
-Environments of every kind (odd names, nested repositories, large files, links, databases, secrets) are captured, pushed
-to a strict remote over ssh and over http by turns (one in ten to a server that knows no partial clones), fetched by
-somebody else, restored into a directory of its own and compared by rsync, byte for byte. At the end somebody looks at
-every history over http without having anything of it restored, and what went over the line is counted. What is wrong
-is printed, and ends the program with status 1.
+The campaign captures environments of every kind (odd names, nested repositories, large files, links, databases,
+secrets). It pushes each to a strict remote, alternating between ssh and http (every tenth to a server without partial
+clones). A colleague fetches it and restores it into a new directory, and rsync compares both trees byte by byte. At
+the end another colleague lists and compares every history over http without a restore, and the bytes received are
+counted. Errors are printed, and the exit status is then 1.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ GIT_ALTERNATE_OBJECT_DIRECTORIES= git --git-dir="$GIT_DIR" cat-file --batch-all-
 find "$GIT_QUARANTINE_PATH" -name '*.pack' -size +2097152k | grep -q . && { echo "a pack over 2 GB" >&2; exit 1; }
 exit 0
 """
-# What a colleague who is no root cannot make, or nobody restores: sockets.
+# Sockets are left out: no restore creates them.
 ODD: dict[bytes, Node] = {path: node for path, node in EVERYTHING.items() if not isinstance(node, Socket)}
 ODD |= {b"carriage\rreturn": File(b"3"), b"new\n\rline/and\x0bmore": File(b"4")}
 
 
 @dataclass
 class Tally:
-    """What one way of carrying came to."""
+    """Totals of the environments sent over one transport."""
 
     environments: int = 0
     bytes: int = 0
@@ -57,10 +57,10 @@ class Tally:
 
 def main() -> int:
     words = argparse.ArgumentParser(description=__doc__)
-    words.add_argument("--scale", type=float, default=1.0, help="of 3 GB in all")
-    words.add_argument("--count", type=int, default=50, help="so many environments")
+    words.add_argument("--scale", type=float, default=1.0, help="factor of the total size (1 is 3 GB)")
+    words.add_argument("--count", type=int, default=50, help="number of environments")
     words.add_argument("--seed", type=int, default=7)
-    words.add_argument("--large", action="store_true", help="one timeline of all that, looked at lazily")
+    words.add_argument("--large", action="store_true", help="one large timeline, fetched without contents")
     asked = words.parse_args()
     with tempfile.TemporaryDirectory(prefix="sharing-") as place, ExitStack() as servers:
         campaign = Campaign(Path(place), asked.count, int(TOTAL * asked.scale), asked.seed, servers)
@@ -109,7 +109,7 @@ class Campaign:
         return 1 if wrong else 0
 
     def large(self) -> int:
-        """One timeline with all of it in one push, in parts; then somebody looks, and wants one file."""
+        """Push one timeline of the whole size in parts; then count the bytes that a colleague's commands receive."""
         self.ours.git("config", "remote.http.url", self.address("http"))
         for number in range(10):
             for part in range(8):
@@ -117,7 +117,7 @@ class Campaign:
                     f"data/{number}-{part}.bin", self.dice.randbytes(self.each * self.count // 80)
                 )
             self.ours.write("src/app.py", f"print({number})\n")
-            self.ours.run("envlog", "capture", f"moment {number}", check=True)
+            self.ours.run("envlog", "capture", f"snapshot {number}", check=True)
         told = json.loads(self.ours.run("envlog", "push", "--json", "--yes", "http", check=True).out)
         print(f"pushed {told['bytes'] / 1e6:,.0f} MB in {told['parts']} parts, {told['objects']:,} objects")
         self.theirs.git("remote", "add", "origin", self.address("http"))
@@ -127,9 +127,9 @@ class Campaign:
         self.count_line("fetch")
         for what, words in {
             "list": ("envlog", line),
-            "card": ("envlog", "show", line),
-            "names that differ": ("envdiff", "--name-status", f"{line}~5", line),
-            "story against what is here": ("envdiff", f"{line}..now"),
+            "details": ("envlog", "show", line),
+            "changed paths": ("envdiff", "--name-status", f"{line}~5", line),
+            "summary of the changes up to now": ("envdiff", f"{line}..now"),
             "one file": ("envlog", "show", line, "--", "src/app.py"),
         }.items():
             self.theirs.run(*words, check=True)
@@ -188,7 +188,7 @@ class Campaign:
             print(f"| {name} | {tally.environments} | {size} | {times} | {len(tally.wrong)} |", flush=True)
 
     def look(self) -> None:
-        """Somebody new looks at what was pushed over http, and restores nothing."""
+        """Count the bytes that a new colleague receives to list and compare all histories over http."""
         watcher = make_repo(self.place / "watcher")
         watcher.env["XDG_CONFIG_HOME"] = str(self.place / "watcher-home")
         watcher.git("remote", "add", "origin", f"{self.http}/http.git")
@@ -207,7 +207,7 @@ class Campaign:
         print(
             f"\nlooking at {len(names)} histories of {stored / 1000:,.0f} MB over http: fetch {fetched / 1000:,.0f} KB,"
         )
-        print(f"list {listed / 1000:,.0f} KB, each compared with what is here {each:,.0f} KB")
+        print(f"list {listed / 1000:,.0f} KB, each compared with the working tree {each:,.0f} KB")
 
 
 def clear(repo: Repo) -> None:
@@ -217,7 +217,7 @@ def clear(repo: Repo) -> None:
 
 
 def generate(repo: Repo, dice: random.Random, size: int) -> int:
-    """An environment of about so many bytes; how many it has."""
+    """Write an environment of about `size` bytes and return its exact size."""
     build(ODD, repo.path)
     repo.write(".env.local", f"TOKEN={dice.random()}\n")
     repo.write("id_ed25519", f"-----BEGIN OPENSSH PRIVATE KEY-----\n{dice.random()}\n")
@@ -237,7 +237,7 @@ def generate(repo: Repo, dice: random.Random, size: int) -> int:
     database.close()
     left = size
     while left > 0:
-        # One in a few is larger than what a host takes as one object.
+        # A quarter of the files is larger than a host's limit for one object.
         part = min(left, dice.choice((300_000, 4 << 20, 20 << 20, 130 << 20)))
         repo.write(f"data/{dice.random()}.bin", dice.randbytes(part))
         left -= part

@@ -1,4 +1,4 @@
-"""A strict remote, and two people who share a history through it."""
+"""Fixtures: a strict remote, and two users who share a history through it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ STRICT = ("receive.fsckObjects", "transfer.fsckObjects", "http.receivepack", "up
 
 
 def make_remote(place: Path, *, lazy: bool = True) -> Repo:
-    """A bare repository that checks whatever it gets."""
+    """Create a bare repository that checks all objects it receives."""
     bare = make_repo(place, bare=True)
     for key in STRICT:
         bare.git("config", key, "true")
@@ -27,7 +27,7 @@ def make_remote(place: Path, *, lazy: bool = True) -> Repo:
 
 @pytest.fixture
 def bare(tmp_path: Path, repo: Repo) -> Repo:
-    """The remote of `repo`, which knows it as `origin`."""
+    """Return a strict remote, configured as `origin` of `repo`."""
     made = make_remote(tmp_path / "srv" / "remote.git")
     repo.git("remote", "add", "origin", str(made.path))
     return made
@@ -41,7 +41,7 @@ def sshd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture
 def address(request: pytest.FixtureRequest, tmp_path: Path, bare: Repo) -> Iterator[Callable[[str], str]]:
-    """(transport) -> the address of the remote by it."""
+    """Return a function that maps a transport to the remote's address."""
     servers = []
 
     def give(transport: str) -> str:
@@ -62,7 +62,7 @@ def address(request: pytest.FixtureRequest, tmp_path: Path, bare: Repo) -> Itera
 
 @pytest.fixture
 def colleague(tmp_path: Path, repo: Repo, bare: Repo) -> Repo:
-    """Somebody else on another machine: a clone, and a home of their own."""
+    """Return the clone of another user, with a separate home directory."""
     repo.git("push", "-q", "origin", "HEAD:refs/heads/main")
     home = tmp_path / "their-home"
     env = {**repo.env, "XDG_CONFIG_HOME": str(home / "config"), "XDG_DATA_HOME": str(home / "data")}
@@ -72,19 +72,19 @@ def colleague(tmp_path: Path, repo: Repo, bare: Repo) -> Repo:
 
 
 def refs(repo: Repo, *prefixes: str) -> dict[str, str]:
-    """ref -> hash."""
+    """Return the refs below `prefixes`, each with its hash."""
     lines = repo.git("for-each-ref", "--format=%(refname) %(objectname)", *prefixes).splitlines()
     return dict(line.split(" ") for line in lines)
 
 
 def timeline(repo: Repo) -> str:
-    """The one timeline there is."""
+    """Return the name of the repository's only timeline."""
     (ref,) = refs(repo, "refs/envhist/heads")
     return ref.removeprefix("refs/envhist/heads/")
 
 
 def hook(bare: Repo, text: str, name: str = "pre-receive") -> None:
-    """A hook of the remote."""
+    """Install a hook in the remote."""
     place = bare.path / "hooks" / name
     place.parent.mkdir(exist_ok=True)
     place.write_text("#!/bin/sh\n" + text)

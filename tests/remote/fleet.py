@@ -1,8 +1,9 @@
-"""One history repository for a fleet: `python -m tests.remote.fleet [--timelines N] [--snapshots N]` prints a table.
+"""A history repository of many machines: `python -m tests.remote.fleet [--timelines N] [--snapshots N]`.
 
-Timelines of other machines are written into a bare repository by `git fast-import`: commits, notes, trees and facts as
-captures make them, of an environment of 300 files in which some change each time. Then one more machine pushes its own,
-and another one fetches all of it lazily over http and lists it. What went over the line is counted.
+`git fast-import` writes the timelines of many machines into a bare repository: commits, notes, trees and facts as a
+capture writes them, of an environment of 300 files of which some change in each snapshot. Then one more machine
+pushes its timeline, and another fetches all of them over http without contents and lists them. The bytes sent and
+received are counted.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ def main() -> int:
     words = argparse.ArgumentParser(description=__doc__)
     words.add_argument("--timelines", type=int, default=500)
     words.add_argument("--snapshots", type=int, default=200)
-    words.add_argument("--first", action="store_true", help="before all others on this machine (root)")
+    words.add_argument("--first", action="store_true", help="run with real-time priority (root)")
     asked = words.parse_args()
     with tempfile.TemporaryDirectory(prefix="fleet-") as place, ExitStack() as servers:
         Fleet(Path(place), asked.timelines, asked.snapshots, servers, first=asked.first).run()
@@ -64,7 +65,7 @@ class Fleet:
         print("| --- | ---: | ---: | ---: |", flush=True)
         self.measure("(the histories are written, and packed as a server packs them)", self.fill)
         if self.first:
-            # Whoever else is at work here shall not be measured too.
+            # Other processes on this machine must not slow down the measured commands.
             os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(10))
         self.push()
         self.fetch()
@@ -86,7 +87,7 @@ class Fleet:
         self.bare.git("pack-refs", "--all")
 
     def push(self) -> None:
-        """A machine that joins them."""
+        """Push the timeline of one more machine."""
         mine = make_repo(self.place / "mine")
         mine.git("remote", "add", "origin", self.url)
         for number in range(300):
@@ -102,11 +103,11 @@ class Fleet:
         self.measure("push of one more", lambda: mine.run("envlog", "push", check=True))
 
     def fetch(self) -> None:
-        """A machine that looks at all of them."""
+        """Fetch, list and compare all timelines on another machine."""
         watcher = make_repo(self.place / "watcher")
         watcher.git("remote", "add", "origin", self.url)
         fetch = ("envlog", "fetch")
-        self.measure("fetch of all of it, without contents", lambda: watcher.run(*fetch, check=True))
+        self.measure("fetch of all timelines, without contents", lambda: watcher.run(*fetch, check=True))
         self.measure("fetch, nothing new", lambda: watcher.run(*fetch, check=True))
         grown = min(50, self.timelines)
         for number in range(grown):
@@ -114,15 +115,15 @@ class Fleet:
             text = message(number, self.snapshots).decode()
             commit = self.bare.git("commit-tree", f"{ref}^{{tree}}", "-p", ref, "-m", text)
             self.bare.git("update-ref", ref, commit)
-        self.measure(f"fetch, {grown} of them have grown", lambda: watcher.run(*fetch, check=True))
+        self.measure(f"fetch, {grown} timelines with a new snapshot", lambda: watcher.run(*fetch, check=True))
         line = f"origin/{name_of(1)}"
         self.measure("`git envlog -20` of one", lambda: watcher.run("envlog", "-20", line, check=True))
         self.measure("`git envlog --all -20`", lambda: watcher.run("envlog", "--all", "-20", check=True))
         self.measure("`git envlog --all`, every line", lambda: watcher.run("envlog", "--all", check=True))
         diff = ("envdiff", "--name-status", f"{line}~1", line)
-        self.measure("`git envdiff` of two of their moments", lambda: watcher.run(*diff, check=True))
+        self.measure("`git envdiff` of two snapshots", lambda: watcher.run(*diff, check=True))
         size = watcher.execute("du", "-s", "-k", ".git/envhist/fetched.git").out.split()[0]
-        print(f"| all of it at the one who looks | | | {int(size) / 1000:,.0f} MB on the disk |")
+        print(f"| size of the fetched repository | | | {int(size) / 1000:,.0f} MB on the disk |")
 
     def measure(self, what: str, action: Callable[[], object]) -> None:
         started, sent, received = time.monotonic(), self.counted.received, self.counted.sent
@@ -147,7 +148,7 @@ def message(number: int, count: int) -> bytes:
 
 
 def timeline(number: int, snapshots: int) -> Iterator[bytes]:
-    """The commits of one timeline, and its notes, as `git fast-import` reads them."""
+    """Yield the commits and notes of one timeline as input for `git fast-import`."""
     ref = f"refs/envhist/heads/{name_of(number)}".encode()
     base = 1 + number * snapshots
     for count in range(snapshots):

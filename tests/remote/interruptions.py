@@ -1,10 +1,10 @@
-"""Pushes and fetches broken off anywhere: `python -m tests.remote.interruptions [--kills N] [--size MB] [--what …]`.
+"""Pushes and fetches killed at random times: `python -m tests.remote.interruptions [--kills N] [--size MB] [--what …]`.
 
-An environment of so many MB goes to a strict remote, over ssh and over http by turns, and comes from there, whole; at a
-random moment somebody is killed: the program, a git of it, a git of the server, or the line between them. Then it is
-looked at what stands there: each ref is the old one or the new one, and all that a ref leads to is there. After some
-such attempts one is let through, which has to send, or to fetch, only what had not arrived. What is wrong is printed,
-and ends the program with status 1.
+The campaign pushes an environment of `--size` MB to a strict remote, alternating between ssh and http, or fetches it
+completely. At a random time it kills the program, one of its git processes or a git process of the server, or cuts
+the connection. Afterwards each ref has its old or its new value, and all objects it refers to exist. After several
+interrupted attempts one is not interrupted: it must transfer only the objects that have not arrived yet. Errors are
+printed, and the exit status is then 1.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ from tests.support.repository import Repo, make_repo
 
 SERVER = ("receive-pack", "upload-pack", "index-pack", "pack-objects", "http-backend", "unpack-objects")
 ATTEMPTS = 7
-"""So many are broken off before one is let through."""
+"""Number of interrupted attempts before an uninterrupted one."""
 PATIENCE = 120.0
-ENDED = "nobody: it was done"
+ENDED = "none: it had finished"
 
 
 def main() -> int:
     words = argparse.ArgumentParser(description=__doc__)
-    words.add_argument("--kills", type=int, default=200, help="so many of each")
+    words.add_argument("--kills", type=int, default=200, help="number of kills per kind")
     words.add_argument("--size", type=int, default=100, help="MB in one push")
     words.add_argument("--seed", type=int, default=7)
     words.add_argument("--what", choices=("push", "fetch", "full"), action="append")
@@ -55,7 +55,7 @@ def main() -> int:
 
 
 class Line:
-    """A way to a server that can be cut."""
+    """Forward a local port to a server, until the connections are cut."""
 
     def __init__(self, port: int) -> None:
         self._port = port
@@ -65,7 +65,7 @@ class Line:
         threading.Thread(target=self._serve, daemon=True).start()
 
     def cut(self) -> bool:
-        """Cut it; whether anybody was talking."""
+        """Cut all connections; return whether any was open."""
         talking = list(self._open)
         for one in talking:
             with suppress(OSError):
@@ -86,7 +86,7 @@ class Line:
                 goal.sendall(part)
             goal.shutdown(socket.SHUT_WR)
         except OSError:
-            # Nobody hears it any more: who goes on talking has to come to know, or talks to full buffers for ever.
+            # The receiver has closed the connection. Close both ends, or the sender blocks on full buffers for ever.
             for one in (source, goal):
                 with suppress(OSError):
                     one.shutdown(socket.SHUT_RDWR)
@@ -115,7 +115,8 @@ class Campaign:
         self.bare.git("config", "gc.auto", "0")
         self.ours = make_repo(place / "ours")
         self.ours.git("config", "envhist.timeline", "lab/one-000001")
-        # Two gits over http that wait for each other once a git of the server is dead are ended by our patience alone.
+        # After a git process of the server is killed, client and server can wait for each other over http:
+        # only our timeout ends them.
         self.ours.git("config", "envhist.pushTimeout", f"{PATIENCE / 4:.0f}s")
         self.theirs = make_repo(place / "theirs")
         self.theirs.env["XDG_CONFIG_HOME"] = str(place / "their-home")
@@ -126,14 +127,14 @@ class Campaign:
         self.round = 0
 
     def more(self) -> None:
-        """Another moment with so much that is new."""
+        """Capture another snapshot with `size` bytes of new data."""
         self.round += 1
         left, number = self.size, 0
         while left > 0:
             part = min(left, self.dice.choice((20_000, 400_000, 3_000_000, 12_000_000)))
             self.ours.write(f"data/{number % 40}/{number}", self.dice.randbytes(part))
             left, number = left - part, number + 1
-        self.ours.run("envlog", "capture", f"moment {self.round}", check=True)
+        self.ours.run("envlog", "capture", f"snapshot {self.round}", check=True)
 
     def run_push(self, kills: int) -> None:
         tally: Counter[str] = Counter()
@@ -162,7 +163,9 @@ class Campaign:
                 arrived = self.left_there()
                 left = self.planned(way)
                 if left > total - arrived + 100_000 or left > planned:
-                    self.wrong.append(f"{way}: {left} of {total} are to be sent, though {arrived} arrived")
+                    self.wrong.append(
+                        f"{way}: {left} of {total} bytes remain to be sent, though {arrived} arrived"
+                    )
                 planned = left
                 parts += arrived > 0
                 longest *= 1.02
@@ -170,13 +173,13 @@ class Campaign:
             whole += total
             let_through = self.ours.run("envlog", "push", "--yes", way)
             if let_through.status != 0:
-                self.wrong.append(f"{way}: the push that nobody breaks off fails: {let_through.err}")
+                self.wrong.append(f"{way}: the push without an interruption fails: {let_through.err}")
             self.judge_push(goal, goal)
             if refs(self.bare, "refs/envhist/upload"):
-                self.wrong.append("refs of an upload were left there")
-            print(f"{done} pushes broken off: {dict(tally)}", flush=True)
+                self.wrong.append("refs of an upload remain on the remote")
+            print(f"{done} pushes interrupted: {dict(tally)}", flush=True)
         self.wrong += git_fsck(self.bare.path).splitlines()
-        print(f"{done} pushes of {self.size / 1e6:,.0f} MB were broken off: {dict(tally)}")
+        print(f"{done} pushes of {self.size / 1e6:,.0f} MB were interrupted: {dict(tally)}")
         print(
             f"after {parts} of them a part had arrived; the last of each had {planned_again / whole:.0%} left to send"
         )
@@ -188,11 +191,11 @@ class Campaign:
             for ref, oid in there.items()
             if oid not in (before.get(ref), goal.get(ref))
         ]
-        self.wrong += [f"'{ref}' went" for ref in before if ref not in there]
+        self.wrong += [f"'{ref}' disappeared" for ref in before if ref not in there]
         if self.bare.run_git("rev-list", "--objects", "--all", "--quiet", check=False).status != 0:
-            self.wrong.append("a ref leads to what is not there")
+            self.wrong.append("a ref refers to a missing object")
         if refs(self.ours, "refs/envhist", "refs/notes") != goal:
-            self.wrong.append("refs of ours moved")
+            self.wrong.append("local refs changed")
         news = [ref for ref in goal if there.get(ref) == goal[ref] != before.get(ref)]
         return {0: "(nothing there)", len([r for r in goal if goal[r] != before.get(r)]): "(all there)"}.get(
             len(news), "(one ref of two there)"
@@ -253,7 +256,7 @@ class Campaign:
                 longest *= 1.02
             here = packed_bytes(fetched)
             if self.theirs.run(*words(way)).status != 0:
-                self.wrong.append(f"{way}: what nobody breaks off fails")
+                self.wrong.append(f"{way}: the command without an interruption fails")
             whole += packed_bytes(fetched)
             again += packed_bytes(fetched) - here
             left = self.theirs.git(
@@ -267,8 +270,8 @@ class Campaign:
             if done_so.status not in (0, 5):
                 self.wrong.append(done_so.err[-300:])
             subprocess.run(["rm", "-rf", str(out), str(self.place / "out")], check=True)
-            print(f"{done} broken off, {what}: {dict(tally)}", flush=True)
-        print(f"{done} times {what}, {self.size / 1e6:,.0f} MB, broken off: {dict(tally)}")
+            print(f"{done} interrupted, {what}: {dict(tally)}", flush=True)
+        print(f"{done} times {what}, {self.size / 1e6:,.0f} MB, interrupted: {dict(tally)}")
         print(f"the last of each had {again / max(whole, 1):.0%} left to fetch")
 
     def judge_fetch(self, fetched: Path, tip: str) -> None:
@@ -277,11 +280,11 @@ class Campaign:
             f"'{ref}' is neither old nor new" for ref, oid in here.items() if "/heads" in ref and oid != tip
         ]
         if here and self.theirs.run("envlog", "--all").status != 0:
-            self.wrong.append("what was fetched cannot be listed")
+            self.wrong.append("the fetched timelines cannot be listed")
         if refs(self.theirs, "refs/envhist") or self.theirs.git(
             "config", "--get-regexp", "promisor|partial", check=False
         ):
-            self.wrong.append("their own repository was written to")
+            self.wrong.append("the fetch changed the user's repository")
 
     def time(self, repo: Repo, *words: str) -> float:
         began = time.monotonic()
@@ -289,7 +292,7 @@ class Campaign:
         return time.monotonic() - began
 
     def broken_off(self, repo: Repo, way: str, longest: float, *words: str) -> str:
-        """Run something, and break it off at a random moment; who was killed."""
+        """Run a command, interrupt it at a random time and return the killed part."""
         at = self.dice.uniform(0, longest)
         kind = self.dice.choice(("program", "git here", "git there", "line"))
         program = f"git-{words[0]}"
@@ -324,11 +327,11 @@ class Campaign:
         return "program"
 
     def settle(self) -> None:
-        """Until nobody is at work any more: a server goes on for a while after its client is gone."""
+        """Wait until all git processes have ended: a server continues for a while without its client."""
         until = time.monotonic() + PATIENCE
         while any("git" in line.split("\0")[0] for _, line in descendants(os.getpid())):
             if time.monotonic() > until:
-                self.wrong.append("somebody is still at work two minutes later")
+                self.wrong.append("a git process is still running after two minutes")
                 return
             time.sleep(0.05)
 
@@ -345,7 +348,7 @@ def refs_of(repo: Repo) -> dict[str, str]:
 
 
 def descendants(top: int) -> Iterator[tuple[int, str]]:
-    """Processes that came of one, with their words."""
+    """Yield the descendants of a process, each with its command line."""
     above: dict[int, int] = {}
     for entry in os.listdir("/proc"):
         if entry.isdigit():

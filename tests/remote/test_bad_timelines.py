@@ -1,4 +1,4 @@
-"""One bad timeline at a remote: all others are fetched, and the bad one is named."""
+"""Fetch from a remote with one bad timeline: all others are fetched, and the error names the bad one."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ MESSAGE = "x\n\nEnv-Format: 1\nEnv-Timeline: a/b\n"
 
 
 def malformed(bare: Repo) -> str:
-    """A commit that git's own fsck refuses."""
+    """Write a commit that git's own fsck refuses."""
     text = f"tree {write_tree(bare, [])}\nauthor nobody\ncommitter nobody\n\n{MESSAGE}"
     return bare.git("hash-object", "-t", "commit", "--literally", "-w", "--stdin", input=text)
 
 
 def endless(bare: Repo) -> str:
-    """A commit whose trees stand for more paths than anybody has."""
+    """Write a commit whose trees expand to an impossible number of paths."""
     return moment(bare, doubling(bare))
 
 
 def huge(bare: Repo) -> str:
-    """A commit with a message of 100 MB."""
+    """Write a commit with a message of 100 MB."""
     text = MESSAGE + "x" * (100 << 20)
     return bare.git("commit-tree", "-F", "-", write_tree(bare, []), input=text)
 
@@ -45,7 +45,7 @@ def remote(bare: Repo) -> Repo:
 
 
 @pytest.mark.parametrize("bad", [malformed, endless, huge], ids=lambda bad: bad.__name__)
-def test_fetch_brings_the_others_and_names_the_bad_one(repo: Repo, remote: Repo, bad: object) -> None:
+def test_fetch_gets_the_good_timelines_and_names_the_bad_one(repo: Repo, remote: Repo, bad: object) -> None:
     assert callable(bad)
     remote.git("update-ref", EVIL, bad(remote))
     done = repo.run("envlog", "fetch", "--json")
@@ -57,7 +57,7 @@ def test_fetch_brings_the_others_and_names_the_bad_one(repo: Repo, remote: Repo,
     assert {one["status"] for one in answer["timelines"]} == {"new"}
     heads = refs_of_fetched(repo)
     assert sorted(heads) == [ref.replace("/heads/", "/remotes/origin/") for ref in GOOD]
-    # Nothing of the bad one is left, and the next fetch says the same.
+    # The bad timeline left no objects behind, and the next fetch reports it again.
     again = repo.run("envlog", "fetch")
     assert again.status in (5, 128)
     assert "evil-000001" in again.err
@@ -66,7 +66,7 @@ def test_fetch_brings_the_others_and_names_the_bad_one(repo: Repo, remote: Repo,
     assert repo.run("envlog", "--all", "--oneline").status == 0
 
 
-def test_bad_timeline_keeps_what_was_fetched_of_it_before(repo: Repo, remote: Repo) -> None:
+def test_bad_timeline_keeps_its_earlier_fetched_state(repo: Repo, remote: Repo) -> None:
     remote.git("update-ref", EVIL, remote.git("rev-parse", GOOD[0]))
     repo.run("envlog", "fetch", check=True)
     before = refs_of_fetched(repo)

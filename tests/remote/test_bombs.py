@@ -1,4 +1,4 @@
-"""An import of a few bytes that stand for very many: it is refused in a line, and takes no more than it may."""
+"""Import of decompression bombs: each is refused with one line, within the limits of memory, time and disk space."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ _, status, used = os.wait4(os.posix_spawnp(sys.argv[1], sys.argv[1:], os.environ
 print(used.ru_maxrss)
 sys.exit(os.waitstatus_to_exitcode(status))
 """
-"""Tells what the largest of all processes took that had a part in a command. The kernel counts for a process what its
-parent held when it was started, and that of the suite itself is much."""
+"""Print the peak memory of the largest process of a command. The kernel counts the parent's memory at the fork for
+the child, so a small program starts the command instead of the test suite."""
 
 
 def number(value: int) -> bytes:
-    """As git writes sizes: seven bits a byte, the lowest first."""
+    """Encode a size as git does: seven bits per byte, the lowest first."""
     found = bytearray()
     while value > 0x7F:
         found.append(value & 0x7F | 0x80)
@@ -68,7 +68,7 @@ def delta(base: int, result: int, *copies: bytes) -> bytes:
 
 
 def delta_of_gigabytes(_bare: Repo) -> bytes:
-    """One object told as a thousand copies of another."""
+    """Write a delta that copies a small object thousands of times."""
     base = bytes(1 << 20)
     oid = sha1(b"blob %d\0" % len(base) + base).digest()
     # Copy 1 MiB from the beginning, again and again.
@@ -79,7 +79,7 @@ def delta_of_gigabytes(_bare: Repo) -> bytes:
 
 
 def growing_deltas(_bare: Repo) -> bytes:
-    """Each a little more than the one before: only together they are too much."""
+    """Write a chain of deltas, each larger than the one before."""
     data = bytes(1 << 20)
     oid, size, entries = (
         sha1(b"blob %d\0" % len(data) + data).digest(),
@@ -106,7 +106,7 @@ def many_objects_in_few_bytes(_bare: Repo) -> bytes:
 
 
 def a_large_commit(bare: Repo) -> bytes:
-    """Zeros would end its message: these are spaces."""
+    """Write a commit with a message of spaces: a zero byte would end the message."""
     tree = bare.git("rev-parse", commit_of(bare, b"") + "^{tree}").encode()
     text = b"tree %b\nauthor a <a> 1 +0000\ncommitter a <a> 1 +0000\n\n" % tree + b" " * (120 << 20)
     return packed(bare, REF, write_object(bare, "commit", text))
@@ -168,13 +168,12 @@ def test_file_that_declares_far_more_than_its_size_is_refused(repo: Repo, file: 
 
 
 def test_import_refuses_before_writing_when_the_disk_is_full(repo: Repo, file: str) -> None:
-    # Nothing that can be compressed: the file would be as large.
     size = 1 << 46
     start = head("envhist-export", 17) + VERSION[1].ljust(512, b"\0") + head("history.bundle", size)
     start += f"# v2 git bundle\n{'1' * 40} {REF}\n\n".encode()
     with open(file, "wb") as out:
         out.write(zstandard.ZstdCompressor(level=1).compress(start))
-        # Room that is told and not taken.
+        # A sparse file takes no space, but is large enough for the declared size to be plausible.
         out.truncate(size // 90)
     done = repo.run("envlog", "import", file)
     assert done.status == 128

@@ -1,7 +1,7 @@
-"""Trees that double at each step: a few hundred bytes that stand for more paths than anybody has.
+"""Endless trees: a few hundred bytes that expand to more paths than any environment has.
 
-Whoever lists them goes on for ever, so they come in by no fetch and no import. Where plain git put them among the
-user's own, every command says so, or leaves them alone. An environment that is only large is none of this.
+Each tree contains the previous one twice, so a listing would never end. Fetch and import refuse them. If plain git
+fetched them, each command reports an error or skips them. A large environment is not refused.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from git_envhist.snapshots.tree_size import TreeSizer
 from tests.remote.conftest import make_remote, refs, timeline
 from tests.remote.test_export import packed, write_tar
 from tests.remote.test_fetch import refs_of_fetched
-from tests.secrets.test_foreign_snapshots import forged, message_of
+from tests.secrets.test_unsigned_snapshots import forged, message_of
 from tests.support.objects import write_blob, write_commit, write_tree
 from tests.support.repository import Repo, make_repo
 
@@ -71,7 +71,7 @@ PLACES = [
 
 @pytest.fixture
 def held(repo: Repo, bare: Repo) -> dict[str, str]:
-    """What was fetched of a remote that was honest."""
+    """Fetch one good timeline and return the refs of the fetched repository."""
     bare.git("update-ref", GOOD, moment(bare, write_tree(bare, [])))
     repo.run("envlog", "fetch", check=True)
     kept = refs_of_fetched(repo)
@@ -80,7 +80,7 @@ def held(repo: Repo, bare: Repo) -> dict[str, str]:
 
 
 def refused(repo: Repo, bare: Repo, held: dict[str, str], told: str) -> None:
-    """A fetch says so, keeps nothing of it, and is all right once that is gone."""
+    """Check that a fetch fails, stores nothing, and succeeds once the bad refs are deleted."""
     before, packs = refs(repo), held_packs(repo)
     done = repo.run("envlog", "fetch")
     assert (done.status, done.out) == (128, "")
@@ -107,7 +107,7 @@ def test_fetch_refuses_endless_trees(repo: Repo, bare: Repo, held: dict[str, str
 def test_fetch_refuses_endless_trees_with_odd_modes_of_directories(
     repo: Repo, bare: Repo, held: dict[str, str], mode: str
 ) -> None:
-    """git goes into whatever has the bits of a directory, and lists these without end, too."""
+    """git reads any mode with the bits of a directory as a directory."""
     bare.git("update-ref", EVIL, moment(bare, doubling(bare, mode)))
     refused(repo, bare, held, FOUND)
 
@@ -115,7 +115,7 @@ def test_fetch_refuses_endless_trees_with_odd_modes_of_directories(
 def test_fetch_refuses_endless_trees_that_are_named_as_pieces_too(
     repo: Repo, bare: Repo, held: dict[str, str]
 ) -> None:
-    """What may be the pieces of a large file may not be a directory of as many names."""
+    """A tree that is small enough as a list of pieces is refused as an ordinary directory."""
     found = doubling(bare, steps=22)
     inside = write_tree(bare, [("40000", "pieces", found), ("40000", "x", found)])
     bare.git("update-ref", EVIL, moment(bare, write_tree(bare, [("40000", ".envhist", inside)])))
@@ -155,7 +155,7 @@ def test_import_refuses_endless_trees(repo: Repo, bare: Repo, tmp_path: Path, pl
 def test_imported_snapshots_survive_an_interrupted_and_a_refused_fetch(
     repo: Repo, bare: Repo, tmp_path: Path
 ) -> None:
-    """What a fetch left that broke off was not looked at; what came by other ways, before it and since, was."""
+    """The objects of an interrupted fetch are unchecked; those of imports before and after it are not."""
     bare.git("update-ref", GOOD, moment(bare, write_tree(bare, [])))
 
     def imported(name: str) -> None:
@@ -178,7 +178,7 @@ def test_imported_snapshots_survive_an_interrupted_and_a_refused_fetch(
     for name in ("before", "since"):
         assert name in repo.run("envlog", f"{name}/{timeline(repo)}", check=True).out
     fetched = str(repo.path / ".git/envhist/fetched.git")
-    # The good timeline came; its trees belong to a promisor, so git calls them dangling.
+    # The good timeline was fetched; its trees come from a promisor, so git reports them as dangling.
     assert repo.git("--git-dir", fetched, "fsck", "--connectivity-only", "--no-dangling") == ""
     bare.git("update-ref", "-d", EVIL)
     repo.run("envlog", "fetch", check=True)
@@ -249,7 +249,7 @@ def test_command_ends_on_endless_trees_that_plain_git_fetched(
 
 
 def test_compare_succeeds_on_large_trees_that_end(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever takes more than is usual is looked at, and let go on."""
+    """A comparison over the usual memory limit checks the trees for endlessness and continues."""
     for number in range(30):
         repo.write(f"d/{number % 3}/{number}", str(number))
     before = repo.run("envlog", "capture", "--porcelain", "one", check=True).out.strip()
@@ -280,7 +280,7 @@ def test_large_sparse_file_and_many_equal_directories_are_not_endless(
 def test_comparison_of_endless_trees_raises_after_its_time(
     repo: Repo, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also where the moment after is ours: what it followed need not be."""
+    """The newer snapshot is ordinary here: only the one before it has endless trees."""
     repo.write("mine", "1")
     first = repo.run("envlog", "capture", "--porcelain", "one", check=True).out.strip()
     git = EnvHistory.open(str(repo.path), one_command=True).repository.git

@@ -1,4 +1,4 @@
-"""Moments leave in one file, whole, and come in from one as from somebody nobody knows."""
+"""Export of snapshots into one file, and import of such a file without trust in it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ FILE = "handover.envhist.tar.zst"
 
 @pytest.fixture
 def colleague(tmp_path: Path, repo: Repo) -> Repo:
-    """Somebody else on another machine."""
+    """Return the repository of another user, with a separate home directory."""
     made = make_repo(tmp_path / "theirs")
     made.env["XDG_CONFIG_HOME"] = str(tmp_path / "their-home" / "config")
     return made
@@ -91,7 +91,7 @@ def write_tar(file: str, *members: tuple[str, bytes]) -> None:
             head = tarfile.TarInfo(name)
             head.size = len(data)
             tar.addfile(head, io.BytesIO(data))
-    # Python's own writer fills its last record with zeros; GNU tar ends as we do, with two blocks of them.
+    # Python's tarfile pads its last record with zeros; GNU tar and our export end with two zero blocks.
     end = sum(512 + len(data) + -len(data) % 512 for _, data in members) + 1024
     Path(file).write_bytes(zstandard.ZstdCompressor().compress(buffer.getvalue()[:end]))
 
@@ -120,18 +120,18 @@ def test_export_contains_only_the_chosen_snapshots(
     colleague.run("envlog", "import", file, check=True)
     line = f"handover/{timeline(repo)}"
     found = listed(colleague, line)
-    assert [one["id"] for one in found] == [moments[2], moments[0]], "an id is for ever"
+    assert [one["id"] for one in found] == [moments[2], moments[0]], "ids do not change"
     assert all(one["trusted"] is False for one in found)
     assert found[0]["verify"]["claimed_by"]  # type: ignore[index]
     take_in_key(repo, colleague)
     found = listed(colleague, line)
-    assert all(one["trusted"] for one in found), "who has the key knows them"
+    assert all(one["trusted"] for one in found), "the key makes them trusted"
     assert found[0]["verify"]["claimed_by"] is None  # type: ignore[index]
     assert "A=1" in colleague.run("envlog", "show", f"{line}~1", "--", ".env", check=True).out
 
 
 def everything_in(file: str, place: Path) -> bytes:
-    """All objects of an export, as plain git reads them, and its own bytes."""
+    """Return the contents of all objects in an export, as plain git reads them, and the bytes of the file."""
     bundle = place / "history.bundle"
     bundle.write_bytes(bundle_of(file))
     seen = make_repo(place / "plain.git", bare=True)
@@ -201,7 +201,7 @@ def test_export_does_not_replace_a_file_without_force(repo: Repo, moments: list[
 
 @pytest.mark.parametrize("there", [False, True])
 def test_export_works_without_hard_links(repo: Repo, moments: list[str], file: str, there: bool) -> None:
-    """Most sticks are such."""
+    """Most USB sticks have file systems without hard links."""
     if there:
         Path(file).write_text("mine")
     require("strace")
@@ -314,7 +314,7 @@ def test_invalid_arguments_export_nothing(
 
 
 def packed(bare: Repo, ref: str, tip: str) -> bytes:
-    """A bundle of one ref."""
+    """Return a bundle of one ref."""
     bare.git("update-ref", ref, tip)
     return bare.run_git("bundle", "create", "-q", "-", ref).stdout
 
@@ -369,9 +369,9 @@ HOSTILE: dict[str, Callable[[Repo], bytes]] = {
     "a prerequisite": with_a_prerequisite,
     "an endless line": endless_line,
     "a branch": with_ref("refs/heads/main"),
-    "a name that leads out": with_ref("refs/envhist/heads/../../heads/main"),
+    "a name that leaves its directory": with_ref("refs/envhist/heads/../../heads/main"),
     "a name with a command": with_ref("refs/envhist/heads/--upload-pack=x/b"),
-    "a name that commands a terminal": with_ref("refs/envhist/heads/a/\x1b[2J"),
+    "a name with a terminal escape sequence": with_ref("refs/envhist/heads/a/\x1b[2J"),
     "nothing": lambda bare: b"",
     "no pack": lambda bare: b"# v2 git bundle\n" + b"1" * 40 + b" refs/envhist/heads/a/b\n\nPACKnonsense",
 }
@@ -404,7 +404,7 @@ GOOD = ("envhist-export", b"envhist-export 1\n")
         (("envhist-export", b"x" * 100_000), ("history.bundle", b"x")),
         (GOOD, ("history.bundle", b"# v2 git bundle\n\n"), ("more", b"x")),
     ],
-    ids=["another name", "one member", "an absolute name", "a later form", "a long head", "more members"],
+    ids=["another name", "one member", "an absolute name", "a later version", "a long head", "more members"],
 )
 def test_other_tar_files_are_refused(repo: Repo, file: str, members: tuple[tuple[str, bytes], ...]) -> None:
     write_tar(file, *members)
@@ -434,6 +434,6 @@ def test_flipped_bit_is_detected(repo: Repo, colleague: Repo, file: str, where: 
     Path(file).write_bytes(data)
     done = colleague.run("envlog", "import", file)
     assert done.status == 128
-    assert "\\n" not in done.err, "it is one line that says what is the matter"
-    assert "fsck" not in done.err, "nothing of ours is damaged"
+    assert "\\n" not in done.err, "the error is one line"
+    assert "fsck" not in done.err, "our own repository is not damaged"
     assert json.loads(colleague.run("envlog", "--all", "--json", check=True).out) == []

@@ -1,4 +1,4 @@
-"""What others share comes in beside ours: read, compared and restored like ours, and nothing here is touched."""
+"""Fetch of other users' timelines: they are listed, compared and restored like our own, and no local ref changes."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def shared(model: Path, tmp_path: Path, repo: Repo, bare: Repo, colleague: Repo)
         replace_tree(model / place.relative_to(tmp_path), place)
         config = place / "config" if place == bare.path else place / ".git" / "config"
         config.write_text(config.read_text().replace(str(model), str(tmp_path)))
-    # The owner agrees to an address, and that of the copy is another. There is something to push: the note.
+    # Consent is given per address, and the copy's address is new. This also pushes the note.
     repo.run("envlog", "push", "--yes", check=True)
     return f"origin/{timeline(repo)}"
 
@@ -176,11 +176,11 @@ def test_fetched_snapshot_is_unsigned_without_its_key_and_trusted_with_it(
     colleague.run("envlog", "fetch", check=True)
     assert "unsigned (says: Test User)" in colleague.run("envlog", "--all", check=True).out
     assert colleague.run("envrestore", shared).status == 3
-    assert size_of(colleague) < BIG // 4, "what is refused is not fetched"
+    assert size_of(colleague) < BIG // 4, "a refused restore fetches no contents"
     take_in_key(repo, colleague)
     listed = colleague.run("envlog", "--all", check=True).out
     assert "claimed" not in listed
-    # One timeline alone needs no name on each line.
+    # A list of one timeline does not repeat its name on each line.
     assert f"[{shared}]" not in listed
     colleague.run("envlog", "capture", "ours", check=True)
     assert f"[{shared}]" in colleague.run("envlog", "--all", check=True).out
@@ -257,7 +257,7 @@ def test_fetch_succeeds_after_a_power_cut(repo: Repo, bare: Repo, colleague: Rep
     fetched = colleague.path / ".git/envhist/fetched.git"
     (fetched / "HEAD").write_bytes(b"")
     assert colleague.run("envlog", "--all").status == 0
-    # Refs are written before anything of them is synced, and so they may be empty, or lead nowhere.
+    # git does not sync refs, so after a power cut they may be empty or point to missing objects.
     for place in ("refs/envhist/remotes", "refs/notes/envhist"):
         (fetched / place / f"origin/{timeline(repo)}").write_bytes(b"")
     (fetched / "refs/envhist/remotes/origin/lab").mkdir()
@@ -270,7 +270,7 @@ def test_fetch_succeeds_after_a_power_cut(repo: Repo, bare: Repo, colleague: Rep
     (fetched / f"refs/envhist/remotes/came/{timeline(repo)}").write_text("1" * 40 + "\n")
     colleague.run("envlog", "fetch")
     assert f"refs/envhist/remotes/came/{timeline(repo)}" in refs_of_fetched(colleague), (
-        "it comes from nowhere again"
+        "the refs of an import are kept: no fetch can get them again"
     )
 
 
@@ -312,7 +312,7 @@ def test_interrupted_fetch_keeps_complete_timelines_and_continues(
     capture(repo, "three")
     repo.run("envlog", "push", check=True)
     before = colleague.run("envlog", shared, check=True).out
-    # The line breaks in the middle of the pack.
+    # The connection breaks in the middle of the pack.
     slow = colleague.path.parent / "upload-pack"
     slow.write_text(f"#!{sys.executable}\n{BREAKS}")
     slow.chmod(0o755)
@@ -331,7 +331,7 @@ def test_packs_of_an_interrupted_fetch_are_checked_by_the_next(
     capture(colleague, "mine")
     colleague.run("envlog", "note", shared, "-m", "seen over here", check=True)
     colleague.run("envlog", "push", "--yes", check=True)
-    # Refs are told, notes arrive, and then nothing more.
+    # The server lists its refs and sends the notes, then breaks the connection.
     calls = repo.path.parent / "calls"
     breaks = repo.write("../breaks", f'echo >>{calls}; [ $(wc -l <{calls}) -lt 3 ] && git-upload-pack "$@"\n')
     repo.git("config", "remote.origin.uploadpack", f"sh {breaks}")
@@ -347,7 +347,7 @@ def test_refs_of_an_interrupted_fetch_that_were_deleted_are_dropped(
 ) -> None:
     colleague.run("envlog", "fetch", check=True)
     kept, there = refs_of_fetched(colleague), refs(bare, "refs/envhist", "refs/notes/envhist")
-    repo.run("envlog", "note", "-m", "taken back in a moment", check=True)
+    repo.run("envlog", "note", "-m", "removed soon", check=True)
     capture(repo, "three")
     repo.run("envlog", "push", check=True)
     calls = repo.path.parent / "calls"
@@ -364,7 +364,7 @@ def test_refs_of_an_interrupted_fetch_that_were_deleted_are_dropped(
 
 @pytest.mark.usefixtures("shared")
 def test_list_of_checked_packs_is_complete_or_ignored(colleague: Repo) -> None:
-    """Half of a list makes packs new that are not, and what is new goes where anything of it is refused."""
+    """A truncated list would make checked packs look new, and a refused fetch removes new packs."""
     colleague.run("envlog", "fetch", check=True)
     fetched = FetchedStore.of(EnvHistory.open(str(colleague.path), one_command=True).repository)
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -407,13 +407,13 @@ def test_interrupted_full_fetch_requests_only_missing_objects(
         history.fetch(full=True)
     tip = next(iter(refs_of_fetched(colleague).values()))
     there = len(FetchedStore.of(history.repository).missing([tip]))
-    assert 20 <= there < 100, "some turns arrived"
+    assert 20 <= there < 100, "some batches arrived"
     colleague.git("config", "--unset", "remote.origin.uploadpack")
     assert EnvHistory.open(str(colleague.path), one_command=True).fetch(full=True).full
     assert git_fsck(colleague.path / ".git/envhist/fetched.git") == ""
 
 
-@pytest.mark.skipif(not SYSTEM.proc, reason="nobody tells whether a git is at work")
+@pytest.mark.skipif(not SYSTEM.proc, reason="without /proc, a running git is not detected")
 def test_leftovers_of_a_killed_git_are_removed_but_not_of_a_running_one(
     repo: Repo, bare: Repo, colleague: Repo, shared: str
 ) -> None:
@@ -424,11 +424,11 @@ def test_leftovers_of_a_killed_git_are_removed_but_not_of_a_running_one(
     words = ["git", "--git-dir", str(place), "cat-file", "--batch"]
     with subprocess.Popen(words, stdin=subprocess.PIPE, env=colleague.env) as working:
         colleague.run("envlog", "fetch", check=True)
-        assert left.exists(), "it may be that one's"
+        assert left.exists(), "the file may belong to the running git"
         working.communicate()
     colleague.run("envlog", "fetch", check=True)
     assert not left.exists()
-    # The line breaks: what its git leaves goes at once.
+    # After a broken connection the fetch removes its own leftovers at once.
     slow = colleague.write("../upload-pack", f"#!{sys.executable}\n{BREAKS}", 0o755)
     repo.write("more", os.urandom(100_000))
     capture(repo, "more")
@@ -445,7 +445,7 @@ def test_unavailable_contents_are_an_error(bare: Repo, colleague: Repo, shared: 
     assert done.status == 128
     assert "'origin'" in done.err
     assert f"contents of '{shared}' are not stored here yet, and only this remote has them" in done.err
-    assert colleague.run("envlog", shared).status == 0, "the list needs nobody"
+    assert colleague.run("envlog", shared).status == 0, "the list needs no remote"
     before = listing(colleague.path, top=True)
     assert colleague.run("envrestore", "--to", str(tmp_path / "then"), shared).status == 128
     assert not (tmp_path / "then").exists()
@@ -476,7 +476,7 @@ def test_notes_on_a_fetched_snapshot_are_shown_on_both_sides(
     writer = f"origin/{timeline(colleague)}"
     assert f"seen over here (said by {writer})" in told
     assert "it went well\n" in told
-    assert repo.run("envlog", "show", "theirs").status == 4, "what a word of ours means nobody else decides"
+    assert repo.run("envlog", "show", "theirs").status == 4, "names given by other users are not used here"
     colleague.run("envlog", "note", shared, "-m", "and once more", check=True)
     colleague.run("envlog", "push", check=True)
     repo.run("envlog", "fetch", check=True)
@@ -499,7 +499,7 @@ def test_log_of_all_timelines_with_a_limit_is_its_beginning(
         whole = each.run("envlog", "--all", "--no-fold", check=True).out.splitlines()
         for count in (0, 2, len(whole) - 1):
             some = each.run("envlog", "--all", "--no-fold", f"-{count}", check=True).out.splitlines()
-            # The timeline is named where lines of several are shown.
+            # Each line names its timeline only if the list shows several.
             assert [_words(line) for line in some] == [_words(line) for line in whole[:count]]
 
 
@@ -511,7 +511,7 @@ def test_fetch_skips_timelines_that_this_repository_pushed(repo: Repo, bare: Rep
     repo.run("envlog", "fetch", "--full", check=True)
     assert refs_of_fetched(repo) == {}
     assert size_of(repo) < 100_000
-    # A remote that has more than we have, e.g. by a copy of this directory, is fetched.
+    # If the remote has more snapshots than this repository (e.g. pushed by a copy), they are fetched.
     tip = repo.git("for-each-ref", "--format=%(objectname)", "refs/envhist/heads")
     repo.run("envlog", "push", "--yes", check=True)
     [ref] = repo.git("for-each-ref", "--format=%(refname)", "refs/envhist/heads").split()
@@ -536,7 +536,7 @@ def test_own_timeline_of_a_remote_is_a_revision_after_its_push(repo: Repo, bare:
         assert json.loads(repo.run("envlog", "show", revision, "--json", check=True).out)["id"] == expected
     assert "three" not in repo.run("envlog", "--oneline", name, check=True).out
     assert "b" in repo.run("envdiff", name, "--name-only", check=True).out.split()
-    # It is no timeline of its own in a list.
+    # A list does not show it as a separate timeline.
     assert len(repo.run("envlog", "--all", "--oneline", "--no-fold", check=True).out.splitlines()) == 3
     repo.run("envlog", "push", "--delete", timeline(repo), check=True)
     assert repo.run("envlog", "show", name).status == 4

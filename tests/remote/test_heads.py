@@ -1,4 +1,4 @@
-"""Signed heads: a server that reorders, replays, cuts or drops is found out, and keeps nothing else from coming."""
+"""Signed heads: fetch detects a server that reorders, replays or drops data, and still gets the other timelines."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def answer(reader: Repo, *words: str, status: int = 0) -> dict[str, list[dict[st
 
 @pytest.fixture
 def pushed(repo: Repo, bare: Repo) -> str:
-    """Three snapshots with a failed and a passed verdict, at the remote; the name of their timeline."""
+    """Push three snapshots, the second with a failed check, the others passed; return the name of their timeline."""
     for name in ("one", "two", "three"):
         repo.write(name)
         check = "false" if name == "two" else "true"
@@ -46,7 +46,7 @@ def pushed(repo: Repo, bare: Repo) -> str:
 
 @pytest.fixture
 def reader(colleague: Repo, repo: Repo, pushed: str) -> Repo:
-    """A colleague who has the sealing key."""
+    """Return a colleague's repository that has the sealing key."""
     exported = repo.run("envlog", "key", "export", check=True).out
     colleague.run("envlog", "key", "import", input=exported, check=True)
     return colleague
@@ -57,7 +57,7 @@ def rewound(bare: Repo, name: str) -> None:
 
 
 def reordered(bare: Repo, name: str) -> None:
-    """The newest two snapshots change places: their own signatures leave the parent out."""
+    """Swap the two newest snapshots: their own signatures do not cover the parent."""
     tip, middle = bare.git("rev-list", "-2", HEADS + name).splitlines()
     base = bare.git("rev-parse", f"{middle}^")
     for commit in (tip, middle):
@@ -69,13 +69,13 @@ def reordered(bare: Repo, name: str) -> None:
 
 
 def without_the_fail(bare: Repo, name: str) -> None:
-    """The note of the snapshot that failed goes; plain git does it, on top of what was signed."""
+    """Remove the note of the failed snapshot with plain git, in a commit after the signed one."""
     failed = bare.git("rev-list", "-2", HEADS + name).splitlines()[1]
     bare.git("notes", f"--ref={NOTES}{name}", "remove", failed)
 
 
 def without_history_of_the_fail(bare: Repo, name: str) -> None:
-    """The same, and the notes forget what they were."""
+    """Remove the note of the failed snapshot and the history of the notes."""
     without_the_fail(bare, name)
     new = bare.git("commit-tree", "-m", "x", f"{NOTES}{name}^{{tree}}")
     bare.git("update-ref", NOTES + name, new)
@@ -109,7 +109,7 @@ def test_fetch_refuses_a_timeline_that_does_not_match_its_signed_head(
     mine = {ref: oid for ref, oid in after.items() if pushed in ref}
     assert mine == {ref: oid for ref, oid in before.items() if pushed in ref}
     assert "refs/envhist/remotes/origin/lab/other-000001" in after
-    # It is taken if the reader says so.
+    # With the option, the fetch accepts it.
     told = answer(reader, "--accept-rollback")
     assert told["bad"] == []
     assert fetched(reader) != before
@@ -128,7 +128,7 @@ def test_rollback_to_an_earlier_signed_state_is_reported_as_rollback(
     done = reader.run("envlog", "fetch")
     assert done.status == 128 or "was not fetched" in done.err
     assert "was seen before" in done.err
-    # Forgetting the timeline at the server does not help it either.
+    # Deleting the timeline on the server first does not hide the rollback.
     for ref in old:
         bare.git("update-ref", "-d", ref)
     answer(reader)
@@ -175,7 +175,7 @@ def test_push_signs_once_for_one_state(repo: Repo, bare: Repo, pushed: str) -> N
 @pytest.fixture
 def ssh_key(repo: Repo, tmp_path: Path) -> Path:
     if shutil.which("ssh-keygen") is None:
-        pytest.skip("there is no ssh-keygen here")
+        pytest.skip("ssh-keygen is not installed")
     place = tmp_path / "ssh-key"
     words = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "owner", "-f", str(place)]
     subprocess.run(words, check=True)
@@ -223,7 +223,7 @@ def test_push_without_a_usable_ssh_key_warns_and_sends(repo: Repo, bare: Repo) -
     assert refs(bare, HEADS)
 
 
-def test_head_is_read_as_it_was_written() -> None:
+def test_head_is_unchanged_after_writing_and_reading() -> None:
     head = Head(timeline="a/b", number=7, tip="1" * 40, notes="-", key="k", mac="0" * 64)
     assert read_head(write_head(head)) == head
     for broken in (b"", b"x", write_head(head)[:-2], write_head(head) + b"more", b"\xff" * 100):

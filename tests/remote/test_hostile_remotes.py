@@ -1,7 +1,7 @@
-"""A remote made to do harm, and a file: what comes of it is refused in one line or harmless, and nothing of ours moves.
+"""Hostile remotes and export files: each is refused with one line or harmless, and no local ref or file changes.
 
-`tests/restore/hostile.py` has the snapshots. Here a part of every sort comes by a fetch, and another by an import;
-all of them do both with `HOSTILE_EVERY=1`.
+`tests/restore/hostile.py` makes the snapshots. By default a sample of them is fetched and another sample imported;
+with `HOSTILE_EVERY=1`, all are fetched and imported.
 """
 
 from __future__ import annotations
@@ -40,22 +40,22 @@ def victim(tmp_path_factory: pytest.TempPathFactory, stranger: Stranger) -> Repo
 
 
 def after_fetch(victim: Repo, line: str, _place: Path) -> str:
-    """Bring it in from the remote; its name here."""
+    """Fetch the timeline from the remote; return its local name."""
     judge(victim, "envlog", "fetch")
     return f"origin/{line}"
 
 
 def after_import(victim: Repo, line: str, place: Path) -> str:
-    """Bring it in from a file that plain git and tar wrote; its name here."""
+    """Import the timeline from a file made with plain git and tar; return its local name."""
     source = victim.git("config", "remote.origin.url").removeprefix("file://")
     words = ("-C", source, "bundle", "create", "-q", str(place / "b"), f"refs/envhist/heads/{line}")
     if victim.run_git(*words, check=False).status != 0:
-        pytest.skip("git itself puts no such thing into a bundle")
+        pytest.skip("git does not put this into a bundle")
     file = str(place / "came.envhist.tar.zst")
     write_tar(file, ("envhist-export", b"envhist-export 1\n"), ("history.bundle", (place / "b").read_bytes()))
     fetched = victim.path / ".git/envhist/fetched.git"
     if fetched.exists():
-        # What came before stands in nobody's way: a name that is taken would be refused for that.
+        # Remove the timeline of an earlier case: the import would be refused because the name is taken.
         victim.git("--git-dir", str(fetched), "update-ref", "-d", f"refs/envhist/remotes/came/{line}")
     judge(victim, "envlog", "import", "--as", "came", file)
     return f"came/{line}"
@@ -89,7 +89,7 @@ def test_hostile_history_is_refused_or_harmless(
 
 
 def judge(victim: Repo, *words: str) -> None:
-    """Whatever it comes to, it is said in words of ours, and commands no terminal."""
+    """Run a command; it must fail only with our own errors and print no terminal escape sequence."""
     done = victim.run(*words)
     assert done.status in (0, 3, 4, 5, 128), (words, done.err)
     assert "unexpected" not in done.err, (words, done.err)

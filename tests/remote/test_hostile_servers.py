@@ -1,4 +1,4 @@
-"""A server that sends a few bytes for very many, or talks without end: a fetch tells it, and takes what it may."""
+"""Servers that send decompression bombs or endless output: the fetch fails with an error, within its memory limit."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LIMIT = 512 << 20
 HERE = "refs/envhist/heads/a/b"
 
 SERVER = """#!{python}
-# Speaks git's protocol (version 0) as far as a client waits for it, and sends what stands beside it.
+# Speaks as much of git's protocol (version 0) as a client waits for, then sends the file 'pack'.
 import os, pathlib, sys
 place = pathlib.Path(__file__).parent
 out = sys.stdout.buffer
@@ -67,7 +67,7 @@ BOMBS: dict[str, Callable[[Repo], bytes]] = {
 
 @pytest.fixture
 def server(repo: Repo, tmp_path: Path) -> Callable[..., None]:
-    """Has the remote `origin` be that server."""
+    """Return a function that makes `origin` such a server."""
 
     def make(how: str, pack: bytes = b"") -> None:
         place = tmp_path / "server"
@@ -85,7 +85,7 @@ def server(repo: Repo, tmp_path: Path) -> Callable[..., None]:
 
 
 def fetch(repo: Repo) -> tuple[subprocess.CompletedProcess[str], int]:
-    """What came of a fetch, and what the largest process took that had a part in it."""
+    """Run a fetch; return its result and the peak memory of its largest process."""
     done = subprocess.run(
         [sys.executable, "-I", "-S", "-c", WEIGHED, "git-envlog", "fetch"],
         cwd=repo.path,
@@ -158,7 +158,7 @@ def test_fetch_refuses_and_removes_an_object_that_is_too_large_to_read(
     fetched = repo.path / ".git/envhist/fetched.git"
     held = sum(path.stat().st_size for path in fetched.glob("objects/pack/*.pack"))
     assert held < 50_000
-    # Without it nothing is in the way.
+    # Once the large object is deleted on the remote, the fetch succeeds.
     bare.git("update-ref", "-d", "refs/envhist/heads/lab/evil-000002")
     bare.git("update-ref", "-d", "refs/notes/envhist/lab/good-000001")
     assert "up to date" in repo.run("envlog", "fetch", check=True).out

@@ -1,4 +1,4 @@
-"""A push takes timelines, notes and names to a strict remote, and tells first what leaves."""
+"""Push of timelines, notes and names to a strict remote, after a list of everything that is sent."""
 
 from __future__ import annotations
 
@@ -76,11 +76,11 @@ def test_first_push_lists_what_is_sent_and_needs_consent(repo: Repo, bare: Repo)
     assert len(refs(bare)) == 2
     repo.write("b")
     capture(repo, "two")
-    assert repo.run("envlog", "push").status == 0, "who agreed is not asked again"
+    assert repo.run("envlog", "push").status == 0, "consent is remembered"
     repo.git("remote", "set-url", "origin", f"file://{bare.path}")
     repo.write("c")
     capture(repo, "three")
-    assert repo.run("envlog", "push").status == 3, "another address is another place"
+    assert repo.run("envlog", "push").status == 3, "a new address needs new consent"
 
 
 def test_hint_of_the_first_push_repeats_the_remote(repo: Repo, bare: Repo) -> None:
@@ -122,7 +122,7 @@ def test_push_refuses_a_token_and_never_prints_it(repo: Repo, bare: Repo, place:
     if place.endswith(".db"):
         database(repo, place, TOKEN)
     else:
-        # Too large for a capture to look for tokens in it; the second is cut into pieces.
+        # Both are too large for the token scan of a capture; the second is stored in chunks.
         size = (70 << 10) if place.endswith(".log") else (9 << 20)
         repo.write(place, b"\0" * (size // 2) + f" {TOKEN} ".encode() + os.urandom(size // 2))
     capture(repo, "one")
@@ -143,7 +143,7 @@ def test_push_refuses_a_secret_in_a_message_or_a_note_that_an_older_version_wrot
     repo.run("envlog", "note", "-m", "mysql -pTr0ub4dor shop", check=True)
     assert "***" in repo.git("log", "-1", "--format=%B", "--glob=refs/envhist/heads/*")
     repo.run("envlog", "push", "--yes", "--dry-run", check=True)
-    # The same words, unmasked, as an older version stored them.
+    # Replace them by the same texts unmasked, as an older version stored them.
     (head,), (note,) = (
         repo.git("for-each-ref", "--format=%(refname)", f"refs/{place}").splitlines()
         for place in ("envhist/heads", "notes/envhist")
@@ -234,12 +234,12 @@ def test_new_databases_dumps_classes_and_names_need_new_consent(repo: Repo, bare
     for words in ("'customers.db'", "'prod-dump.sql'", "'packages'", "'credentials.json'", "--yes"):
         assert words in done.err
     validate("pushed", told := json.loads(repo.run("envlog", "push", "--dry-run", "--json", check=True).out))
-    assert len(told["new"]) == 5, "the class of databases, too"
+    assert len(told["new"]) == 5, "the four new paths and classes, and the class of databases"
     repo.run("envlog", "push", "--yes", check=True)
     database(repo, "customers.db", "y")
     repo.write("prod-dump.sql", "-- PostgreSQL database dump\n2")
     capture(repo, "three")
-    assert repo.run("envlog", "push").status == 0, "what was agreed to is not asked for again"
+    assert repo.run("envlog", "push").status == 0, "consent is remembered"
 
 
 @given(st.binary(max_size=400))
@@ -269,7 +269,7 @@ def test_push_does_not_change_user_data(repo: Repo, bare: Repo) -> None:
     repo.git("config", "remote.origin.fetch", "+refs/*:refs/remotes/everything/*")
     repo.git("config", "push.followTags", "true")
     repo.git("tag", "-a", "v1", "-m", "v1")
-    # No hook of the user's has a part in it.
+    # The push must not run the user's hooks.
     hooks = repo.path / ".git" / "hooks"
     hooks.mkdir(exist_ok=True)
     (hooks / "pre-push").write_text("#!/bin/sh\nexit 1\n")
@@ -289,7 +289,7 @@ def test_push_does_not_change_user_data(repo: Repo, bare: Repo) -> None:
 
 
 def rewrite(repo: Repo) -> str:
-    """As retention does: the newest snapshot alone, and what it was."""
+    """Replace the timeline by its newest snapshot alone, as retention does."""
     ref = f"refs/envhist/heads/{timeline(repo)}"
     commit = repo.git("commit-tree", f"{ref}^{{tree}}", "-m", "rewritten")
     repo.git("update-ref", ref, commit)
@@ -302,7 +302,7 @@ def test_killed_push_that_arrived_is_recognised_as_ours(repo: Repo, bare: Repo) 
     repo.run("envlog", "push", "--yes", check=True)
     (memory,) = [path for path in (repo.path / ".git/envhist/remotes").iterdir() if len(path.name) == 16]
     capture(repo, "three")
-    # What is remembered at the moment in which the refs have moved there, and nobody here knows it yet.
+    # Save the push record at the time when the remote has moved its refs and our push has not seen that.
     hook = bare.path / "hooks/post-receive"
     hook.parent.mkdir(exist_ok=True)
     hook.write_text(f"#!/bin/sh\ncp '{memory}' '{memory}.then'\n")
@@ -352,7 +352,7 @@ def test_push_never_replaces_a_timeline_of_another_writer(repo: Repo, bare: Repo
     assert done.status == 3
     assert "other snapshots" in done.err
     assert "git envlog fetch origin" in done.err
-    assert (refs(bare), refs(colleague)) == (before, ours), "both are kept"
+    assert (refs(bare), refs(colleague)) == (before, ours), "both timelines are unchanged"
     rewrite(colleague)
     assert colleague.run("envlog", "push", "--yes").status == 3
 
@@ -391,7 +391,7 @@ def test_timeline_and_notes_move_atomically(
         assert f"rejects 'refs/{said.split()[1] if 'notes' in said else 'envhist/heads'}/" in done.err
         assert said in done.err
         assert refs(bare) == {}
-    # A server that moves them one by one gets what counts last.
+    # A server that moves refs one by one gets the timeline last.
     bare.git("config", "receive.advertiseAtomic", "false")
     assert repo.run("envlog", "push").status == 128
     assert not refs(bare, "refs/envhist")
@@ -473,7 +473,7 @@ def test_large_push_is_sent_in_parts_that_are_deleted_afterwards(repo: Repo, bar
     bare.git("config", "receive.unpackLimit", "1")
     many(repo)
     commit = capture(repo, "one")
-    assert repo.run("envlog", "push", "--yes").status == 128, "the remote really minds"
+    assert repo.run("envlog", "push", "--yes").status == 128, "the remote enforces its limit"
     repo.git("config", "envhist.uploadSize", "200000")
     assert "in 4 parts" in repo.run("envlog", "push", "--dry-run", check=True).out
     repo.run("envlog", "push", check=True)
@@ -488,13 +488,13 @@ def test_interrupted_upload_is_continued(repo: Repo, bare: Repo) -> None:
     repo.git("config", "envhist.uploadSize", "200000")
     many(repo)
     commit = capture(repo, "one")
-    # Two parts are taken, then the line breaks.
+    # The remote accepts two parts, then rejects the rest.
     hook(bare, 'test "$(git for-each-ref refs/envhist/upload | wc -l)" -lt 2')
     assert repo.run("envlog", "push", "--yes").status == 128
     assert not [ref for ref in refs(bare) if "/heads/" in ref]
     there = len(bare.git("cat-file", "--batch-all-objects", "--batch-check").splitlines())
     assert there > 6
-    # What is there is not sent again.
+    # The parts on the remote are not sent again.
     assert "in 2 parts" in repo.run("envlog", "push", "--dry-run", check=True).out
     hook(bare, BIG_PACKS.format(limit=250_000))
     repo.run("envlog", "push", check=True)
@@ -504,14 +504,14 @@ def test_interrupted_upload_is_continued(repo: Repo, bare: Repo) -> None:
 
 
 def test_interrupted_push_loses_at_most_one_part() -> None:
-    assert TransferLimits().upload_size <= 200_000_000, "twenty minutes of one that takes 10 MB a minute"
+    assert TransferLimits().upload_size <= 200_000_000, "a part takes at most 20 minutes at 10 MB per minute"
 
 
 def test_push_removes_upload_refs_of_an_interrupted_push(repo: Repo, bare: Repo) -> None:
     repo.git("config", "envhist.uploadSize", "200000")
     many(repo)
     capture(repo, "one")
-    # All of it arrives; only the refs of its parts cannot go any more.
+    # The whole upload arrives, but the remote refuses to delete the refs of its parts.
     hook(bare, "while read -r old new ref; do case $new in *[!0]*) ;; *) exit 1 ;; esac; done")
     assert repo.run("envlog", "push", "--yes").status == 128
     assert refs(bare, "refs/envhist/heads")
@@ -533,7 +533,7 @@ def test_killed_push_leaves_a_complete_timeline_or_none(repo: Repo, bare: Repo) 
         with fifo.open() as reached:
             assert reached.read() == "reached\n"
         os.killpg(child.pid, signal.SIGKILL)
-    # Whoever is still there waits for a word.
+    # Release the hook if it still waits.
     writer = os.open(fifo, os.O_RDWR | os.O_NONBLOCK)
     os.close(writer)
     assert not refs(bare)
@@ -618,7 +618,7 @@ def test_timeline_rewritten_by_retention_replaces_our_push_and_keeps_ids(
     ids = []
     for number in range(3):
         repo.write("b", str(number))
-        ids.append(capture(repo, f"moment {number}"))
+        ids.append(capture(repo, f"snapshot {number}"))
     repo.run("envlog", "note", "-m", "it went well", check=True)
     repo.run("envlog", "push", "--yes", check=True)
     colleague.run("envlog", "fetch", check=True)

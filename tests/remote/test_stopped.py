@@ -1,7 +1,7 @@
-"""A push, a fetch, an export, an import that is stopped: by Ctrl-C in a terminal, by a signal, or by a silent server.
+"""Interrupted push, fetch, export and import: by Ctrl-C, by a signal, or by the timeout for a silent server.
 
-It says so in a line, leaves nothing behind, nobody at work, and goes on when it is typed again. Who waits for another
-of its kind says for whom.
+The command prints one line, leaves no temporary file and no process, and continues when it is run again. A command that
+waits for a lock prints the name of the running command.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ class Stopped(NamedTuple):
     status: int
     said: str
     steps: list[str]
-    """What was shown and went again."""
+    """Progress lines that were overwritten later."""
 
 
 class Terminal:
-    """A command with a terminal of its own."""
+    """A command that runs in its own pseudo-terminal."""
 
     def __init__(self, repo: Repo, *words: str) -> None:
         self._process, self._line = pty.fork()
@@ -79,7 +79,7 @@ class Terminal:
 
 
 def of_session(session: int) -> list[str]:
-    """Who is still at work of those that a terminal started."""
+    """Return the command lines of the running processes of a session."""
     found = []
     for place in Path("/proc").iterdir():
         if place.name.isdigit():
@@ -98,32 +98,32 @@ def until(asked: Callable[[], bool]) -> None:
 
 
 def left(repo: Repo) -> list[str]:
-    """Files of ours and of git's that are of no use when nobody is at work."""
+    """Return temporary files and locks of git and git-envhist that no running command needs."""
     found = [
         path
         for pattern in ("tmp_*", "*.lock", "work", "*.new*")
         for path in (repo.path / ".git").rglob(pattern)
     ]
-    # One is a lock of the kernel's: the file says nothing.
+    # fetch.lock is locked with flock(): an unlocked file is no leftover.
     return sorted(str(path) for path in found if path.name != "fetch.lock")
 
 
 @pytest.fixture
 def reached(tmp_path: Path) -> Iterator[Path]:
-    """Somebody writes a word into it when the time has come, and then waits for another."""
+    """Return a FIFO: a hanging program writes 'reached' into it, then reads it until it is released."""
     place = tmp_path / "reached"
     os.mkfifo(place)
     yield place
-    # Whoever waits there still is let go.
+    # Release programs that still wait.
     os.close(os.open(place, os.O_RDWR | os.O_NONBLOCK))
 
 
 LONGEST_MS = 120_000
-"""Milliseconds after which a program that says nothing has failed."""
+"""Milliseconds to wait for a program before the test fails."""
 
 
 def wait_for(reached: Path) -> None:
-    """Read the word; a program that ended before it came fails the test instead of holding it up."""
+    """Wait until the program hangs; a program that ends earlier fails the test instead of blocking it."""
     with open(
         reached, "rb", buffering=0, opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)
     ) as file:
@@ -131,18 +131,18 @@ def wait_for(reached: Path) -> None:
         ready.register(file, select.POLLIN)
         word = b""
         while word != b"reached\n":
-            assert ready.poll(LONGEST_MS), "the program did not come so far"
+            assert ready.poll(LONGEST_MS), "the program did not reach the point where it hangs"
             word += file.read(16) or b""
 
 
 def hangs(reached: Path, go_on: str = "") -> str:
-    # It fails once it is released: a server that goes on after the client was killed accepts nothing.
-    # On one line: a shell reads a script line by line, and the file may be replaced meanwhile.
+    # The script fails when it is released, so that a server without its client accepts nothing. The wait and the exit
+    # share a line: a shell reads a script line by line, and the test may replace the file meanwhile.
     return f"#!/bin/sh\n{go_on}echo reached >{reached}\ncat {reached} >/dev/null; exit 1\n"
 
 
 def hanging_git(repo: Repo, tmp_path: Path, reached: Path, word: str) -> dict[str, str]:
-    """Variables under which git hangs as soon as it is asked for something."""
+    """Return an environment in which git hangs when it is called with `word`."""
     place = tmp_path / "bin" / "git"
     place.parent.mkdir()
     real = subprocess.run(
@@ -161,8 +161,8 @@ def prepare_push(
     return ["git-envlog", "push", "--yes"], lambda: hook(bare, "exit 0\n")
 
 
-def push_more_than_is_here(repo: Repo) -> None:
-    """Push a timeline and go back by one snapshot: a fetch skips what is here whole."""
+def push_then_remove_newest_locally(repo: Repo) -> None:
+    """Push a timeline and remove its newest snapshot locally: a fetch skips timelines that are complete here."""
     repo.run("envlog", "capture", "more", check=True)
     repo.run("envlog", "push", "--yes", check=True)
     ref = f"refs/envhist/heads/{timeline(repo)}"
@@ -172,9 +172,9 @@ def push_more_than_is_here(repo: Repo) -> None:
 def prepare_fetch(
     repo: Repo, bare: Repo, tmp_path: Path, reached: Path
 ) -> tuple[list[str], Callable[[], None]]:
-    push_more_than_is_here(repo)
+    push_then_remove_newest_locally(repo)
     place = tmp_path / "upload-pack"
-    # The first call tells the refs, the second one hangs.
+    # The first call lists the refs, the second hangs.
     place.write_text(
         hangs(reached, f'[ -e {tmp_path}/told ] || {{ touch {tmp_path}/told; exec git-upload-pack "$@"; }}\n')
     )
@@ -229,7 +229,7 @@ def test_interrupted_command_reports_it_cleans_up_and_continues_later(
         running.type(CTRL_C)
     else:
         running.kill(signal.SIGTERM)
-    # What a server of ours does is not ours to end: whoever waits there is let go.
+    # The command does not kill the local server's processes: release them here.
     writer = os.open(reached, os.O_RDWR | os.O_NONBLOCK)
     done = running.end()
     os.close(writer)
@@ -238,7 +238,7 @@ def test_interrupted_command_reports_it_cleans_up_and_continues_later(
     assert left(repo) == []
     assert left(bare) == []
     signed = {f"refs/notes/envhist/{timeline(repo)}": ""} if kind == "push" else {}
-    # A push signs the head first, in the notes of the timeline.
+    # A push first writes the signed head into the notes of the timeline.
     assert ({**refs(repo), **signed}, came(repo), refs(bare)) == ({**before[0], **signed}, *before[1:])
     assert not (tmp_path / "file").exists()
     mend()
@@ -257,7 +257,7 @@ def test_interrupted_command_leaves_no_running_git(
     wait_for(reached)
     running.terminate()
     assert running.wait() == 143
-    # The server hangs still, and whoever talks to it would wait.
+    # The server still hangs, so a git process connected to it would still run.
     assert not [told for told in of_session(running.pid) if told.startswith("git ")]
     assert any(str(reached) in told for told in of_session(running.pid))
 
@@ -267,11 +267,11 @@ def test_progress_is_shown_on_a_terminal(repo: Repo, bare: Repo) -> None:
         repo.write(f"d/{number}", os.urandom(2000))
     capture(repo, "one")
     pushed = Terminal(repo, "git-envlog", "push", "--yes").end()
-    # A step may be overwritten before it is read, the last one of a kind as well.
+    # The terminal may lose any progress step, because a later one overwrites it.
     assert any(step.startswith("writing objects ") for step in pushed.steps)
     assert pushed.said.startswith("to 'origin'")
     repo.write("d/more", os.urandom(2000))
-    push_more_than_is_here(repo)
+    push_then_remove_newest_locally(repo)
     fetched = Terminal(repo, "git-envlog", "fetch", "--full").end()
     assert any(step.startswith("receiving objects ") for step in fetched.steps)
     assert fetched.said.startswith("from 'origin'")
@@ -294,7 +294,7 @@ def test_only_the_last_of_overwritten_progress_lines_is_shown() -> None:
     said = b"one:   1% \rone: 100% \rone: 100%, done.\r\nerror: two\r\r\nthree\rfour\r"
     assert _without_overwritten(bytearray(said)) == b"one: 100%, done.\r\nerror: two\r\nfour\r"
     assert _without_overwritten(bytearray(b"\r\rone\n\r")) == b"one\n"
-    # From a pattern that is tried from each place of it again this takes a server's victim three hours.
+    # A regular expression retried at each position would take three hours for this input.
     endless = b"remote: " + b"a" * MAX_ERRORS + b"\r"
     assert _without_overwritten(bytearray(endless)) == endless
 
@@ -353,7 +353,7 @@ class RecordingSelector(selectors.DefaultSelector):
 
 
 def test_git_gets_the_whole_timeout_again_after_each_output(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The tests with real slow servers take 10 s each: `--full`."""
+    """This test only records the timeouts; the tests with slow servers take 10 s each and run with `--full`."""
     monkeypatch.setattr(limits.selectors, "DefaultSelector", RecordingSelector)
     RecordingSelector.timeouts.clear()
     heard: list[bytes] = []
@@ -372,7 +372,7 @@ def test_git_gets_the_whole_timeout_again_after_each_output(monkeypatch: pytest.
 
 
 PATIENCE = 5
-"""Seconds: much longer than a machine that has other things to do says nothing for."""
+"""Timeout in seconds: much longer than a busy machine pauses between two outputs."""
 TAKES_SLOWLY = """
 import subprocess, sys, time
 with subprocess.Popen(["git-receive-pack", *sys.argv[1:]], stdin=subprocess.PIPE) as serving:
@@ -403,10 +403,10 @@ def test_fetch_from_a_server_that_reports_progress_slowly_is_not_given_up(
     repo: Repo, bare: Repo, tmp_path: Path
 ) -> None:
     capture(repo, "one")
-    push_more_than_is_here(repo)
+    push_then_remove_newest_locally(repo)
     place = tmp_path / "upload-pack"
     tells = 'for number in 1 2 3 4 5 6 7 8; do printf "slow: %d\\r" $number >&2; sleep 0.9; done\n'
-    # One connection of the four that a fetch opens is enough.
+    # Only one of the four connections of a fetch is slow.
     slow = f'if mkdir {tmp_path}/slow 2>/dev/null; then {tells}fi\nexec git-upload-pack "$@"\n'
     place.write_text(f"#!/bin/sh\n{slow}")
     place.chmod(0o755)
@@ -417,7 +417,7 @@ def test_fetch_from_a_server_that_reports_progress_slowly_is_not_given_up(
     assert time.monotonic() - started > PATIENCE
 
 
-# git hears of what comes by packets of 64 KiB: each takes a quarter of the patience.
+# git receives packets of 64 KiB: each takes about a quarter of the timeout.
 SLOWLY = """
 import subprocess, sys, time
 with subprocess.Popen(["git-upload-pack", *sys.argv[1:]], stdout=subprocess.PIPE) as serving:
@@ -432,7 +432,7 @@ with subprocess.Popen(["git-upload-pack", *sys.argv[1:]], stdout=subprocess.PIPE
 def test_fetch_over_a_slow_line_is_not_given_up(repo: Repo, bare: Repo, tmp_path: Path) -> None:
     capture(repo, "one")
     repo.write("much", os.urandom(700_000))
-    push_more_than_is_here(repo)
+    push_then_remove_newest_locally(repo)
     place = tmp_path / "upload-pack"
     place.write_text(f"#!{sys.executable}\n{SLOWLY}")
     place.chmod(0o755)
@@ -451,7 +451,7 @@ def test_invalid_limit_warns_and_the_default_applies(repo: Repo, bare: Repo) -> 
 
 
 def test_very_long_timeout_is_accepted(repo: Repo, bare: Repo) -> None:
-    """The kernel takes no more than 596 hours for a time to wait."""
+    """The kernel's limit for a wait is 596 hours, so longer timeouts are shortened."""
     capture(repo, "one")
     repo.git("config", "envhist.fetchTimeout", "9999h")
     repo.run("envlog", "push", "--yes", check=True)

@@ -1,4 +1,4 @@
-"""It fails there and works here: captured on the failure, pushed, read by somebody else on another machine."""
+"""A failure in CI is captured and pushed there, then fetched and compared on a developer's machine."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ ANOTHER = "nobody"
 
 
 def reach_python() -> bool:
-    """Whether another user can run what these tests run."""
+    """Return whether another user can run this Python and git-envhist."""
     if os.geteuid() != 0 or shutil.which("setpriv") is None:
         return False
-    # By way of a shell: the first program still has what root may do.
+    # Start it through a shell: the first program still has root's capabilities.
     words = [*as_another(), "sh", "-c", f"exec {sys.executable} -c 'import git_envhist'"]
     return subprocess.run(words, capture_output=True, check=False, cwd="/").returncode == 0
 
@@ -39,7 +39,7 @@ def as_another() -> list[str]:
 
 
 class Machine(Repo):
-    """A working tree of somebody's, with a home of its own."""
+    """A working tree on another machine, optionally of another user."""
 
     user: str | None = None
 
@@ -64,7 +64,7 @@ def install(machine: Repo, name: str, version: str) -> None:
 
 @pytest.fixture(params=["another home", "another user"])
 def ci(request: pytest.FixtureRequest, tmp_path: Path) -> Machine:
-    """Where it fails."""
+    """Return the working tree of a CI job whose tests fail."""
     made = make_repo(tmp_path / "ci" / "job")
     home = tmp_path / "ci-home"
     home.mkdir()
@@ -89,7 +89,7 @@ def test_failure_on_another_machine_is_inspected_after_a_fetch(ci: Machine, tmp_
     ci.give_away(tmp_path / "ci-home", history.path)
     url = f"file://{history.path}"
     ci.git("config", "envhist.remote", url)
-    # The recipe, word for word.
+    # The command of the recipe, literally.
     ci.execute(
         "sh", "-c", "false || { git envlog capture 'npm test fails'; git envlog push --yes; }", check=True
     )
@@ -107,8 +107,8 @@ def test_failure_on_another_machine_is_inspected_after_a_fetch(ci: Machine, tmp_
     told = here.run("envdiff", f"{name}..now", check=True).out.splitlines()
     assert told[0].split() == ["pip", ".venv", "~", "click", "8.1.8", "→", "8.1.7", "+", "flask", "3.0.1"]
     assert told[1].startswith("env       .env.local     ~ ")
-    assert "is missing" in told[1], "a file that cannot be opened is named"
-    assert "DEBUG" not in "".join(told), "names of its variables are sealed, too"
+    assert "is missing" in told[1], "a sealed file without its key is named"
+    assert "DEBUG" not in "".join(told), "names of sealed variables are not printed"
     assert told[-1].startswith("by nature")
     assert "server.log" not in "".join(told)
     assert ".venv/ " in told[-1]
@@ -120,13 +120,13 @@ def test_failure_on_another_machine_is_inspected_after_a_fetch(ci: Machine, tmp_
     assert "env" not in {fact["probe"] for fact in facts}
     here.run("envrestore", "--to", str(tmp_path / "failing"), name)
     assert (tmp_path / "failing/app.py").read_bytes() == ci.read("app.py")
-    assert not (tmp_path / "failing/.env.local").exists(), "sealed with a key that you do not have"
+    assert not (tmp_path / "failing/.env.local").exists(), "sealed with a key that is missing here"
 
 
 def test_fetched_machine_is_shown_completely(repo: Repo, bare: Repo) -> None:
     repo.write("server.log", "1")
     repo.run("envlog", "capture", check=True)
-    # What a fetch finds here whole, it does not bring back.
+    # A fetch skips timelines that are complete here, so remove the newest snapshot locally.
     repo.run("envlog", "capture", "more", check=True)
     repo.run("envlog", "push", "--yes", check=True)
     ref = f"refs/envhist/heads/{timeline(repo)}"

@@ -1,8 +1,8 @@
 """Kill restores in large numbers: `python -m tests.restore.campaign [minutes] [seed]`.
 
 First a restore with every kind of change, killed before each of them, on all three kinds of file system, as root and as
-an ordinary user; then random pairs of environments, killed anywhere, and again while they recover. The test suite runs
-a sample of it.
+an ordinary user; then restores between random environments, killed at random changes, and again during recovery. The
+test suite runs a sample of these cases.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def main(minutes: float, number: int) -> None:
     place = Path(tempfile.mkdtemp(prefix="restore-campaign-"))
     (place / "home").mkdir()
     os.environ.update(sealed_environment(place / "home"))
-    # A kill loses nothing that was written, synced or not.
+    # Skip syncs: data written by a killed process is not lost, only a power failure loses it.
     os.fsync = lambda descriptor: None
     DiskCalls.sync = lambda self, descriptor: None  # type: ignore[method-assign]
     try:

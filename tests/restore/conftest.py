@@ -1,4 +1,4 @@
-"""Tests here do not wait for the disk: a kill loses nothing that was written, synced or not."""
+"""Disable syncs in these tests: data written by a killed process is not lost, only a power failure loses it."""
 
 from __future__ import annotations
 
@@ -10,6 +10,6 @@ from git_envhist.restore.disk_calls import DiskCalls
 
 
 @pytest.fixture(autouse=True)
-def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+def without_syncs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)
     monkeypatch.setattr(DiskCalls, "sync", lambda self, descriptor: None)

@@ -13,7 +13,7 @@ import pytest
 from git_envhist.api import EnvHistory
 from git_envhist.diff.walk import differing_directories
 from git_envhist.model import DirectoryPair, RestorePlan, SkippedPath, Snapshot
-from git_envhist.objects.reader import ObjectReader
+from git_envhist.objects.reader import ObjectReader, Verify
 from git_envhist.restore.compare_files import content_checker
 from git_envhist.restore.disk_calls import DiskCalls
 from git_envhist.restore.environment_disk import EnvironmentDisk, open_environment_disk
@@ -27,7 +27,7 @@ from tests.support.oracle import Listing, listing
 
 @dataclass(frozen=True)
 class Outcome:
-    """The results of a whole restore."""
+    """The result of a complete restore."""
 
     prepared: StageResult
     applied: ApplyResult
@@ -54,10 +54,12 @@ class Engine:
         assert taken is not None
         return taken
 
-    def contents(self) -> ObjectReader:
+    def contents(self, verify: Verify = Verify.ID) -> ObjectReader:
         repository = self.history.repository
         opens = self.history.open_sealed
-        return ObjectReader(repository.git, repository.pack_dir, repository.object_format, opens)
+        return ObjectReader(
+            repository.git, repository.pack_dir, repository.object_format, opens, verify=verify
+        )
 
     def pairs(self, before: Snapshot | None, after: Snapshot) -> Iterable[DirectoryPair]:
         contents = self.contents()
@@ -85,7 +87,7 @@ class Engine:
     def prepare(
         self, plan: RestorePlan, calls: DiskCalls | None = None
     ) -> tuple[RestoreJournal, StageResult]:
-        """Stage, and write the journal."""
+        """Stage the files and write the journal."""
         with self.disk(calls) as disk:
             prepared = stage(plan, disk, self.contents, how=self.how)
         journal = RestoreJournal(prepared.staged, plan.directories, (("by", "a test"),))
@@ -101,7 +103,7 @@ class Engine:
         calls: DiskCalls | None = None,
         meanwhile: Callable[[], object] = lambda: None,
     ) -> Outcome:
-        """Run a whole restore; `meanwhile` is called between plan and swaps."""
+        """Run a complete restore; `meanwhile` is called between the plan and the swaps."""
         plan = self.plan(before, after, rules)
         journal, prepared = self.prepare(plan, calls)
         meanwhile()
@@ -135,12 +137,12 @@ class Engine:
         return listing(os.fsdecode(self.bases[b""]), top=True)
 
     def debris(self) -> list[str]:
-        """Return what a completed restore has left behind."""
+        """Return leftovers of a completed restore."""
         found = os.listdir(self.private) if os.path.isdir(self.private) else []
         return [*found, *(["at the top"] if os.path.lexists(self.top / ".envhist-restore") else [])]
 
 
-def in_small_helpings(patch: pytest.MonkeyPatch) -> None:
+def transfer_few_bytes(patch: pytest.MonkeyPatch) -> None:
     """Make reads and writes return few bytes at a time, as the system may."""
     pwrite, write, pread, read = os.pwrite, os.write, os.pread, os.read
     patch.setattr(os, "pwrite", lambda fd, data, at: pwrite(fd, data[:70_001], at))

@@ -76,12 +76,12 @@ class Smith(Forge):
         return put_object(self.git_dir, b"blob", data).hex()
 
     def one(self, line: bytes, mode: str = "100644", data: bytes = b"x", name: bytes = b"f") -> str:
-        """Write one entry at the top, and its line."""
+        """Write a snapshot with one entry and its manifest line."""
         return self.snapshot([(mode, name, self.blob(data))], {b"": shard(b"", line)})
 
 
 def hostile() -> Iterator[tuple[str, Make]]:
-    """Return name and maker of each."""
+    """Yield each hostile snapshot as a name and a function that writes it."""
     yield from _names_in_trees()
     yield from _names_in_manifests()
     for what, line in {**LINES, **WORDS}.items():

@@ -1,4 +1,4 @@
-"""System calls that fail like a killed process before their n-th change, and calls of lesser file systems."""
+"""System calls that stop like a killed process before the n-th change, and calls of limited file systems."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ CHANGES = frozenset(name for name in vars(DiskCalls) if not name.startswith("_")
 
 
 class Dead(BaseException):
-    """The process was killed; nothing of it catches this."""
+    """Raised in place of a kill; the tested code must not catch it."""
 
 
 class DyingCalls(DiskCalls):
-    """Make `left` more changes, then none."""
+    """Allow `left` changes, then raise `Dead`."""
 
     def __init__(self, left: int) -> None:
         self.left = left
@@ -60,8 +60,8 @@ class LinklessCalls(PlainCalls):
 
 
 class DyingPlainCalls(DyingCalls, PlainCalls):
-    """Both."""
+    """A process that dies on a file system without atomic exchange."""
 
 
 class DyingLinklessCalls(DyingCalls, LinklessCalls):
-    """All three."""
+    """A process that dies on a file system without atomic exchange and hard links."""

@@ -22,7 +22,7 @@ from typing import NamedTuple, TypeVar
 
 from git_envhist.api import EnvHistory
 from git_envhist.diff.walk import differing_directories
-from git_envhist.objects.reader import ObjectReader
+from git_envhist.objects.reader import ObjectReader, Verify
 from git_envhist.restore.environment_disk import open_environment_disk
 from git_envhist.restore.finish import apply, finish
 from git_envhist.restore.journal import RestoreJournal, write_journal
@@ -61,7 +61,11 @@ class Restore:
     def contents(self) -> ObjectReader:
         repository = self.history.repository
         return ObjectReader(
-            repository.git, repository.pack_dir, repository.object_format, self.history.open_sealed
+            repository.git,
+            repository.pack_dir,
+            repository.object_format,
+            self.history.open_sealed,
+            verify=Verify.ID,
         )
 
     def run(

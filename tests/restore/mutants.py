@@ -1,6 +1,6 @@
 """Mutation tests: `python -m tests.restore.mutants [number…]` prints whether the tests detect each mutant.
 
-Each mutant is a copy of the package with one changed line; one that passes the tests here is a gap in them.
+Each mutant is a copy of the package with one changed line. A mutant that passes the tests shows a gap in them.
 """
 
 from __future__ import annotations

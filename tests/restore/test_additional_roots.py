@@ -25,7 +25,7 @@ def both(repo: Repo, beside: Path) -> tuple[Listing, Listing]:
 
 
 def change(top: Path) -> None:
-    """Change everything, also secrets with several names."""
+    """Change every kind of entry, including secrets with several names."""
     (top / "conf.d/site").write_text("listen 8080")
     (top / "gone/deep/file").unlink()
     (top / "gone/deep").rmdir()

@@ -10,7 +10,7 @@ import pytest
 from git_envhist.api import EnvHistory
 from git_envhist.errors import UnfinishedRestore, UsageError
 from tests.cli.test_json import validate
-from tests.restore.test_programs import broken_off
+from tests.restore.test_programs import interrupt_restore
 from tests.support.repository import Repo
 
 
@@ -73,7 +73,7 @@ def test_interrupted_restore_is_continued_or_aborted(repo: Repo) -> None:
         repo.write("file", b"one")
         target = history.capture("one").id
         repo.write("file", b"two")
-        broken_off(repo, str(target))
+        interrupt_restore(repo, str(target))
         with pytest.raises(UnfinishedRestore):
             history.capture("meanwhile")
         ended = end()

@@ -1,4 +1,4 @@
-"""A blocking call in a background thread: both are done at the end, and errors are raised."""
+"""A blocking call in a background thread: the call and the body both finish, and errors are raised."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def test_body_runs_while_the_thread_waits() -> None:
 
     def wait() -> None:
         begun.set()
-        # If the body started only afterwards, neither would end.
+        # The call waits for the body, so this would block if the body started after the call.
         assert done.wait(60)
 
     with in_background_thread(wait):

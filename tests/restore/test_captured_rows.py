@@ -1,4 +1,4 @@
-"""Stat data of a capture are used only as long as the file looks the same."""
+"""Stat data of a capture, used to detect changed files."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def test_each_file_has_the_row_of_its_stat_data(repo: Repo) -> None:
     history = EnvHistory.open(str(repo.path), workers="here", one_command=True)
     history.capture("one")
     os.sync()
-    # Old enough for its time to prove something, otherwise unknown.
+    # A file as young as the capture has no row, because its time does not prove that it is unchanged.
     with history.capturing.capture_tree(CaptureOptions()) as held:
         seen = CapturedRows(held.environment.records)
         for path in (b"a/b/file", b"top"):
@@ -39,7 +39,7 @@ def test_each_file_has_the_row_of_its_stat_data(repo: Repo) -> None:
 
 def test_file_as_recent_as_the_capture_has_no_row(repo: Repo) -> None:
     history = EnvHistory.open(str(repo.path), workers="here", one_command=True)
-    # A time in the future stays newer than any capture.
+    # A time in the future is newer than any capture.
     repo.write("young", b"1")
     later = os.stat(repo.path / "young").st_mtime_ns + OLD * 3600
     os.utime(repo.path / "young", ns=(later, later))

@@ -12,6 +12,7 @@ import pytest
 from git_envhist.errors import Damaged
 from git_envhist.git.process import Git
 from git_envhist.model import Entry, EntryKind, EnvPath, ObjectId, StoredAs
+from git_envhist.objects.reader import Verify
 from git_envhist.restore import clone_files
 from git_envhist.restore.clone_files import WorktreeReader
 from tests.objects.packing import object_id
@@ -19,13 +20,17 @@ from tests.support.repository import Repo
 
 DATA = b"what was there\n" * 100
 
-pytestmark = pytest.mark.skipif(not clone_files.WITHOUT_WAITING, reason="no reading without waiting here")
+pytestmark = pytest.mark.skipif(
+    not clone_files.WITHOUT_WAITING, reason="the system cannot read without blocking"
+)
 
 
 @pytest.fixture
 def contents(repo: Repo) -> Iterator[WorktreeReader]:
     """Return a reader of an empty repository: reading from packs is an error."""
-    found = WorktreeReader(Git(str(repo.path / ".git"), str(repo.path)), str(repo.path / "no packs"), "sha1")
+    found = WorktreeReader(
+        Git(str(repo.path / ".git"), str(repo.path)), str(repo.path / "no packs"), "sha1", verify=Verify.ID
+    )
     with closing(found):
         found.use_directory(str(repo.path))
         yield found
@@ -45,7 +50,7 @@ def written(repo: Repo, data: bytes = DATA, name: str = "a/b/file") -> Path:
     return path
 
 
-def can_tell(path: Path) -> bool:
+def reports_cached_pages(path: Path) -> bool:
     """Return whether the file system reports which pages are cached."""
     with path.open("rb") as file:
         try:
@@ -56,8 +61,8 @@ def can_tell(path: Path) -> bool:
 
 def test_unchanged_file_is_read_from_the_working_tree(repo: Repo, contents: WorktreeReader) -> None:
     path = written(repo)
-    if not can_tell(path):
-        pytest.skip("this file system does not say what it has in memory")
+    if not reports_cached_pages(path):
+        pytest.skip("the file system does not report cached pages")
     before = path.stat().st_atime_ns
     for _ in range(3):
         assert contents.plain(entry_of(path, repo.path)) == DATA

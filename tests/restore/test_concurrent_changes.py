@@ -36,7 +36,7 @@ OLD: Tree = {
 
 
 class MeddlingCalls(DiskCalls):
-    """Changes a file right before a call on a name, after it was checked."""
+    """Change a file right before a call on a name, after the restore has checked it."""
 
     def __init__(self, call: str, name: bytes, meddle: Callable[[], object]) -> None:
         self._call, self._name, self._meddle = call, name, meddle
@@ -58,11 +58,11 @@ class MeddlingCalls(DiskCalls):
 
 
 class MeddlingPlainCalls(MeddlingCalls, PlainCalls):
-    """On a file system without an exchange."""
+    """The same on a file system without atomic exchange."""
 
 
 class Desk:
-    """An environment at its second snapshot, about to be restored to the first."""
+    """An environment at its second snapshot; the tests restore the first."""
 
     def __init__(self, top: Path) -> None:
         make_repo(top, commit=False)
@@ -89,7 +89,7 @@ class Desk:
         self.path(name).write_bytes(text)
 
     def save_over(self, name: str, text: bytes = b"by hand") -> Callable[[], None]:
-        """Save as editors do: rename another file to the name."""
+        """Save as editors do: write a temporary file and rename it over the old one."""
         return lambda: self._save_over(name, text)
 
     def _save_over(self, name: str, text: bytes) -> None:
@@ -470,7 +470,7 @@ def test_data_written_through_a_mapping_is_kept(tmp_path: Path) -> None:
         second = engine.capture()
 
         def write() -> None:
-            # A page that was dirty already leaves no trace; here it may have been written meanwhile.
+            # A write to a page that is dirty already changes no time; restore the time, as the page may be clean here.
             seen = os.stat(opened.fileno())
             mapped[:3] = b"NEW"
             os.utime(opened.fileno(), ns=(seen.st_atime_ns, seen.st_mtime_ns))

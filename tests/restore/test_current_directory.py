@@ -72,11 +72,11 @@ def test_restore_is_recorded_when_it_removes_the_current_directory_of_a_host_pro
     assert files(repo) == before
 
 
-def test_daily_cleaning_starts_silently_when_the_current_directory_is_gone(repo: Repo, first: str) -> None:
+def test_daily_upkeep_starts_silently_when_the_current_directory_was_removed(repo: Repo, first: str) -> None:
     for setting, value in (("gc.auto", "6700"), ("maintenance.auto", "true")):
         repo.git("config", setting, value)
     stamp = repo.path / ".git/envhist/upkeep"
-    # It starts with the restore, which has removed the directory by then.
+    # The restore starts it after it has removed the current directory.
     long_ago = time.time() - 3 * 86_400
     stamp.touch()
     os.utime(stamp, (long_ago, long_ago))

@@ -20,7 +20,7 @@ PACK_END = 20
 
 
 def flip_a_bit(repo: Repo, oid: str) -> None:
-    """Flip a bit in the middle of an object, wherever it is packed."""
+    """Flip a bit in the middle of a packed object."""
     for index in repo.path.glob(".git/objects/pack/*.idx"):
         listed = repo.git("show-index", input=index.read_bytes()).splitlines()
         offsets = {line.split()[1]: int(line.split()[0]) for line in listed}
@@ -33,7 +33,7 @@ def flip_a_bit(repo: Repo, oid: str) -> None:
             data[at] ^= 0x10
             pack.write_bytes(data)
             return
-    pytest.fail("it is in no pack")
+    pytest.fail("the object is in no pack")
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ TIME = 10**18
 
 
 class Noting(DiskCalls):
-    """Records what was synced, by path."""
+    """Record the synced paths, and count syncs of the whole file system."""
 
     def __init__(self) -> None:
         self.synced: set[str] = set()
@@ -100,7 +100,7 @@ def test_file_system_is_synced_when_paths_are_many_or_cannot_be_opened(
 
 
 class Unable(Noting):
-    """A file system that cannot sync a directory by itself, or on which that fails."""
+    """A file system on which the sync of a directory fails with `code`."""
 
     def __init__(self, code: int) -> None:
         super().__init__()
@@ -161,7 +161,7 @@ def test_root_on_another_file_system_is_synced_after_its_slots_are_removed(repo:
 
 
 class Apart(Noting):
-    """A git directory on another file system: nothing can be renamed from there."""
+    """A git directory on another file system: renames from it into the environment fail."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Times that 64 bits of nanoseconds do not hold (before 1677, after 2262) are stored, compared and restored."""
+"""Times outside the range of 64 bits of nanoseconds (before 1677, after 2262) are stored, compared and restored."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ NAMES = tuple(f"file{number}" for number in range(len(TIMES)))
 def set_time(path: Path, time: int) -> None:
     os.utime(path, ns=(0, time), follow_symlinks=False)
     if path.lstat().st_mtime_ns != time:
-        pytest.skip("the file system does not hold this time")
+        pytest.skip("the file system cannot store this time")
 
 
 def now(repo: Repo) -> Listing:
@@ -101,7 +101,7 @@ def test_change_of_a_neighbour_keeps_a_far_time(repo: Repo, time: int) -> None:
     assert now(repo) == then
 
 
-def test_unchanged_far_times_are_no_change(repo: Repo) -> None:
+def test_unchanged_far_times_are_not_reported_as_a_change(repo: Repo) -> None:
     build(repo)
     capture(repo, "one")
     assert repo.run("envdiff", "@", check=True).out == ""

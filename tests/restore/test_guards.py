@@ -1,4 +1,4 @@
-"""Refusals before anything is changed."""
+"""Guards refuse a restore before anything is changed."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_unsaved_path_and_its_directories_are_not_replaced(path: bytes) -> None:
         refuse_unsaved(going, missing(path))
 
 
-def test_unsaved_path_outside_the_plan_or_mounted_refuses_nothing() -> None:
+def test_unsaved_path_outside_the_plan_or_on_a_mount_is_allowed() -> None:
     going = RestorePlan((step(b"a/b", EntryKind.DIRECTORY),), ())
     refuse_unsaved(going, missing(b"a/bc"))
     refuse_unsaved(going, missing(b"x"))

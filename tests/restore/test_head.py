@@ -53,7 +53,7 @@ def test_head_returns_to_its_branch_when_the_branch_is_still_there(repo: Repo) -
     assert (repo.path / "two").exists()
 
 
-def test_branch_that_moved_on_stays(repo: Repo) -> None:
+def test_head_is_detached_when_its_branch_has_new_commits(repo: Repo) -> None:
     first = commit(repo, "one")
     history, snapshot = captured(repo)
     branch = repo.git("symbolic-ref", "HEAD")
@@ -177,14 +177,16 @@ def test_missing_code_commit_is_refused(repo: Repo) -> None:
 
 @needs_strace
 @pytest.mark.parametrize("mode", ["--continue", "--abort"])
-def test_kill_at_the_very_end_leaves_head_as_before(repo: Repo, mode: str) -> None:
+def test_continue_and_abort_also_set_head_when_the_restore_was_killed_at_its_end(
+    repo: Repo, mode: str
+) -> None:
     first = commit(repo, "one")
     branch = repo.git("symbolic-ref", "HEAD")
     _, snapshot = captured(repo)
     repo.git("checkout", "-q", "-b", "other")
     second = commit(repo, "two")
     repo.write("one", b"edited")
-    # Right before its journal is removed.
+    # Kill the restore right before it removes its journal.
     killing = ("strace", "-f", "-qq", "-o", "/dev/null", "-e", "trace=unlink,unlinkat")
     path = repo.path / ".git/envhist/restore" / "journal"
     done = repo.run(
@@ -211,7 +213,7 @@ def test_continued_restore_moves_head(repo: Repo, *, staged: bool) -> None:
     repo.git("checkout", "-q", "-b", "other")
     commit(repo, "two")
     repo.write("one", b"edited")
-    # The first exchange: the journal exists, and nothing is swapped.
+    # The second rename is the first exchange: the journal exists, and nothing is swapped yet.
     repo.run("envrestore", "--head", snapshot.id, prefix=traced("renameat2", "signal=KILL", "2"))
     assert repo.git("symbolic-ref", "HEAD") == "refs/heads/other"
     if staged:

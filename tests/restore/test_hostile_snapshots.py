@@ -17,7 +17,7 @@ from tests.restore.hostile import Make, Smith, hostile
 from tests.restore.unsigned import Stranger, harmful, make_stranger
 
 CASES = dict(hostile())
-# Each costs a capture, a restore and an undo; a quick run uses some of every sort.
+# Each case takes a capture, a restore and an undo, so only some of every kind are restored in place.
 IN_PLACE = [name for number, name in enumerate(CASES) if number % 10 == 4]
 AS_PROGRAM = [
     name for number, name in enumerate(CASES) if number % 20 == 0 or (number % 12 == 5 and "link" in name)
@@ -27,18 +27,18 @@ AS_PROGRAM += [name for name in CASES if "terminal" in name]
 
 @pytest.fixture(scope="module")
 def stranger(tmp_path_factory: pytest.TempPathFactory) -> Stranger:
-    """One for all tests: refused snapshots leave nothing, and restored ones are undone."""
+    """Return one repository for all tests: refused snapshots leave nothing, and restored ones are undone."""
     return make_stranger(tmp_path_factory.mktemp("hostile"))
 
 
 @pytest.fixture(scope="module")
-def as_it_was(stranger: Stranger) -> object:
+def state_before(stranger: Stranger) -> object:
     return stranger.state()
 
 
 @pytest.fixture(autouse=True)
-def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tests here do not sync: there is no power failure."""
+def without_syncs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Disable syncs, which only matter for power failures."""
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)
     monkeypatch.setattr(DiskCalls, "sync", lambda self, descriptor: None)
 
@@ -49,7 +49,7 @@ def make(stranger: Stranger, name: str) -> str:
 
 
 def refusal(restore: Callable[[], RestoreResult]) -> str | None:
-    """Return why it was refused; None if it was not."""
+    """Return the reason of a refusal, or None."""
     try:
         restore()
     except EnvhistError as error:
@@ -82,7 +82,7 @@ def test_hostile_snapshot_written_elsewhere_is_refused_or_harmless(
 
 @pytest.mark.parametrize("name", IN_PLACE)
 def test_hostile_snapshot_restored_in_place_is_refused_or_harmless(
-    stranger: Stranger, as_it_was: object, name: str
+    stranger: Stranger, state_before: object, name: str
 ) -> None:
     commit = make(stranger, name)
     history = EnvHistory.open(str(stranger.repo.path), workers="here", one_command=True)
@@ -93,11 +93,11 @@ def test_hostile_snapshot_restored_in_place_is_refused_or_harmless(
     assert harmful(stranger.repo.path) == []
     if why is None:
         history.restore(before)
-    assert stranger.state() == as_it_was
+    assert stranger.state() == state_before
 
 
 @pytest.mark.parametrize("name", AS_PROGRAM)
-def test_program_reports_a_hostile_snapshot_in_plain_words(
+def test_program_reports_a_hostile_snapshot_in_one_line(
     stranger: Stranger, tmp_path: Path, name: str
 ) -> None:
     commit, before = make(stranger, name), stranger.stamps()

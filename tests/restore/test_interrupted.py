@@ -1,4 +1,4 @@
-"""A signal at any point is reported as a signal."""
+"""Signals at any point of a restore are handled as signals, not as other errors."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ if other == 0:
         os.killpg(0, signal.SIGINT)
     os._exit(0)
 """
-"""One process interrupts the other, once for each byte it receives."""
+"""A process that interrupts another one, once for each byte it receives."""
 FORKED = """
 from git_envhist.workers import share_out
 
@@ -58,13 +58,13 @@ for turn in range(TURNS):
         pass
     finally:
         if os.getpid() != me:
-            print("a worker went its parent's way", flush=True)
+            print("a worker continued with its parent's code", flush=True)
             os._exit(1)
 os.waitpid(other, 0)
 try:
     os.waitpid(-1, os.WNOHANG)
 except ChildProcessError:
-    print("none is left")
+    print("no worker left")
 """
 HELD_BACK = """
 from git_envhist.platform import signals_blocked
@@ -88,7 +88,7 @@ def run(script: str, *words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_signal_while_a_directory_is_opened_is_no_disk_error(tmp_path: Path) -> None:
+def test_signal_while_a_directory_is_opened_is_not_reported_as_a_disk_error(tmp_path: Path) -> None:
     (tmp_path / DEEP).mkdir(parents=True)
     for group in ("0", "1"):
         (tmp_path / "slots" / group).mkdir(parents=True)
@@ -96,10 +96,10 @@ def test_signal_while_a_directory_is_opened_is_no_disk_error(tmp_path: Path) -> 
     assert (done.returncode, done.stderr) == (0, "")
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no workers to be forked")
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="workers need os.fork")
 def test_signal_while_workers_start_ends_all_of_them() -> None:
     done = run("TURNS, STEP = 60, 0.0002\n" + INTERRUPTING + FORKED)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "none is left\n", "")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "no worker left\n", "")
 
 
 def test_signals_are_handled_again_after_being_blocked() -> None:

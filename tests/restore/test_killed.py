@@ -1,4 +1,4 @@
-"""A restore killed before any of its changes can be continued or aborted, and leaves nothing."""
+"""A restore killed before any of its changes can be continued or aborted, and leaves no files behind."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ CHANGED: tuple[Edit, ...] = (
 
 
 class Scene:
-    """Two snapshots of an environment, which is as in the first."""
+    """An environment at the first of its two snapshots."""
 
     def __init__(self, top: Path, tree: Tree, changes: tuple[Edit, ...]) -> None:
         make_repo(top, commit=False)
@@ -94,14 +94,14 @@ class Scene:
         self.first, self.then = self.engine.capture(), self.engine.list_files()
         edit(changes, top)
         self.second, self.now = self.engine.capture(), self.engine.list_files()
-        self.stand_at_first()
+        self.return_to_first()
 
-    def stand_at_first(self) -> None:
+    def return_to_first(self) -> None:
         self.engine.restore(self.second, self.first)
         assert self.engine.list_files() == self.then
 
     def run(self, calls: DyingCalls) -> bool:
-        """Restore the second snapshot with these calls; return whether they survived."""
+        """Restore the second snapshot with these calls; return False if they raised `Dead`."""
         engine = self.engine
         try:
             with engine.disk() as disk:
@@ -196,7 +196,7 @@ def die_while_recovering(scene: Scene, chance: random.Random) -> None:
             continue
         scene.judge(forwards=None)
         return
-    # Once cleanup has started, there is only one direction.
+    # A recovery that has started its cleanup ignores the direction.
     scene.recover(DyingCalls(FOREVER), forwards=chance.random() < 0.5)
     scene.judge(forwards=None)
 
@@ -210,7 +210,7 @@ def test_random_restores_survive_a_kill_anywhere(
     chance = random.Random(seed)
     for _ in range(4):
         if scene.engine.list_files() != scene.then:
-            scene.stand_at_first()
+            scene.return_to_first()
         if not scene.run(chance.choice(KINDS)(chance.randrange(40))):
             die_while_recovering(scene, chance)
 

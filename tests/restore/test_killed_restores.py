@@ -1,4 +1,4 @@
-"""A program killed during a restore: the next command says so, and --continue or --abort give one complete state."""
+"""A program killed during a restore: the next command reports it; --continue or --abort give a complete state."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_killed_restore_is_continued_or_aborted_by_a_command(
             # Killed again during recovery.
             repo.run("envrestore", ends, prefix=traced("rename", "signal=KILL", "2"))
             ended = repo.run("envrestore", ends)
-            assert ended.status in (0, 3), ended.err  # 3: it had just come to its end
+            assert ended.status in (0, 3), ended.err  # 3: it was complete already
             assert state(repo) == expected, (call, when)
         assert state(repo) in (then, now), (call, when)
         if state(repo) == then:
@@ -62,7 +62,7 @@ def test_interrupted_restore_prints_how_to_continue(
     repo: Repo, moments: tuple[str, Listing, Listing], fault: str, status: int
 ) -> None:
     first, then, now = moments
-    # The first exchange of two names: the journal has been written.
+    # The third rename is the first exchange: the journal has been written.
     stopped = repo.run("envrestore", first, prefix=traced("renameat2", fault, "3"))
     assert stopped.status == status, stopped.err
     assert "Traceback" not in stopped.err

@@ -1,4 +1,4 @@
-"""Every kind of entry is restored as it was, or reported."""
+"""Every kind of entry is restored exactly, or reported."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from git_envhist.restore.finish import apply, finish
 from git_envhist.restore.journal import read_journal
 from git_envhist.restore.stage import stage
 from git_envhist.restore.verify import verify
-from tests.restore.engine import Engine, in_small_helpings
+from tests.restore.engine import Engine, transfer_few_bytes
 from tests.support.oracle import tree_differences
 from tests.support.repository import Repo
 from tests.support.trees import Directory, File, HardLink, build
@@ -65,7 +65,7 @@ def test_restore_is_complete_when_calls_transfer_few_bytes(
     first, then = engine.capture(), engine.list_files()
     wreck(repo)
     second = engine.capture()
-    in_small_helpings(monkeypatch)
+    transfer_few_bytes(monkeypatch)
     outcome = engine.restore(second, first)
     monkeypatch.undo()
     assert (outcome.differences, outcome.skipped) == ((), {})
@@ -101,7 +101,7 @@ def test_unchanged_file_is_not_touched(repo: Repo) -> None:
     assert (after.st_ino, after.st_ctime_ns) == (before.st_ino, before.st_ctime_ns)
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root may make devices")
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can create devices")
 def test_device_and_other_owner_are_restored(repo: Repo) -> None:
     repo.write("owned", b"x")
     try:
@@ -109,7 +109,7 @@ def test_device_and_other_owner_are_restored(repo: Repo) -> None:
         os.chmod(repo.path / "owned", 0o6755)
         os.mknod(repo.path / "null", 0o020666, os.makedev(1, 3))
     except PermissionError:
-        pytest.skip("no devices can be made here")
+        pytest.skip("this system does not allow devices")
     engine = Engine(repo.path)
     first, then = engine.capture(), engine.list_files()
     rdev = os.stat(repo.path / "null").st_rdev
@@ -120,7 +120,7 @@ def test_device_and_other_owner_are_restored(repo: Repo) -> None:
 
 
 class Failing(DiskCalls):
-    """Fails at the n-th call of a kind."""
+    """Fail at the n-th call with a given name."""
 
     def __init__(self, call: str, after: int, code: int) -> None:
         self.call, self.left, self.code = call, after, code
@@ -176,7 +176,7 @@ class Elsewhere(DiskCalls):
         super().rename(one, name, other, other_name)
 
 
-def test_slots_are_in_the_root_when_the_git_directory_is_elsewhere(repo: Repo) -> None:
+def test_slots_are_in_the_root_when_the_git_directory_is_on_another_file_system(repo: Repo) -> None:
     repo.write("a", b"1")
     engine = Engine(repo.path)
     first, then = engine.capture(), engine.list_files()
@@ -234,7 +234,7 @@ def test_verify_finds_every_difference(repo: Repo, what: str, spoil: Any) -> Non
 def test_staged_files_are_synced_before_the_journal_is_written(
     repo: Repo, monkeypatch: pytest.MonkeyPatch, few: int, sync: str
 ) -> None:
-    """And the swaps are synced before replaced files are removed."""
+    """The swaps are also synced before replaced files are removed."""
     monkeypatch.setattr(durable, "FEW", few)
     done: list[str] = []
     repo.write("a", b"1")
@@ -261,7 +261,7 @@ def test_staged_files_are_synced_before_the_journal_is_written(
 
 
 def test_replaced_file_is_read_when_no_capture_recorded_it(repo: Repo) -> None:
-    """Equal size, mode and time prove nothing about the contents."""
+    """Equal size, mode and time do not prove equal contents."""
     at = 10**18
     repo.write("a", b"1")
     os.utime(repo.path / "a", ns=(at, at))

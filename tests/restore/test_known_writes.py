@@ -1,4 +1,4 @@
-"""The capture after a restore uses what the restore recorded, unless files changed since."""
+"""The capture after a restore uses the restore's records of written files, unless files changed since."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ def history(repo: Repo) -> EnvHistory:
     return found
 
 
-def landed(repo: Repo, name: str, data: bytes) -> WrittenFile:
+def written_file(repo: Repo, name: str, data: bytes) -> WrittenFile:
     """Return stat data as a restore records them."""
     return WrittenFile(COLUMNS(os.lstat(repo.path / name)), object_id(b"blob", data, "sha1"))
 
 
-def bring(repo: Repo, history: EnvHistory, name: str, data: bytes) -> WrittenFile:
-    """Create a file in the environment whose contents are stored."""
+def store_file(repo: Repo, history: EnvHistory, name: str, data: bytes) -> WrittenFile:
+    """Create a file and capture it, so that its contents are stored; return its record."""
     repo.write(name, data)
-    history.capture("so that it is in the store")
-    return landed(repo, name, data)
+    history.capture("store the file")
+    return written_file(repo, name, data)
 
 
-def look_again(
+def capture_with_records(
     history: EnvHistory, names: dict[bytes, dict[bytes, WrittenFile | None]]
 ) -> tuple[bool, str, str]:
-    """Return whether no file was read, the content that was found, and the actual one."""
+    """Capture with records and without; return whether no file was read, and the content id of both."""
     looked: list[object] = []
     tip = history.log(limit=1)[0].commit
     told = {path: frozenset(entries) for path, entries in names.items()}
@@ -60,86 +60,88 @@ def look_again(
 
 
 def test_written_files_are_recorded_without_reading(repo: Repo, history: EnvHistory) -> None:
-    brought = bring(repo, history, "sub/c", b"2")
+    brought = store_file(repo, history, "sub/c", b"2")
     repo.write("sub/c", b"other")
     history.capture("other")
     repo.write("sub/c", b"2")
     os.chmod(repo.path / "sub" / "c", 0o755)
-    again = landed(repo, "sub/c", b"2")
+    again = written_file(repo, "sub/c", b"2")
     assert again.oid == brought.oid
-    nobody_looked, found, there = look_again(history, {b"sub": {b"c": again}})
-    assert nobody_looked
+    read_nothing, found, there = capture_with_records(history, {b"sub": {b"c": again}})
+    assert read_nothing
     assert found == there
 
 
 def test_written_and_removed_files_are_recorded(repo: Repo, history: EnvHistory) -> None:
-    bring(repo, history, "sub/new", b"2")
+    store_file(repo, history, "sub/new", b"2")
     os.unlink(repo.path / "sub" / "new")
     history.capture("without it")
     repo.write("sub/new", b"2")
     os.unlink(repo.path / "sub" / "d")
-    nobody_looked, found, there = look_again(
-        history, {b"sub": {b"new": landed(repo, "sub/new", b"2"), b"d": None}, b"": {}}
+    read_nothing, found, there = capture_with_records(
+        history, {b"sub": {b"new": written_file(repo, "sub/new", b"2"), b"d": None}, b"": {}}
     )
-    assert nobody_looked
+    assert read_nothing
     assert found == there
 
 
-def meanwhile_a_file_comes(repo: Repo) -> None:
+def add_a_file(repo: Repo) -> None:
     repo.write("sub/guest", b"3")
 
 
-def meanwhile_one_is_written(repo: Repo) -> None:
+def write_a_file(repo: Repo) -> None:
     repo.write("sub/c", b"3")
 
 
-def meanwhile_one_gets_a_second_name(repo: Repo) -> None:
+def add_a_hard_link(repo: Repo) -> None:
     os.link(repo.path / "sub" / "c", repo.path / "second")
 
 
-def meanwhile_the_directory_is_another(repo: Repo) -> None:
+def replace_the_directory_by_a_copy(repo: Repo) -> None:
     shutil.copytree(repo.path / "sub", repo.path / "copy", copy_function=shutil.copy2)
     shutil.rmtree(repo.path / "sub")
     os.rename(repo.path / "copy", repo.path / "sub")
 
 
-def meanwhile_the_directory_is_a_link(repo: Repo) -> None:
+def replace_the_directory_by_a_link(repo: Repo) -> None:
     os.rename(repo.path / "sub", repo.path / "elsewhere")
     (repo.path / "sub").symlink_to("elsewhere")
 
 
-def meanwhile_one_is_to_be_left_out(repo: Repo) -> None:
+def exclude_a_file(repo: Repo) -> None:
     repo.write(".envhistignore", b"c\n")
 
 
 @pytest.mark.parametrize(
     "meanwhile",
     [
-        meanwhile_a_file_comes,
-        meanwhile_one_is_written,
-        meanwhile_one_gets_a_second_name,
-        meanwhile_the_directory_is_another,
-        meanwhile_the_directory_is_a_link,
-        meanwhile_one_is_to_be_left_out,
+        add_a_file,
+        write_a_file,
+        add_a_hard_link,
+        replace_the_directory_by_a_copy,
+        replace_the_directory_by_a_link,
+        exclude_a_file,
     ],
 )
 def test_changed_file_is_read_by_the_next_capture(
     repo: Repo, history: EnvHistory, meanwhile: Callable[[Repo], None]
 ) -> None:
-    brought = bring(repo, history, "sub/c", b"2")
+    brought = store_file(repo, history, "sub/c", b"2")
     os.utime(repo.path / "sub", None)
     meanwhile(repo)
-    nobody_looked, found, there = look_again(history, {b"sub": {b"c": brought}, b"": {}})
-    assert not nobody_looked
-    # Whatever was recorded, the capture matches the disk.
-    if meanwhile in (meanwhile_a_file_comes, meanwhile_one_is_written):
+    read_nothing, found, there = capture_with_records(history, {b"sub": {b"c": brought}, b"": {}})
+    assert not read_nothing
+    # The capture matches the disk, not the outdated record.
+    if meanwhile in (add_a_file, write_a_file):
         assert found == there
 
 
 def test_file_with_a_secret_name_is_read(repo: Repo, history: EnvHistory) -> None:
-    bring(repo, history, "sub/.env", b"KEY=1")
-    nobody_looked, found, there = look_again(history, {b"sub": {b".env": landed(repo, "sub/.env", b"KEY=1")}})
-    assert not nobody_looked
+    store_file(repo, history, "sub/.env", b"KEY=1")
+    read_nothing, found, there = capture_with_records(
+        history, {b"sub": {b".env": written_file(repo, "sub/.env", b"KEY=1")}}
+    )
+    assert not read_nothing
     assert found == there
 
 
@@ -150,7 +152,7 @@ def test_next_capture_reads_the_written_files(repo: Repo, history: EnvHistory) -
     assert first is not None
     done = history.restore(first)
     assert done.snapshot is not None
-    # The recorded ids are not relied on.
+    # The next capture reads the directory again instead of using the recorded ids.
     with history.capturing.capture_tree(CaptureOptions()) as held:
         assert b"sub" in held.environment.scan_result.directories
         assert held.content == done.snapshot.content == first.content

@@ -23,7 +23,7 @@ def elsewhere(repo: Repo) -> Iterator[Path]:
     """Return a directory on another file system than the repository's."""
     shared = Path("/dev/shm")
     if not os.access(shared, os.W_OK) or shared.stat().st_dev == repo.path.stat().st_dev:
-        pytest.skip("there is no other file system to write to")
+        pytest.skip("no second writable file system")
     place = Path(tempfile.mkdtemp(dir=shared))
     yield place
     shutil.rmtree(place)

@@ -8,7 +8,7 @@ import pytest
 
 from git_envhist import EnvHistory
 from git_envhist.diff import walk
-from git_envhist.objects.reader import ObjectReader
+from git_envhist.objects.reader import ObjectReader, Verify
 from git_envhist.snapshots.reader import SnapshotReader
 from tests.support.repository import Repo
 
@@ -37,12 +37,12 @@ def test_pairs_release_each_directory_of_files_after_it_is_compared(
     monkeypatch.setattr(walk, "SnapshotReader", kept)
     git = history.repository.git
     with closing(
-        ObjectReader(git, history.repository.pack_dir, history.repository.object_format)
+        ObjectReader(git, history.repository.pack_dir, history.repository.object_format, verify=Verify.ID)
     ) as contents:
         compared = 0
         for _ in walk.differing_directories(contents, before, after):
             compared += 1
-            # Parent directories, tops of nested repositories and roots, lists of shards, and one more.
+            # In memory are parent directories, nested repositories, roots, shard lists and one directory of files.
             assert sum(len(half._trees) + len(half._texts) for half in halves) < DIRECTORIES // 2 + 4
         assert compared >= DIRECTORIES
         assert len(halves[0].shared) < DIRECTORIES // 2

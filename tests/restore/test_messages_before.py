@@ -1,4 +1,4 @@
-"""Messages before a restore begins: partial restores, odd names, interrupted restores, too many steps."""
+"""Messages before a restore starts: partial restores, odd names, interrupted restores, too many steps."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_excluded_path_is_refused_when_nothing_else_is_chosen(repo: Repo) -> Non
 
 
 def site(repo: Repo, *packages: str) -> None:
-    """Put exactly these packages into the virtual environment."""
+    """Install exactly these packages in the virtual environment."""
     place = ".venv/lib/python3.11/site-packages"
     shutil.rmtree(repo.path / place, ignore_errors=True)
     repo.write(".venv/pyvenv.cfg", "version = 3.11.7\n")

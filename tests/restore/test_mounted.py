@@ -1,4 +1,4 @@
-"""Mounts inside the environment: a restore that would change one is refused by name."""
+"""Mounts inside the environment: a restore that would change one is refused and names it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def room() -> Iterator[Room]:
 
 @pytest.fixture(params=["bind", "tmpfs"])
 def kind(request: pytest.FixtureRequest, repo: Repo) -> str:
-    """The kind of mount; one is not listed by the system, so that only the device number shows it."""
+    """Return the kind of mount. The system's list of mounts is hidden for tmpfs, so that the device number must do."""
     kind: str = request.param
     if kind == "tmpfs":
         repo.env[WITHOUT] = "proc"
@@ -33,7 +33,7 @@ def kind(request: pytest.FixtureRequest, repo: Repo) -> str:
 
 
 def mount(room: Room, kind: str, place: Path) -> Path:
-    """Mount something with a file in it; return the path of the file."""
+    """Mount a directory with a file; return the path of the file."""
     if kind == "tmpfs":
         room.mount("-t", "tmpfs", "tmpfs", place)
     else:
@@ -65,7 +65,7 @@ def test_mount_that_hides_snapshot_paths_is_refused_and_skipped_with_force(
 ) -> None:
     before = begin(room, repo)
     file = mount(room, kind, repo.path / "deps/data")
-    # Also if nothing else differs.
+    # The mount alone is enough for a refusal, also if nothing else differs.
     refused(restore(room, repo, before), "deps/data")
     assert "would be refused" in restore(room, repo, "-n", before).err
     repo.write("a", b"changed")
@@ -106,7 +106,7 @@ def test_directory_with_a_mount_is_not_removed(repo: Repo, room: Room, kind: str
     assert not (repo.path / "new/in").exists()
 
 
-def test_mount_that_existed_at_capture_refuses_nothing(repo: Repo, room: Room, kind: str) -> None:
+def test_mount_that_existed_at_the_capture_is_not_refused(repo: Repo, room: Room, kind: str) -> None:
     build({b"deps/data/covered": File(b"1"), b"a": File(b"3")}, repo.path)
     file = mount(room, kind, repo.path / "deps/data")
     before = room.capture(repo).out.strip()
@@ -127,7 +127,7 @@ def test_captured_mount_is_not_restored(repo: Repo, room: Room, tmp_path: Path, 
     file.write_bytes(b"mounted")
     before = room.capture(repo).out.strip()
     repo.write("a", b"changed")
-    assert restore(room, repo, before).status == 0, "the mount holds what it held"
+    assert restore(room, repo, before).status == 0, "the contents of the mount did not change"
     assert repo.read("a") == b"3"
 
     file.write_bytes(b"other bytes")

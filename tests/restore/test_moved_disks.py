@@ -20,16 +20,16 @@ ENDS = {"--continue": 0, "--abort": 1}
 
 
 @pytest.fixture
-def broken_off(repo: Repo) -> tuple[Listing, Listing]:
+def killed_restore(repo: Repo) -> tuple[Listing, Listing]:
     """Return the target and the previous files of a killed restore."""
     (first, then), (_, now) = prepare(repo).items()
-    # The first six renames are of packs and the journal.
+    # The first six renames belong to packs and the journal.
     repo.run("envrestore", first, prefix=traced("renameat2", "signal=KILL", "8"))
     assert listing(repo.path, top=True) not in (then, now)
     return then, now
 
 
-def mounted_anew(repo: Repo) -> None:
+def change_device_numbers(repo: Repo) -> None:
     """Change the device numbers in the journal, as another mount would."""
     private = str(repo.path / ".git/envhist/restore")
     journal = read_journal(private)
@@ -50,19 +50,19 @@ def _other(seen: DiskEntry | None) -> DiskEntry | None:
 @needs_strace
 @pytest.mark.parametrize("end", ENDS)
 def test_restore_is_recovered_when_the_device_number_changed(
-    repo: Repo, broken_off: tuple[Listing, Listing], end: str
+    repo: Repo, killed_restore: tuple[Listing, Listing], end: str
 ) -> None:
-    mounted_anew(repo)
+    change_device_numbers(repo)
     done = repo.run("envrestore", end)
     assert (done.status, done.err) == (0, "")
-    assert listing(repo.path, top=True) == broken_off[ENDS[end]]
+    assert listing(repo.path, top=True) == killed_restore[ENDS[end]]
     assert left_behind(repo) == []
 
 
 @needs_strace
 @pytest.mark.parametrize("end", ENDS)
 def test_copy_of_an_interrupted_restore_is_recovered_from_snapshots(
-    repo: Repo, broken_off: tuple[Listing, Listing], tmp_path: Path, end: str
+    repo: Repo, killed_restore: tuple[Listing, Listing], tmp_path: Path, end: str
 ) -> None:
     place = tmp_path / "copy"
     subprocess.run(["cp", "-a", str(repo.path), str(place)], check=True)
@@ -73,7 +73,7 @@ def test_copy_of_an_interrupted_restore_is_recovered_from_snapshots(
     assert copy.run("envlog", "capture").status == 128
     ended = copy.run("envrestore", end)
     assert ended.status in (0, 5), ended.err
-    assert listing(place, top=True) == broken_off[ENDS[end]]
+    assert listing(place, top=True) == killed_restore[ENDS[end]]
     assert list(place.glob(".git/envhist/restore/realm-*/kept/*-slots"))
     assert copy.run("envrestore", end).status == 3
     assert listing(repo.path, top=True) == left

@@ -76,7 +76,7 @@ def test_one_name_of_each_pair_can_be_excluded(pairs: tuple[Repo, str]) -> None:
     repo.run("envrestore", first, "--", ".", ":!name", env={WITHOUT: "case"}, check=True)
     assert (repo.path / "Name").exists()
     assert not (repo.path / "name").exists()
-    # The restored name is now in the way of the other.
+    # The restored name now conflicts with the other one.
     refused = repo.run("envrestore", first, env={WITHOUT: "case"})
     assert (refused.status, "'Name' and 'name'" in refused.err) == (3, True)
 

@@ -1,4 +1,4 @@
-"""An unsigned snapshot is not written into a directory whose files a version control program obeys."""
+"""An unsigned snapshot is not written into a directory whose files git or another version control program uses."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def refusal(repo: Repo, directory: str) -> str:
         "hooked/x",
     ],
 )
-def test_obeyed_directory_is_refused(repo: Repo, directory: str) -> None:
+def test_directory_used_by_version_control_is_refused(repo: Repo, directory: str) -> None:
     repo.git("config", "core.hooksPath", "hooked")
     assert "programs obey" in refusal(repo, directory)
 
@@ -49,7 +49,7 @@ def test_other_directory_is_not_refused(repo: Repo, directory: str) -> None:
     assert refusal(repo, directory) == ""
 
 
-def test_obeyed_directory_is_recognized_through_links_and_in_bare_repositories(
+def test_directory_used_by_version_control_is_recognized_through_links_and_in_bare_repositories(
     repo: Repo, tmp_path: Path
 ) -> None:
     bare = make_repo(tmp_path / "any name", bare=True)

@@ -1,4 +1,4 @@
-"""A directory is opened again by one call, with the same result as name by name."""
+"""Opening a directory with one openat2 call gives the same result as opening it name by name."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ DEEP = EnvPath(b"a/b/c")
 
 
 class NamesAlone(DiskCalls):
-    """A system without that call."""
+    """A system without openat2."""
 
     def open_beneath(self, base: int, path: bytes) -> int | None:
         return None
@@ -38,7 +38,7 @@ def disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Environment
 
 
 def reached(disk: EnvironmentDisk) -> int:
-    """Return the inode of the directory that is opened."""
+    """Return the inode of the opened directory."""
     with disk.directory(b"", DEEP) as descriptor:
         return os.fstat(descriptor).st_ino
 
@@ -54,7 +54,7 @@ def test_single_call_is_used_when_available(tmp_path: Path) -> None:
     opened = DiskCalls().open_beneath(base, b"a/b")
     os.close(base)
     if opened is None:
-        pytest.skip("this kernel, or what it runs in, has no openat2")
+        pytest.skip("the kernel or its sandbox has no openat2")
     assert os.fstat(opened).st_ino == os.stat(tmp_path / "a" / "b").st_ino
     os.close(opened)
 

@@ -17,7 +17,7 @@ PLACES = {
     "empty": ("empty", "empty/", "."),
     ".": (".", "/", ":!other"),
 }
-"""Directory -> pathspecs that select it."""
+"""The pathspecs that select each directory."""
 
 
 def change_mode(path: Path) -> None:
@@ -26,7 +26,7 @@ def change_mode(path: Path) -> None:
 
 def change_group(path: Path) -> None:
     if os.geteuid() != 0:
-        pytest.skip("only root gives files to any group")
+        pytest.skip("only root can change the group of files to any group")
     os.chown(path, -1, 1234)
 
 
@@ -38,7 +38,7 @@ def set_attribute(path: Path) -> None:
     try:
         os.setxattr(path, "user.note", b"later")
     except OSError:
-        pytest.skip("the file system keeps no attributes")
+        pytest.skip("the file system has no extended attributes")
 
 
 CHANGES = (change_mode, change_group, set_time, set_attribute)
@@ -64,7 +64,7 @@ def here(repo: Repo, pathspec: str) -> str:
 @pytest.mark.parametrize(
     ("directory", "pathspec"), [(name, spec) for name, specs in PLACES.items() for spec in specs]
 )
-def test_chosen_directory_is_restored_when_no_entry_of_it_changed(
+def test_chosen_directory_is_restored_when_no_entry_in_it_changed(
     repo: Repo, first: str, change: Callable[[Path], None], directory: str, pathspec: str
 ) -> None:
     before = now(repo)
@@ -76,7 +76,7 @@ def test_chosen_directory_is_restored_when_no_entry_of_it_changed(
 
 
 @pytest.mark.parametrize("pathspec", ["dir/inner", "dir/*", "other", "*.txt", ":(glob)dir/**/file", "app.py"])
-def test_directory_that_is_not_chosen_stays(repo: Repo, first: str, pathspec: str) -> None:
+def test_directory_that_is_not_chosen_is_unchanged(repo: Repo, first: str, pathspec: str) -> None:
     repo.write("new.txt", b"1")
     repo.run("envlog", "capture", "two", check=True)
     for directory in ("dir", "."):
@@ -95,7 +95,9 @@ def test_directory_is_restored_by_class_and_by_undo(repo: Repo, first: str, word
 
 
 @pytest.mark.parametrize("pathspec", ["dir", "dir/inner", ".", "empty", "empty/", "pipe"])
-def test_chosen_path_that_did_not_change_is_nothing_to_restore(repo: Repo, first: str, pathspec: str) -> None:
+def test_unchanged_chosen_path_is_reported_as_nothing_to_restore(
+    repo: Repo, first: str, pathspec: str
+) -> None:
     os.mkfifo(repo.path / "pipe")
     first = repo.run("envlog", "capture", "--porcelain", "two", check=True).out.strip()
     done = repo.run("envrestore", first, "--", pathspec, check=True)
@@ -108,7 +110,7 @@ def test_path_that_no_snapshot_has_is_refused(repo: Repo, first: str) -> None:
         assert (done.status, "nothing matches" in done.err) == (4, True)
 
 
-def test_directory_of_an_additional_root_is_restored_when_no_entry_of_it_changed(
+def test_directory_of_an_additional_root_is_restored_when_no_entry_in_it_changed(
     repo: Repo, tmp_path: Path
 ) -> None:
     root = tmp_path / "root"

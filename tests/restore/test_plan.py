@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from git_envhist.diff.walk import differing_directories
 from git_envhist.git.process import Git
 from git_envhist.model import EnvPath, PlanAction, RestorePlan, StoredAs
-from git_envhist.objects.reader import ObjectReader
+from git_envhist.objects.reader import ObjectReader, Verify
 from git_envhist.restore.plan import PlanRules, SkipReason, make_plan
 from tests.support.repository import Repo
 from tests.support.snapshots import Described, Tree, directory, fifo, file, link, write_snapshot
@@ -24,7 +24,10 @@ def plan(
     ]
     assert ids[1] is not None
     contents = ObjectReader(
-        Git(str(repo.path / ".git"), str(repo.path)), str(repo.path / ".git/objects/pack"), "sha1"
+        Git(str(repo.path / ".git"), str(repo.path)),
+        str(repo.path / ".git/objects/pack"),
+        "sha1",
+        verify=Verify.ID,
     )
     try:
         return make_plan(list(differing_directories(contents, ids[0], ids[1])), rules)
@@ -176,7 +179,10 @@ def test_root_that_the_target_did_not_have_is_skipped(repo: Repo) -> None:
     with_root = bytes.fromhex(write_snapshot(repo.path, {b"a": file(b"1")}, roots={"etc": {b"conf": file()}}))
     without = bytes.fromhex(write_snapshot(repo.path, {b"a": file(b"2")}))
     contents = ObjectReader(
-        Git(str(repo.path / ".git"), str(repo.path)), str(repo.path / ".git/objects/pack"), "sha1"
+        Git(str(repo.path / ".git"), str(repo.path)),
+        str(repo.path / ".git/objects/pack"),
+        "sha1",
+        verify=Verify.ID,
     )
     found = make_plan(differing_directories(contents, with_root, without))
     contents.close()

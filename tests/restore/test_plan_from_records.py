@@ -27,7 +27,7 @@ from tests.support.trees import Edit, Tree, apply, build
 
 
 def plans(engine: Engine, tip: Snapshot, target: Snapshot) -> tuple[RestorePlan | None, RestorePlan | None]:
-    """Return the plan from the environment now, made from records and from trees."""
+    """Return two plans from the present environment: one made from records, one from trees."""
     ends = bytes.fromhex(tip.id), bytes.fromhex(target.tree)
     capturing = engine.history.capturing
     with capturing.locked(CaptureOptions()), capturing.capture_tree(CaptureOptions()) as held:
@@ -87,7 +87,7 @@ def test_reverted_file_is_planned_from_records(repo: Repo) -> None:
 
 
 class Counting:
-    """Reads objects and records which; some cannot be read."""
+    """Read objects and record their ids; one object cannot be read."""
 
     def __init__(self, contents: ObjectReader, gone: bytes = b"") -> None:
         self._contents, self._gone = contents, gone
@@ -96,7 +96,7 @@ class Counting:
     def read(self, oid: bytes) -> tuple[bytes, bytes]:
         self.read_ids.append(oid)
         if oid == self._gone:
-            raise Damaged("it is gone")
+            raise Damaged("the object is missing")
         return self._contents.read(oid)
 
 

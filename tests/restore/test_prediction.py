@@ -1,4 +1,4 @@
-"""The comparison predicted while the capture runs, and its correction."""
+"""The comparison made while the capture still runs, and its correction if the capture finds changes."""
 
 from __future__ import annotations
 

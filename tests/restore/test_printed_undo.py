@@ -1,4 +1,4 @@
-"""The printed undo command restores everything, HEAD too, and output is in order."""
+"""The printed undo command restores everything including HEAD, and messages are printed in order."""
 
 from __future__ import annotations
 

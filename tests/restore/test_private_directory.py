@@ -97,7 +97,7 @@ def test_running_restore_into_the_same_directory_is_not_disturbed(repo: Repo, tm
 
 
 class Leaving(DiskCalls):
-    """Another restore ends and removes the directory between our open and our lock."""
+    """Simulate another restore that removes the directory after we opened it and before we lock it."""
 
     def __init__(self, top: Path) -> None:
         self._top = top
@@ -120,7 +120,7 @@ def test_private_directory_is_created_again_when_its_owner_removed_it(tmp_path: 
 
 
 class Watched(DiskCalls):
-    """Records whether another process could have had the lock when something was removed."""
+    """Record whether another process could lock the directory when something was removed."""
 
     def __init__(self, top: Path) -> None:
         self._top = top
@@ -171,10 +171,10 @@ share_stream(pieces(), lambda: (os.close(giving), parent)[1], do, lambda tool: N
 """
 
 
-@pytest.mark.skipif(core_count() < 2, reason="nothing is shared on one core")
+@pytest.mark.skipif(core_count() < 2, reason="one core has no workers")
 def test_workers_of_a_killed_process_start_no_more_work(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", LEADER], capture_output=True, check=False)
-    # The output ends when the last of them has ended.
+    # run() returns when the last worker has closed the output.
     assert 0 < len(done.stdout.splitlines()) <= core_count()
 
 
@@ -186,7 +186,7 @@ def test_attributes_of_a_read_only_file_are_restored(tmp_path: Path, how: str) -
     try:
         os.setxattr(path, "user.kept", b"1")
     except OSError:
-        pytest.skip("no attributes here")
+        pytest.skip("the file system has no extended attributes")
     path.chmod(0o444)
     engine = Engine(tmp_path / "repo")
     moment = engine.capture()

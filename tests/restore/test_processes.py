@@ -17,14 +17,14 @@ from git_envhist.git.process import COMMAND
 from git_envhist.model import Entry, EntryKind, EnvPath, PlanAction, PlanStep, RestorePlan
 from git_envhist.restore.processes import AffectedPaths, package_of, processes_with_open, still_running
 
-pytestmark = pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="there is no /proc here")
+pytestmark = pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="there is no /proc")
 
 HOLD = "import sys; f = open(sys.argv[1]); print('open', flush=True); sys.stdin.read()"
 
 
 @pytest.fixture
 def guest(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
-    """Start a process in a directory with an open file."""
+    """Start a process in a directory, with an open file."""
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "held").write_text("x")
     with subprocess.Popen(
@@ -128,7 +128,7 @@ def test_process_with_a_replaced_file_open_or_mapped_is_reported(tmp_path: Path)
         child.send_signal(signal.SIGKILL)
 
 
-def test_installed_package_belongs_to_the_one_that_installed_it(tmp_path: Path) -> None:
+def test_installed_package_belongs_to_its_project(tmp_path: Path) -> None:
     top = os.fsencode(tmp_path)
     for place in ("app/src", "app/node_modules/x", "tools"):
         (tmp_path / place).mkdir(parents=True)
@@ -155,7 +155,7 @@ def test_only_programs_that_run_files_are_reported(tmp_path: Path, program: str,
     (tmp_path / "bin").mkdir()
     (tmp_path / "project").mkdir()
     (tmp_path / "project/app.js").write_text("x")
-    # The name of the program decides; this is a copy of one that reads and writes.
+    # The name of the program decides, so a copy of 'cat' is enough.
     copied = tmp_path / "bin" / program
     shutil.copy(shutil.which("cat") or "/bin/cat", copied)
     with (

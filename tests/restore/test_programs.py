@@ -1,4 +1,4 @@
-"""`git envrestore`, `git envlog undo` and `redo` as typed; trees are compared by find, sha256sum and rsync."""
+"""The programs `git envrestore`, `git envlog undo` and `redo`; find, sha256sum and rsync compare the trees."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ def state(repo: Repo) -> Listing:
 
 @pytest.fixture
 def two(repo: Repo) -> tuple[Repo, str, Listing, Listing]:
-    """Return a repository, its snapshot, the captured files, and the present ones, which differ a lot."""
+    """Return a repository, its snapshot, the captured files, and the present files, most of which differ."""
     first, then, now = start_from(repo, captured_and_changed)
     return repo, first, then, now
 
 
 def captured_and_changed(repo: Repo) -> tuple[str, Listing, Listing]:
-    """Capture an environment, then change much of it."""
+    """Capture an environment, then change most of its files."""
     repo.write(".gitignore", b"node_modules/\n.env.local\n")
     repo.git("add", ".")
     repo.git("commit", "-q", "-m", "code")
@@ -160,7 +160,7 @@ def test_restore_stopped_before_it_began_prints_the_target(
     assert "saved your files as" in stopped.out
     again, _, newest = stopped.err.partition("hint: to try again: ")[2].partition(" (")
     assert newest == "'@' is now the snapshot of your files)\n"
-    # The obvious guess '@' would mean the present state.
+    # '@' would now mean the safety snapshot, not the target.
     assert repo.run("envrestore", "@", check=True).out.endswith(f"; to restore that: {again}\n")
     repo.run("envrestore", again.split()[-1], check=True)
     assert state(repo) == then
@@ -185,7 +185,7 @@ def test_path_in_neither_snapshot_is_refused(two: tuple[Repo, str, Listing, List
     slip = repo.run("envrestore", first, "--", "apq.py")
     assert (slip.status, state(repo)) == (4, now)
     assert "'apq.py'" in slip.err
-    # Having nothing to do is different.
+    # A known path without changes is no error.
     assert repo.run("envrestore", first, "--", ".gitignore", check=True).out.startswith("nothing to restore")
 
 
@@ -250,7 +250,7 @@ def test_likely_snapshots_are_listed_without_a_revision(two: tuple[Repo, str, Li
     assert state(repo)[b"app.py"].sha256 == then[b"app.py"].sha256
 
 
-def test_path_excluded_from_the_snapshot_stays(repo: Repo) -> None:
+def test_path_excluded_from_the_snapshot_is_unchanged(repo: Repo) -> None:
     repo.write(".envhistignore", b"cache/\n")
     repo.write("cache/a", b"1")
     first = capture(repo, "with a rule")
@@ -480,8 +480,8 @@ def test_partial_restore_has_its_own_exit_status(repo: Repo) -> None:
     repo.write("a/file", b"one")
     first = capture(repo, "one")
     repo.write("a/file", b"two")
-    engine, before = broken_off(repo, first)
-    # Another process writes to it between the plan and the swap.
+    engine, before = interrupt_restore(repo, first)
+    # Another process writes to the file between the plan and the swap.
     repo.write("a/file", b"three, which nobody has seen")
     done = repo.run("envrestore", "--continue")
     assert done.status == 5
@@ -491,8 +491,8 @@ def test_partial_restore_has_its_own_exit_status(repo: Repo) -> None:
     assert engine.debris() == []
 
 
-def broken_off(repo: Repo, first: str) -> tuple[Engine, Snapshot]:
-    """Return a restore with a journal and no further progress."""
+def interrupt_restore(repo: Repo, first: str) -> tuple[Engine, Snapshot]:
+    """Interrupt a restore right after it has written its journal."""
     engine = Engine(repo.path)
     before, target = engine.capture(), engine.history.resolve(first)
     engine.prepare(engine.plan(before, target))
@@ -503,7 +503,7 @@ def test_interrupted_restore_is_reported_by_the_next_command(
     two: tuple[Repo, str, Listing, Listing],
 ) -> None:
     repo, first, then, now = two
-    broken_off(repo, first)
+    interrupt_restore(repo, first)
     for words in (["envlog", "capture", "x"], ["envrestore", first], ["envlog", "undo"]):
         refused = repo.run(*words)
         assert refused.status == 128
@@ -518,7 +518,7 @@ def test_interrupted_restore_is_reported_by_the_next_command(
 
 def test_interrupted_restore_can_be_aborted(two: tuple[Repo, str, Listing, Listing]) -> None:
     repo, first, _, now = two
-    broken_off(repo, first)
+    interrupt_restore(repo, first)
     told = json.loads(repo.run("envrestore", "--abort", "--json", check=True).out)
     assert told["undone"] is True
     assert state(repo) == now

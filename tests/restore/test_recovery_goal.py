@@ -27,7 +27,7 @@ def test_recovery_allows_outside_links_only_if_the_restore_did(repo: Repo, links
     journal, _ = engine.prepare(engine.plan(before, target))
     notes = RecoveryGoal("target", target.id, before.id, links).notes
     write_journal(engine.private, replace(journal, notes=notes))
-    # It was already being undone when it is to be finished.
+    # The restore was being aborted when it was interrupted; now it is continued.
     set_phase(engine.private, Phase.UNDONE)
     done = repo.run("envrestore", "--continue")
     assert done.status == (0 if links else 5), done.err
@@ -35,7 +35,7 @@ def test_recovery_allows_outside_links_only_if_the_restore_did(repo: Repo, links
 
 
 @pytest.mark.parametrize("links", [False, True])
-def test_recovery_goal_is_read_as_written(tmp_path: Path, links: bool) -> None:
+def test_recovery_goal_is_unchanged_after_writing_and_reading(tmp_path: Path, links: bool) -> None:
     way = RecoveryGoal("safety", "a" * 40, "b" * 40, links)
     write_recovery(str(tmp_path / "private"), way)
     assert read_recovery(str(tmp_path / "private")) == way

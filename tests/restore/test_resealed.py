@@ -1,4 +1,4 @@
-"""Two keys: an unchanged secret file is not rewritten, whichever key sealed it."""
+"""Snapshots sealed with different keys: an unchanged secret file is not rewritten."""
 
 from __future__ import annotations
 

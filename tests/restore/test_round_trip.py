@@ -1,4 +1,4 @@
-"""From one snapshot to another and back: find, sha256sum and rsync show exactly the restored snapshot."""
+"""Restores to another snapshot and back; find, sha256sum and rsync show exactly the restored snapshot."""
 
 from __future__ import annotations
 

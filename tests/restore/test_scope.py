@@ -21,7 +21,7 @@ def test_path_excluded_in_either_snapshot_is_skipped_with_its_contents() -> None
     scope = Scope(CapturedExtent.of(("cache/", "*.log"), (), ()), CapturedExtent.of((), ("/build",), ()))
     assert keep(scope, b"a/cache/b/c") == SkipReason.LEFT_OUT_THEN
     assert keep(scope, b"a/cache", directory=True) == SkipReason.LEFT_OUT_THEN
-    assert keep(scope, b"a/cache") is None  # a file of that name was in it
+    assert keep(scope, b"a/cache") is None  # the pattern excludes only a directory
     assert keep(scope, b"x.log") == SkipReason.LEFT_OUT_THEN
     assert keep(scope, b"build/out") == SkipReason.LEFT_OUT_NOW
     assert keep(scope, b"src/build/out") is None
@@ -44,16 +44,16 @@ def test_path_missing_from_the_snapshot_is_skipped_with_the_reason() -> None:
     assert keep(scope, b"mnt/a") == keep(scope, b"usb/b") == SkipReason.MOUNTED
 
 
-def test_unreadable_path_is_not_skipped_silently() -> None:
-    # A guard decides whether it can be saved.
+def test_unreadable_path_is_not_skipped() -> None:
+    # Not a matter of the scope: a guard refuses paths that cannot be saved.
     now = CapturedExtent.of((), (), [missing(b"closed", MissingReason.UNREADABLE)])
     assert keep(Scope(NOTHING, now), b"closed/file") is None
 
 
-def test_unchosen_path_has_no_reason_and_tracked_path_has_one() -> None:
+def test_unchosen_and_tracked_paths_are_skipped_with_their_reasons() -> None:
     chosen = Scope(NOTHING, NOTHING, chosen={b"a/b/c", b"d"}, code={b"d"})
     assert keep(chosen, b"a/b/x") == SkipReason.NOT_CHOSEN
     assert keep(chosen, b"d") == SkipReason.TRACKED
-    # A chosen path is reached through its directories.
+    # Directories above a chosen path are not skipped.
     assert [keep(chosen, path, directory=True) for path in (b"", b"a", b"a/b")] == [None] * 3
     assert [keep(chosen, path) for path in (b"a", b"a/b")] == [SkipReason.NOT_CHOSEN] * 2

@@ -1,6 +1,6 @@
-"""Random sequences of commands: every snapshot stays as it was, and undo steps as documented.
+"""Random sequences of commands: no snapshot changes, and undo steps as documented.
 
-A model runs in parallel: copies made by `cp`, and a cursor. `ENVHIST_TEST_SEQUENCES=500` runs this many.
+A model runs in parallel: copies made by `cp`, and a cursor. `ENVHIST_TEST_SEQUENCES=500` runs 500 sequences.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tests.hygiene.guests import belongings
+from tests.hygiene.user_data import belongings
 from tests.support.depth import examples
 from tests.support.oracle import git_fsck, listing, tree_differences
 from tests.support.repository import Repo, Result, make_repo
@@ -35,7 +35,7 @@ GIT = (
 Words = tuple[str, ...]
 Step = tuple[str, object]
 Look = object
-"""Changes that make another state: times and hard links only if a restore set them."""
+"""The files of a state as undo compares them: with times and hard links only if a restore set them."""
 
 
 @dataclass
@@ -75,7 +75,7 @@ class Day:
         assert tree_differences(self.copies[moment], self.repo.path) == ()
         if self.learn(before, after := self.copy()):
             self.arrive(before)
-            # A restore that sets only times leads to a state of its own.
+            # A restore that sets only times also creates a new state.
             self.arrive(after, is_led_to=tree_differences(before, after) != ())
 
     def undo(self, steps: int) -> None:
@@ -132,7 +132,7 @@ class Day:
         return place
 
     def ours(self, *words: str, status: int = DONE) -> Result:
-        """Run one of our programs, which must not change git's files."""
+        """Run one of our programs and check that it did not change git's files."""
         theirs = self.of_git()
         done = self.repo.run(*words)
         assert done.status == status, (words, done.out, done.err)
@@ -164,7 +164,7 @@ def days(draw: st.DrawFn) -> tuple[Tree, list[Step]]:
     captured = st.tuples(st.just("capture"), st.sampled_from(("one", "a..b", "two~2")))
     gone = st.tuples(st.sampled_from(("undo", "undo", "redo")), st.integers(1, 3))
     back = st.tuples(st.just("restore"), st.integers(0, 30))
-    # Undo has a state to return to from the start.
+    # Start with two captures, so that undo has a state to return to.
     begun = [draw(captured), draw(changed), draw(captured)]
     steps = st.one_of(
         changed, changed, captured, back, gone, gone, st.tuples(st.just("git"), st.sampled_from(GIT))
@@ -182,12 +182,12 @@ FORKED: list[Step] = [
     *(("undo", 1), written(b"333"), ("capture", "a..b"), ("undo", 1), ("undo", 1), ("redo", 2)),
     *(("restore", 0), written(b"4444"), ("undo", 2), ("redo", 2)),
 ]
-"""New work after an undo, and after a restore, removes the states ahead."""
+"""New work after an undo or a restore removes the states ahead."""
 EQUAL: list[Step] = [
     *(("capture", "one"), written(b"1"), ("capture", "two~2")),
     *(("restore", 0), ("undo", 2), ("undo", 3), ("undo", 1), ("undo", 1)),
 ]
-"""The state two steps back equals the present: undo to it changes nothing."""
+"""The state two steps back equals the present one, so undo to it changes nothing."""
 
 
 @given(days())

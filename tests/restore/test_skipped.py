@@ -83,7 +83,7 @@ def test_file_is_skipped_when_a_directory_with_excluded_files_is_in_its_place(re
     assert [path.name for path in (repo.path / "place").iterdir()] == ["today.log"]
 
 
-def test_sealed_files_stay_when_their_key_is_missing(repo: Repo) -> None:
+def test_sealed_files_are_skipped_when_their_key_is_missing(repo: Repo) -> None:
     repo.write(".env", b"A=1\n")
     repo.write("gone.env", b"B=1\n")
     repo.write("app.py", b"then")
@@ -106,18 +106,18 @@ def test_sealed_files_stay_when_their_key_is_missing(repo: Repo) -> None:
     assert f"not restored exactly: '.env': {why}\n" in done.err
     assert (repo.read(".env"), repo.read("app.py")) == (b"A=2\n", b"then")
     assert not (repo.path / "gone.env").exists()
-    # The files now were sealed with the present key, so undo restores them.
+    # The safety snapshot was sealed with the new key, so undo restores its files.
     repo.run("envrestore", "--undo", check=True)
     assert (repo.read(".env"), repo.read("app.py")) == (b"A=2\n", b"now")
 
 
 @pytest.fixture
 def immutable(repo: Repo) -> Iterator[Path]:
-    """Make a file that its owner cannot change."""
+    """Create an immutable file."""
     place = repo.write("locked/file", b"then")
     first = subprocess.run(["chattr", "+i", place], capture_output=True, check=False)
     if first.returncode:
-        pytest.skip("no immutable files here")
+        pytest.skip("the file system has no immutable files")
     try:
         yield place
     finally:
@@ -140,7 +140,7 @@ def test_immutable_file_is_skipped_and_reported(repo: Repo, immutable: Path) -> 
 
 @pytest.fixture
 def open_repo() -> Iterator[Repo]:
-    """Return a repository in which servers of other users may have their directories."""
+    """Return a repository in which servers of other users can have their directories."""
     place = Path(tempfile.mkdtemp(prefix="left-"))
     try:
         place.chmod(0o755)

@@ -21,7 +21,7 @@ def compare(one: State, other: State) -> Difference:
 
 
 class Person:
-    """Captures, restores and undoes; keeps the chain, and the states an editor would have."""
+    """Capture, restore and undo; keep the chain of snapshots, and the undo states an editor would have."""
 
     def __init__(self) -> None:
         self.chain: list[Snapshot] = []
@@ -116,14 +116,14 @@ def test_undo_steps_through_captures_and_redo_returns_to_the_uncaptured_state() 
     assert seen == ["c", "b", "a", "b", "c", "unsaved"]
 
 
-def test_second_step_is_counted_from_where_the_first_arrived() -> None:
+def test_second_step_is_counted_from_the_state_after_the_first() -> None:
     person = Person()
     for content in ("a", "b"):
         person.work(content)
         person.capture()
     person.restore("c")
     person.work("b")
-    # From a state equal to an earlier one to "c", and from there to that state.
+    # The first step leads to "c", the second to the earlier state that equals the present one.
     assert person.undo(2)
     assert person.content == "b"
 
@@ -232,7 +232,7 @@ def test_undo_returns_an_owner_that_changed_since_the_last_snapshot() -> None:
     assert chain.back("user:1") == first
 
 
-def test_undo_skips_captures_that_differ_in_times_alone() -> None:
+def test_undo_skips_captures_that_differ_only_in_times() -> None:
     chain = Chain()
     first = chain.add("user:1")
     chain.add("root:1")
@@ -278,7 +278,7 @@ def test_undo_continues_from_a_state_whose_newest_snapshot_is_another() -> None:
     assert chain.back("user:1") == first
 
 
-def test_state_before_a_restore_is_no_new_one_if_caches_alone_differ() -> None:
+def test_state_before_a_restore_is_not_new_when_only_caches_differ() -> None:
     def caches_alone(one: State, other: State) -> bool:
         return one.content.partition("+")[0] == other.content.partition("+")[0]
 
@@ -290,12 +290,12 @@ def test_state_before_a_restore_is_no_new_one_if_caches_alone_differ() -> None:
     assert read_undo_stack([one, two], compare).back(1, compiled) == two
     before = replace(snapshot("before"), content="b+pyc", restore=RestoreRole.BEFORE)
     assert read_undo_stack([one, two, before], compare, caches_alone).stops == [one, before]
-    # What a person captured is a state, whatever differs.
+    # A manual capture is always a state, even if only caches differ.
     captured = replace(before, restore=None)
     assert read_undo_stack([one, two, captured], compare, caches_alone).stops == [one, two, captured]
 
 
-def test_stop_of_an_equal_state_is_the_snapshot_at_the_newest_commit() -> None:
+def test_undo_of_equal_states_stops_at_the_snapshot_with_the_newest_commit() -> None:
     one = replace(snapshot("one"), content="a", head="1" * 40)
     two = replace(one, head="2" * 40)
     assert read_undo_stack([one, two], compare).stops == [two]

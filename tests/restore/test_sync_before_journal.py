@@ -22,7 +22,7 @@ Moments = tuple[EnvHistory, Snapshot]
 
 @pytest.fixture(params=[3, 2 * FEW], ids=["few", "many"])
 def moments(request: pytest.FixtureRequest, repo: Repo) -> Moments:
-    """Return a history, and a snapshot with this many other files."""
+    """Return a history, and a snapshot in which `request.param` files differ."""
     paths = [f"d/{number}" for number in range(request.param)]
     for path in paths:
         repo.write(path, b"1")
@@ -69,7 +69,7 @@ def test_staged_files_are_synced_before_the_journal(
     monkeypatch.setattr(execute, "write_journal", written)
     history.restore(first)
     assert contents(repo) == {b"1"}
-    # Once before the journal exists, and once more before replaced files are removed.
+    # The first sync comes before the journal exists, the last one before replaced files are removed.
     assert synced[0] > 0
     assert (found[0], found[-1]) == (False, True)
 

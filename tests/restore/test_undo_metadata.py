@@ -28,7 +28,7 @@ ACL = struct.pack("<I", 2) + b"".join(
 
 def change_owner(path: Path) -> None:
     if os.geteuid() != 0:
-        pytest.skip("only root changes owners")
+        pytest.skip("only root can change owners")
     os.chown(path, OTHER, OTHER)
 
 
@@ -36,14 +36,14 @@ def set_attribute(path: Path) -> None:
     try:
         os.setxattr(path, "user.note", b"later")
     except OSError:
-        pytest.skip("the file system keeps no attributes")
+        pytest.skip("the file system has no extended attributes")
 
 
 def set_acl(path: Path) -> None:
     try:
         os.setxattr(path, "system.posix_acl_access", ACL)
     except OSError:
-        pytest.skip("the file system keeps no access control lists")
+        pytest.skip("the file system has no access control lists")
 
 
 def set_time(path: Path) -> None:
@@ -83,7 +83,7 @@ def test_undo_returns_metadata_that_a_restore_replaced(
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_undo_returns_the_newest_metadata_where_contents_changed_too(
+def test_undo_returns_the_newest_metadata_of_files_with_changed_contents(
     repo: Repo, change: Callable[[Path], None]
 ) -> None:
     repo.write("other", b"1")
@@ -111,7 +111,7 @@ def test_undo_returns_metadata_that_changed_since_the_last_capture(
     assert now(repo) == then
 
 
-def test_undo_skips_captures_between_which_times_alone_changed(repo: Repo) -> None:
+def test_undo_skips_captures_between_which_only_times_changed(repo: Repo) -> None:
     capture(repo, "before the file")
     before = now(repo)
     repo.write("file", b"1")

@@ -1,4 +1,4 @@
-"""Unsigned snapshots: plain files and links that stay inside are restored; the rest is reported."""
+"""Unsigned snapshots: plain files and links to paths inside are restored; all other entries are reported."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def stranger(tmp_path: Path, hermetic: object) -> Stranger:
 
 
 def write(stranger: Stranger, tree: str, *words: str, status: int = 5) -> tuple[Path, str]:
-    """Write a planted snapshot into a new directory; return that and stderr."""
+    """Write a planted snapshot into a new directory; return the directory and stderr."""
     there = stranger.repo.path.parent / f"there{len(os.listdir(stranger.repo.path.parent))}"
     done = stranger.repo.run("envrestore", "--to", str(there), *words, stranger.plant(tree))
     assert done.status == status, done.err
@@ -117,7 +117,7 @@ INSIDE = {
 
 
 def test_links_that_lead_outside_are_not_restored_without_force(stranger: Stranger) -> None:
-    """`d/far` leads deeper than its path: links through it are judged by its target."""
+    """`d/far` is a link to a deeper directory: links through it are judged by its target."""
     links = {path: link(target) for path, target in {**LINKS, **INSIDE}.items()}
     tree = write_snapshot(stranger.repo.path, {**links, b"d/deep/er/f": file(b"1")})
     there, told = write(stranger, tree)
@@ -131,10 +131,10 @@ def test_links_that_lead_outside_are_not_restored_without_force(stranger: Strang
     assert set(found.stdout.split()) == {*INSIDE, *LINKS} - {b"long"}
 
 
-def test_nested_repository_is_restored_without_files_that_git_obeys(
+def test_nested_repository_is_restored_without_configuration_and_hooks(
     stranger: Stranger, tmp_path: Path
 ) -> None:
-    """The configuration runs a program as soon as git is asked for the status."""
+    """The repository's configuration runs a program at each `git status`."""
     proof = os.fsencode(tmp_path / "ran")
     theirs = tmp_path / "theirs"
     subprocess.run(["git", "init", "-q", "--template=", theirs], check=True)
@@ -234,7 +234,7 @@ def test_file_sealed_with_another_key_is_skipped(stranger: Stranger) -> None:
     assert "'.env': it is sealed with a key that you do not have" in told
 
 
-def test_trusted_snapshot_is_restored_as_it_was(stranger: Stranger) -> None:
+def test_trusted_snapshot_is_restored_completely(stranger: Stranger) -> None:
     repo = stranger.repo
     repo.write("run", b"1", 0o755).chmod(0o4755)
     (repo.path / "out").symlink_to("/etc")

@@ -50,7 +50,7 @@ def first_word(repo: Repo) -> str:
 
 
 @pytest.mark.parametrize("words", [["--", "a"], ["--only=files"], ["--keep-new"], ["--keep-tracked"]])
-def test_partial_restore_has_an_intent_of_its_own(repo: Repo, words: list[str]) -> None:
+def test_partial_restore_has_its_own_intent(repo: Repo, words: list[str]) -> None:
     for name in ("a", "b"):
         repo.write(name, "1")
     clean = capture(repo, "clean")
@@ -58,7 +58,7 @@ def test_partial_restore_has_an_intent_of_its_own(repo: Repo, words: list[str]) 
         repo.write(name, "2")
     repo.run("envrestore", clean, *words, check=True)
     assert re.fullmatch(rf"restore of {clean[:7]} \([12] paths?\)", first_word(repo))
-    # The target is that snapshot, not everything it came from.
+    # The intent names the restored snapshot, not the one it was restored from.
     part = repo.run("envlog", "show", "--json", "@", check=True).out
     repo.write("c", "3")
     repo.run("envrestore", json.loads(part)["id"], check=True)
@@ -84,7 +84,7 @@ def test_two_snapshots_of_one_intent_are_both_listed(repo: Repo) -> None:
     assert refused.status == 4
     assert first[:7] in refused.err
     assert second[:7] in refused.err
-    # A part of a line is no intent: the newest is meant.
+    # Text that is only a part of an intent selects the newest match.
     assert repo.run("envrestore", "-n", ":/tests pa", check=True).out.startswith("nothing to restore")
     assert json.loads(repo.run("envlog", "show", "--json", ":/tests pa", check=True).out)["id"] == second
 
@@ -111,7 +111,7 @@ def test_undo_reverts_changes_after_a_restore_before_the_restore(repo: Repo) -> 
     assert (repo.read("file"), repo.read("other")) == (b"one", b"since")
 
 
-def test_command_from_elsewhere_prints_the_environment(repo: Repo) -> None:
+def test_command_in_another_directory_prints_the_environment(repo: Repo) -> None:
     capture(repo, "one")
     repo.write("sub/file", b"1")
     place = f" in '{repo.path}'\n"
@@ -158,7 +158,7 @@ def test_count_of_hidden_losses_is_exact(repo: Repo) -> None:
 
 
 @pytest.mark.full
-def test_output_in_a_pipe_has_no_sign_beyond_ascii_for_what_is_removed(repo: Repo) -> None:
+def test_removed_paths_are_printed_in_ascii_in_a_pipe(repo: Repo) -> None:
     repo.write("a/x", b"1")
     capture(repo, "one")
     for number in range(20):

@@ -1,4 +1,4 @@
-"""Work shared among processes is done exactly once."""
+"""Workers process each piece exactly once."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from git_envhist.errors import EnvhistError
 from git_envhist.platform import core_count
 from git_envhist.workers import MAX_AT_ONCE, WORTH_A_PROCESS, portion, share_out
 
-forked = pytest.mark.skipif(core_count() < 2, reason="nothing is shared on one core")
+forked = pytest.mark.skipif(core_count() < 2, reason="one core has no workers")
 
 
 @pytest.mark.parametrize("how", ["fork", "here"])
@@ -22,7 +22,7 @@ def test_each_piece_is_done_once_with_its_result_in_order(how: str) -> None:
         done.append(piece)
         return -piece
 
-    # So small that all workers ask for the next one at the same time.
+    # The pieces are so small that all workers request the next one at the same time.
     for _ in range(20):
         results, each = share_out(range(2000), list[int], do, lambda done: done, how=how)
         assert results == [-piece for piece in range(2000)]
@@ -76,5 +76,5 @@ def test_error_of_meanwhile_fails_everything(how: str) -> None:
 def test_work_is_split_so_that_no_worker_gets_a_large_last_portion() -> None:
     assert portion(1) == portion(WORTH_A_PROCESS) == WORTH_A_PROCESS
     assert portion(1 << 20) == MAX_AT_ONCE
-    # A thousand files for two processes: four portions of 256 would leave one of them with a quarter of it at the end.
+    # With portions of 256, one of two processes would have the last quarter of 1,000 files alone.
     assert 1000 / portion(1000) >= 3 * min(2, core_count())

@@ -1,4 +1,4 @@
-"""A whole snapshot in an empty directory: complete, or only leftovers that the next restore removes."""
+"""A snapshot written into an empty directory: it is complete, or the next restore removes the leftovers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from git_envhist.restore.write_tree import (
     is_occupied,
     write_elsewhere,
 )
-from tests.restore.engine import Engine, in_small_helpings
+from tests.restore.engine import Engine, transfer_few_bytes
 from tests.restore.killed_calls import Dead, DyingCalls, DyingPlainCalls
 from tests.restore.test_killed import BEFORE
 from tests.support.oracle import Listing, listing
@@ -76,7 +76,7 @@ def seen(there: Path) -> Listing:
 
 
 @pytest.mark.parametrize("how", ["fork", "here"])
-def test_whole_snapshot_is_written_as_it_was(scene: Scene, tmp_path: Path, how: str) -> None:
+def test_whole_snapshot_is_written_exactly(scene: Scene, tmp_path: Path, how: str) -> None:
     filled = scene.fill(tmp_path / "there", how=how)
     assert seen(tmp_path / "there") == scene.then
     assert (filled.existing, filled.losses, filled.skipped) == ((), (), ())
@@ -88,7 +88,7 @@ def test_whole_snapshot_is_written_when_calls_transfer_few_bytes(
     scene: Scene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
-        in_small_helpings(patch)
+        transfer_few_bytes(patch)
         filled = scene.fill(tmp_path / "there")
     assert seen(tmp_path / "there") == scene.then
     assert (filled.existing, filled.losses, filled.skipped) == ((), (), ())
@@ -106,7 +106,9 @@ def test_plan_is_written_like_a_snapshot(scene: Scene, tmp_path: Path) -> None:
 def test_plan_reported_afterwards_equals_a_plan_made_before(scene: Scene, tmp_path: Path) -> None:
     repository = scene.engine.history.repository
     moment = scene.engine.history.resolve(scene.moment.id)
-    source = SourceRepository(repository.git, repository.state, lambda made: scene.engine.contents(), "fork")
+    source = SourceRepository(
+        repository.git, repository.state, lambda _, verify: scene.engine.contents(verify), "fork"
+    )
     told = write_elsewhere(moment, str(tmp_path / "there"), source)
     wanted = make_plan(scene.engine.pairs(None, scene.moment))
     assert told.plan.counts == wanted.counts
@@ -139,10 +141,10 @@ def test_write_starts_again_after_a_kill_at_any_change(tmp_path: Path, kind: typ
         except Dead:
             died += 1
         if is_occupied(str(there)):
-            # The last steps rename complete entries into place.
+            # The kill came between the last renames, which put complete entries into place.
             assert (there / os.fsdecode(PRIVATE)).exists() or seen(there).keys() == then.keys()
             for name in os.listdir(there):
-                # Permission bits do not apply to root, so only others must open closed directories first.
+                # An ordinary user must add permissions before rm can enter the directories.
                 subprocess.run(["chmod", "-R", "u+rwx", str(there / name)], check=False)
                 subprocess.run(["rm", "-rf", str(there / name)], check=True)
             continue
@@ -152,7 +154,7 @@ def test_write_starts_again_after_a_kill_at_any_change(tmp_path: Path, kind: typ
 
 
 class Forgetful(DiskCalls):
-    """A disk that stores other bytes than those it was given."""
+    """A disk that stores wrong bytes."""
 
     def write(self, descriptor: int, data: bytes, offset: int) -> None:
         super().write(descriptor, data.replace(b"4321", b"4320"), offset)
@@ -185,7 +187,7 @@ def test_two_restores_do_not_fill_one_directory(scene: Scene, tmp_path: Path) ->
 
 
 class Crowded(DiskCalls):
-    """Another process creates a file right before an entry is put in its place."""
+    """Simulate another process that creates a file right before the restore moves an entry to its path."""
 
     def move(self, one: int, name: bytes, other: int, other_name: bytes) -> None:
         if name == b"same":

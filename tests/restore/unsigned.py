@@ -1,4 +1,4 @@
-"""Unsigned snapshots, written to a timeline by plain git, and checks of what a restore makes of them."""
+"""Unsigned snapshots, written to a timeline without git-envhist, and checks of restored files."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tests.end_to_end.captures import capture
 from tests.objects.objects_by_hand import put_object
-from tests.secrets.test_foreign_snapshots import forged, message_of, ref_of
+from tests.secrets.test_unsigned_snapshots import forged, message_of, ref_of
 from tests.support.oracle import listing
 from tests.support.repository import Repo, make_repo
 
@@ -28,7 +28,7 @@ class Stranger:
     canary: Path
 
     def plant(self, tree: str) -> str:
-        """Put a commit of that tree on the timeline, always on top of the same tip; return its hash."""
+        """Replace the timeline's tip by an unsigned commit of this tree; return its hash."""
         git_dir = self.repo.path / ".git"
         text = b"tree %b\nparent %b\n" % (tree.encode(), self.tip.encode())
         text += b"author %b\ncommitter %b\n\n%b" % (MALLORY, MALLORY, self.message)
@@ -37,11 +37,11 @@ class Stranger:
         return commit
 
     def state(self) -> object:
-        """Return the environment and the directory outside as find and sha256sum show them."""
+        """Return the environment and the canary directory as find and sha256sum show them."""
         return listing(self.repo.path, top=True), listing(self.canary, top=True)
 
     def stamps(self) -> dict[str, tuple[int, ...]]:
-        """Return identity and times of every path outside `.git`: any write changes one of them."""
+        """Return inode and times of every path outside `.git`: any write changes one of them."""
         return {
             path: (found.st_ino, found.st_ctime_ns, found.st_mtime_ns, found.st_size, found.st_mode)
             for top in (self.repo.path, self.canary)

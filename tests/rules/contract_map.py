@@ -630,7 +630,7 @@ LIST = (
         "the changes of each snapshot, below it",
         (
             "end_to_end/test_reading.py::test_changes_are_shown_below_each_snapshot",
-            "html/test_measured.py::test_sizes_agree_with_du",
+            "html/test_measured.py::test_sizes_agree_with_find",
         ),
     ),
     Line(
@@ -1140,7 +1140,7 @@ LIST = (
     Line(
         "config envhist.identity",
         "the file of the private key that opens data shared by others",
-        ("secrets/test_recipients.py::test_recipient_with_an_ssh_key_needs_no_other",),
+        ("secrets/test_recipients.py::test_recipient_needs_only_an_ssh_key",),
     ),
     Line(
         "config envhist.sign",
@@ -1451,7 +1451,7 @@ RESTORE = (
             "restore/test_programs.py::test_restore_and_undo_return_every_file",
             "restore/test_programs.py::test_likely_snapshots_are_listed_without_a_revision",
             "restore/test_programs.py::test_unchanged_file_is_not_touched_by_the_program",
-            "restore/test_programs.py::test_path_excluded_from_the_snapshot_stays",
+            "restore/test_programs.py::test_path_excluded_from_the_snapshot_is_unchanged",
             "restore/test_programs.py::test_path_excluded_now_is_not_overwritten",
         ),
     ),
@@ -1465,7 +1465,7 @@ RESTORE = (
         "writes into another directory and changes nothing here",
         (
             "restore/test_programs.py::test_snapshot_is_written_to_another_directory_without_changing_the_environment",
-            "restore/test_unsigned.py::test_trusted_snapshot_is_restored_as_it_was",
+            "restore/test_unsigned.py::test_trusted_snapshot_is_restored_completely",
             "restore/test_unsigned.py::test_set_id_bits_and_owners_are_not_restored",
         ),
     ),
@@ -1497,7 +1497,7 @@ RESTORE = (
         "moves HEAD too if git would allow it",
         (
             "restore/test_programs.py::test_head_moves_when_requested",
-            "restore/test_head.py::test_kill_at_the_very_end_leaves_head_as_before",
+            "restore/test_head.py::test_continue_and_abort_also_set_head_when_the_restore_was_killed_at_its_end",
         ),
     ),
     Line(
@@ -1769,14 +1769,14 @@ RESTORE = (
     Line(
         "envlog key --reseal",
         "afterwards only the new key opens the history",
-        ("secrets/test_key_places.py::test_resealed_history_is_opened_by_the_new_key_alone",),
+        ("secrets/test_key_places.py::test_only_the_new_key_opens_a_resealed_history",),
     ),
     Line(
         "config envhist.keyin",
         "stores keys only in the user's configuration",
         (
             "secrets/test_key_places.py::test_key_in_home_is_in_no_copy_of_the_directory",
-            "secrets/test_key_places.py::test_keys_are_moved_home_by_the_next_capture",
+            "secrets/test_key_places.py::test_keys_are_moved_to_the_configuration_home_by_the_next_capture",
         ),
     ),
     Line(
@@ -2133,8 +2133,8 @@ PYTHON = (
         "python judge",
         "returns whether one of the user's keys signed a snapshot",
         (
-            "secrets/test_foreign_snapshots.py::test_own_snapshots_are_trusted",
-            "secrets/test_foreign_snapshots.py::test_forged_message_with_a_copied_mac_is_unsigned",
+            "secrets/test_unsigned_snapshots.py::test_own_snapshots_are_trusted",
+            "secrets/test_unsigned_snapshots.py::test_forged_message_with_a_copied_mac_is_unsigned",
         ),
     ),
     Line(
@@ -2230,7 +2230,7 @@ CHECKS = (
     Line(
         "config envhist.agenttimeout",
         "the time that a tool waits at most; a note says if that was too short",
-        (AGENTS + "test_tool_waits_up_to_agent_timeout_and_a_late_snapshot_says_so",),
+        (AGENTS + "test_tool_waits_up_to_agent_timeout_and_a_late_snapshot_has_a_remark",),
     ),
     Line(
         "config envhist.verifyon",
@@ -2420,7 +2420,7 @@ HOOKS = (
         "envlog uninstall --history",
         "deletes refs, notes, packs and keys, and nothing else",
         (
-            "integrations/test_forgetting.py::test_uninstall_history_removes_everything_of_ours_and_keeps_the_code",
+            "integrations/test_forgetting.py::test_uninstall_history_removes_all_our_data_and_keeps_the_code",
             "integrations/test_forgetting.py::test_keys_of_sent_data_are_kept",
         ),
     ),

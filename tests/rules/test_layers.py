@@ -25,6 +25,7 @@ workers
 config dotenv
 model
 git
+child_command
 objects
 secrets
 snapshots

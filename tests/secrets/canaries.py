@@ -16,7 +16,7 @@ from tests.support.repository import Repo
 LETTERS = "abcdefghijkmnpqrstuvwxyzABCDEFGHJKLMNPQRSTUVWXYZ23456789"
 ROUNDS = 3
 
-# Path -> content; {} is replaced by the canary, and each path has one of its own.
+# Contents by path; {} is replaced by the canary, which differs for each path.
 BY_NAME = {
     ".env.local": "API_KEY={}\n",
     "deploy/prod.env": "DB={}",
@@ -61,9 +61,9 @@ STAGED = {"staged.py": "t = 'npm_{}'\n", ".env.staged": "A={}\n"}
 WORDS = ("intent", "meta", "external-id", "note")
 ATTACHED = "attached"
 COMMANDS = ("verify command", "run command", "run intent", "listener", "service command")
-"""Arguments of a check, a run and a server."""
+"""Secrets in the arguments of a check, a run and a server."""
 SAID = ("verify output", "run output", "service dump", "transcript")
-"""Their output, and an agent's record of a conversation: no form reveals the secret."""
+"""Secrets in their output and in an agent's transcript, which no pattern recognizes."""
 PROMPT = "prompt"
 
 FILES = {**BY_NAME, **BY_CONTENT, **NESTED}
@@ -78,7 +78,7 @@ time.sleep(1000)
 
 @cache
 def canary(place: str, number: int) -> str:
-    """Return the secret of one place in one round: 40 letters that occur nowhere else."""
+    """Return the secret of a place in a round: 40 letters that occur nowhere else."""
     digest = hashlib.sha512(f"{place} {number}".encode()).digest()
     return "".join(LETTERS[byte % len(LETTERS)] for byte in digest[:40])
 

@@ -48,12 +48,12 @@ class Word:
 
 
 def song(place: str, length: int = 24) -> str:
-    """Return the secret of one place: letters and digits that occur nowhere else."""
+    """Return the secret of a place: letters and digits that occur nowhere else."""
     digest = hashlib.shake_256(place.encode()).digest(length)
     return "".join(LETTERS[byte % len(LETTERS)] for byte in digest)
 
 
-# Path -> content; {} is replaced by the secret. Files without a content form are secret by name only.
+# Contents by path; {} is replaced by the secret. Files whose contents match no pattern are secret by name only.
 NAMED = {
     "variables of environments": {
         ".env": "A={}\n", ".env.local": "B={}\n", "app/.env.production": "C={}\n", "docker.env": "D={}\n",
@@ -156,7 +156,7 @@ WORDS = (
 
 
 def corpus() -> list[Canary]:
-    """Return every canary in a file of its own; `write` creates links and copies."""
+    """Return all canaries, each in its own file; `write` creates links and copies."""
     found = [
         _named(kind, path, template) for kind, files in NAMED.items() for path, template in files.items()
     ]
@@ -203,7 +203,7 @@ def _keys() -> list[Canary]:
     found = []
     for path, (key, encoding, form) in forms.items():
         data = key.private_bytes(encoding, form, NoEncryption())
-        # The middle of an OpenSSH key is its public half.
+        # The middle of an OpenSSH key is the public key, so the secret is at the end.
         at = len(data) * 3 // 4 if form is PrivateFormat.OpenSSH else len(data) // 3
         found.append(Canary("private keys and their stores", path, data, data[at : at + 20]))
     return found

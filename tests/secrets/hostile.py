@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 
 from tests.end_to_end.captures import capture
-from tests.secrets.test_foreign_snapshots import message_of, put_on_timeline, ref_of
+from tests.secrets.test_unsigned_snapshots import message_of, put_on_timeline, ref_of
 from tests.support.repository import Repo
 
 COMMANDS = {

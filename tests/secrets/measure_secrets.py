@@ -17,7 +17,7 @@ ENOUGH = 60 << 20
 def main(top: str) -> None:
     rules = SecretRules()
     names = [os.fsencode(path) for path in walk(top)]
-    print(f"names      {len(names)}: {seconds(rules.by_name, names) / len(names) * 1e6:.2f} µs a path")
+    print(f"names      {len(names)}: {seconds(rules.by_name, names) / len(names) * 1e6:.2f} µs per path")
     texts = list(read_texts(top))
     size = sum(map(len, texts))
     print(f"contents   {len(texts)} files, {size >> 20} MiB")

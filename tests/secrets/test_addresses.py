@@ -1,4 +1,4 @@
-"""Passwords in addresses of remotes: git gets them, and none of our files, messages or traces contains them."""
+"""Passwords in addresses of remotes are passed to git, but are not in our files, messages or traces."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ USER, PASSWORD = "ci-user", "pass=word-that-stays"
 
 
 class WithPassword(servers.SmartHttp):
-    """Answers requests with the password, and asks all others for one."""
+    """Answer requests that have the password; request a password for all others."""
 
     def _serve(self) -> None:
         sent = self.headers.get("Authorization", "").removeprefix("Basic ")
@@ -34,7 +34,7 @@ def files_with(place: Path, words: bytes) -> list[str]:
 
 
 @pytest.mark.parametrize("named", [True, False])
-def test_password_of_an_address_is_in_no_file_of_ours(
+def test_password_of_an_address_is_in_none_of_our_files(
     repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: bool
 ) -> None:
     monkeypatch.setattr(servers, "SmartHttp", WithPassword)

@@ -26,7 +26,7 @@ WORDS = b"what only recipients read\n"
 
 
 def ssh_pair(place: Path, *, passphrase: str = "", kind: str = "ed25519") -> tuple[str, str]:
-    """Return (text of a private key file, line of its public key)."""
+    """Return the text of a private key file and the line of its public key."""
     file = place / f"id-{kind}"
     words = ["ssh-keygen", "-q", "-t", kind, "-N", passphrase, "-C", "me at work", "-f", str(file)]
     subprocess.run(words, check=True)
@@ -88,7 +88,7 @@ def test_other_text_is_not_an_age_file(words: str) -> None:
         decrypt(words.encode(), [])
 
 
-def test_age_of_another_program_opens_and_is_opened(ssh: tuple[str, str]) -> None:
+def test_another_age_program_opens_our_files_and_we_open_its(ssh: tuple[str, str]) -> None:
     pyrage = pytest.importorskip("pyrage")
     theirs = pyrage.x25519.Identity.generate()
     (mine,) = read_identities(str(theirs))
@@ -115,7 +115,7 @@ def test_mistyped_key_is_refused_at_each_letter() -> None:
 
 
 def low_order_point() -> str:
-    """An age key that gives zero with every other."""
+    """Return a public key whose shared secret with every other key is zero."""
     return write_bech32("age", bytes(32))
 
 

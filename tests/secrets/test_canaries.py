@@ -1,4 +1,4 @@
-"""Nothing that leaves the machine through git contains a canary, or allows testing guesses of one."""
+"""Data that leaves the machine through git contains no canary and does not allow guesses of one to be tested."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def pushed(*words: str) -> Carry:
 
 
 def shared(captured: Captured, place: Path) -> bytes:
-    """Send by `git envlog push`, and fetch as a colleague."""
+    """Return everything that `git envlog push` sends and a colleague fetches."""
     remote = make_repo(place / "remote.git", bare=True)
     captured.repo.run("envlog", "push", "--yes", str(remote.path), check=True)
     colleague = make_repo(place / "theirs")
@@ -73,7 +73,7 @@ def shared(captured: Captured, place: Path) -> bytes:
 
 
 def in_a_file(captured: Captured, place: Path) -> bytes:
-    """Send by `git envlog export`: its bytes, and the result of an import."""
+    """Return the bytes of `git envlog export` and everything that an import stores."""
     file = place / "all.envhist.tar.zst"
     captured.repo.run("envlog", "export", str(file), check=True)
     captured.repo.run("envlog", "export", str(place / "some"), "@~2", "@", check=True)
@@ -129,9 +129,9 @@ def of_every_pack(captured: Captured, _place: Path) -> bytes:
 
 
 def of_our_own_files(captured: Captured, _place: Path) -> bytes:
-    """Return every loose file of ours in the git directory, unpacked too, and the failure reports.
+    """Return all our loose files in the git directory, also decompressed, and the failure reports.
 
-    Without the keys and the private list of checks, which are never shared.
+    The keys and the private list of checks are left out, because they are never shared.
     """
     found = []
     own = captured.repo.path / ".git/envhist"
@@ -139,7 +139,7 @@ def of_our_own_files(captured: Captured, _place: Path) -> bytes:
         if path.is_file() and path.parent.name != "keys" and path != own / "checks":
             data = path.read_bytes()
             found += [bytes(path), data, unpacked(data)]
-    assert len(found) > 6, "the cache of what was seen is looked at"
+    assert len(found) > 6, "the stat cache is included"
     return b"".join([*found, *files_below(Path(captured.repo.env["XDG_STATE_HOME"]))])
 
 
@@ -186,7 +186,7 @@ def test_no_canary_is_in_objects_output_or_remotes(captured: Captured, tmp_path:
     carried = CARRIERS[way](captured, tmp_path)
     assert [one for one in every_canary() if one.encode() in carried] == []
     if way in CARRY_SNAPSHOTS:
-        assert carried.count(b"envhist-sealed 1\n") >= FORTY - len(STAGED), "there was something to leave"
+        assert carried.count(b"envhist-sealed 1\n") >= FORTY - len(STAGED), "sealed files are included"
 
 
 def test_each_round_has_forty_canaries(captured: Captured) -> None:

@@ -1,4 +1,4 @@
-"""Run the corpus through every output: sealed, masked, refused, reported and unsealed secrets, by class."""
+"""Run the corpus through every output and count sealed, masked, refused, reported and unsealed secrets by class."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Outcomes = dict[Canary, str]
 
 
 class Taken:
-    """A repository with the corpus in it, and the result for each canary."""
+    """A repository with the corpus, and the result for each canary."""
 
     def __init__(self, repo: Repo) -> None:
         self.repo = repo
@@ -106,11 +106,11 @@ def test_only_secrets_without_a_form_are_stored_unsealed(taken: Taken) -> None:
     assert clear == {"secrets without a form"}
 
 
-def test_nothing_hidden_is_in_the_objects_of_the_repository(taken: Taken) -> None:
+def test_no_secret_is_in_the_objects_of_the_repository(taken: Taken) -> None:
     assert leaked(taken, everything_in(taken.repo.path / ".git", taken.repo)) == []
 
 
-def test_nothing_hidden_is_in_our_own_files_and_reports(taken: Taken) -> None:
+def test_no_secret_is_in_our_own_files_and_reports(taken: Taken) -> None:
     found = []
     for path in sorted((taken.repo.path / ".git/envhist").rglob("*")):
         if path.is_file() and path.parent.name != "keys":
@@ -133,7 +133,7 @@ def test_push_refuses_until_all_findings_are_allowed_and_sends_no_secret(
     assert leaked(taken, everything_in(remote.path, taken.repo)) == []
 
 
-def test_mirror_bundle_and_export_carry_nothing_hidden(taken: Taken, tmp_path: Path) -> None:
+def test_mirror_bundle_and_export_contain_no_secret(taken: Taken, tmp_path: Path) -> None:
     repo = taken.repo
     mirror = make_repo(tmp_path / "mirror.git", bare=True)
     repo.git("push", "-q", "--mirror", str(mirror.path))
@@ -148,7 +148,7 @@ def test_mirror_bundle_and_export_carry_nothing_hidden(taken: Taken, tmp_path: P
     assert leaked(taken, carried) == []
 
 
-def test_pages_lists_and_answers_show_nothing_hidden(taken: Taken, tmp_path: Path) -> None:
+def test_pages_lists_and_json_show_no_secret(taken: Taken, tmp_path: Path) -> None:
     repo = taken.repo
     repo.run("envlog", "--html", str(tmp_path / "page.html"), check=True)
     shown = (tmp_path / "page.html").read_bytes()
@@ -161,7 +161,7 @@ def test_pages_lists_and_answers_show_nothing_hidden(taken: Taken, tmp_path: Pat
     assert leaked(taken, shown) == []
 
 
-def test_answers_over_mcp_show_nothing_hidden(taken: Taken) -> None:
+def test_answers_over_mcp_show_no_secret(taken: Taken) -> None:
     told: list[str] = []
 
     async def use(session: object) -> None:

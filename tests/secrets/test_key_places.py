@@ -10,7 +10,7 @@ import pytest
 
 from tests.end_to_end.captures import capture
 from tests.retention.test_purge import objects
-from tests.secrets.test_foreign_snapshots import ref_of, trusted
+from tests.secrets.test_unsigned_snapshots import ref_of, trusted
 from tests.support.repository import Repo
 
 SECRET = "API_KEY=hunter2-and-more\n"
@@ -68,7 +68,7 @@ def test_key_in_home_serves_captures_restores_and_signatures(home: Repo) -> None
     assert in_repository(home) == []
 
 
-def test_keys_are_moved_home_by_the_next_capture(repo: Repo) -> None:
+def test_keys_are_moved_to_the_configuration_home_by_the_next_capture(repo: Repo) -> None:
     repo.write(".env", SECRET)
     hint = repo.run("envlog", "capture", "one", check=True)
     assert "git config envhist.keyIn home" in hint.out
@@ -154,7 +154,7 @@ def aged(repo: Repo) -> Repo:
     return repo
 
 
-def test_resealed_history_is_opened_by_the_new_key_alone(aged: Repo) -> None:
+def test_only_the_new_key_opens_a_resealed_history(aged: Repo) -> None:
     before = current(aged)
     ids = [one["id"] for one in json.loads(aged.run("envlog", "--json", check=True).out)]
     shown = [aged.run("envlog", "show", f"{one}:.env", check=True).out for one in ids]

@@ -248,7 +248,7 @@ def test_unreadable_key_is_not_replaced_by_a_new_one(tmp_path: Path) -> None:
     ring = ring_of(tmp_path)
     key = ring.current()
     for place in ring.places:
-        # Permission bits do not apply to root; a directory in place of the file is unreadable for everyone.
+        # A directory in place of the file is unreadable also for root, to whom permission bits do not apply.
         os.unlink(place.path(key.id))
         os.mkdir(place.path(key.id))
     with pytest.raises(SealingError, match="cannot read the key file"):

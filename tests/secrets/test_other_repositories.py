@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.end_to_end.captures import capture
-from tests.secrets.test_foreign_snapshots import ref_of, trusted
+from tests.secrets.test_unsigned_snapshots import ref_of, trusted
 from tests.support.repository import Repo, make_repo
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from tests.cli.test_terminal_session import on_terminal
 from tests.secrets.hostile import COMMANDS, EVERYTHING, Hostile, make_hostile
-from tests.secrets.test_hostile_words import MISTAKES, QUESTIONS, assert_harmless, words_of
+from tests.secrets.test_hostile_text import MISTAKES, QUESTIONS, assert_harmless, words_of
 from tests.support.repository import Result, make_repo
 
 MORE_QUESTIONS = [
@@ -73,7 +73,7 @@ MORE_QUESTIONS = [
 """Commands that may end with any status."""
 
 PROGRESS = re.compile(r"\r\x1b\[K|\x1b\[\?25[lh]|\x1b\[2K|\x1b\[1A|\r")
-"""Progress, overwritten on one line."""
+"""Terminal sequences of progress lines, which are allowed."""
 
 
 @pytest.fixture(scope="module")
@@ -108,12 +108,12 @@ def test_command_prints_no_control_character_on_a_terminal(
 
 
 def test_unsigned_verdict_is_escaped_in_a_template(hostile: Hostile) -> None:
-    """The author's name used to be printed unescaped: OSC 52 wrote the clipboard."""
+    """The author's name was printed unescaped before: OSC 52 writes to the clipboard."""
     done = hostile.repo.run("envlog", "-1", "--format=%(verdict)", hostile.forged, check=True)
     assert "\\x1b]52;c;cm0gLXJmIH4=\\x07" in done.out
 
 
-def test_template_prints_what_the_user_typed_exactly(hostile: Hostile) -> None:
+def test_template_is_printed_exactly_as_typed(hostile: Hostile) -> None:
     done = hostile.repo.run("envlog", "-1", "-z", "--format=%x1b[1m%h%x00\x1b[m", hostile.own[0], check=True)
     assert done.stdout == b"\x1b[1m" + hostile.own[0][:7].encode() + b"\0\x1b[m\0"
 

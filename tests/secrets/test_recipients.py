@@ -114,9 +114,7 @@ def test_recipient_compares_and_restores_sealed_files(shared: Repo, colleague: R
 
 
 @pytest.mark.full
-def test_recipient_with_an_ssh_key_needs_no_other(
-    repo: Repo, colleague: Repo, bare: Repo, tmp_path: Path
-) -> None:
+def test_recipient_needs_only_an_ssh_key(repo: Repo, colleague: Repo, bare: Repo, tmp_path: Path) -> None:
     from tests.secrets.test_age_file import ssh_pair
 
     private, public = ssh_pair(tmp_path)

@@ -46,7 +46,7 @@ ORDINARY = (
 
 
 @pytest.mark.parametrize("text", SECRET)
-def test_secret_setting_seals_a_configuration_file_and_no_program(text: str) -> None:
+def test_secret_setting_seals_a_configuration_file_but_not_a_program(text: str) -> None:
     assert holds_secret_setting(text.encode(), program=False)
     assert RULES.by_content(b"config/app.yml", text.encode())
     assert RULES.by_content(b"notes", f"first\n{text}\nlast\n".encode())
@@ -82,7 +82,7 @@ def test_no_file_of_the_standard_library_is_sealed_for_a_setting() -> None:
         assert not holds_secret_setting(data, program=True), path
 
 
-def test_text_in_utf_16_is_searched() -> None:
+def test_text_in_utf_16_is_searched_for_settings() -> None:
     text = "first\r\npassword=hunter2\r\n"
     assert RULES.by_content(b"a.ini", b"\xff\xfe" + text.encode("utf-16-le"))
     assert RULES.by_content(b"a.ini", b"\xfe\xff" + text.encode("utf-16-be"))
@@ -99,6 +99,6 @@ def test_no_text_takes_long_to_search_for_settings(piece: str) -> None:
     assert time.perf_counter() - start < 5
 
 
-def test_entropy_is_that_of_the_letters() -> None:
+def test_entropy_depends_on_the_frequency_of_letters() -> None:
     assert entropy(b"aaaa") == 0
     assert entropy(b"abcd") == 2

@@ -1,4 +1,4 @@
-"""Tokens: found where they are unmistakable, masked in text that people write."""
+"""Tokens are found by their form, and masked in text that people write."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ BODY = "aB3dE5gH7jK9mN2pQ4rS6tU8vW0xY1zC3eF5"
 HEX = "0a1b2c3d4e5f6a7b8c9d0e1f2a3b4c5d"
 ARMOUR = "MIIEowIBAAKCAQEAqKpRgnn6yq26U3yt5YFZquyukfRjbMXp"
 
-# Assembled here, so that no scanner takes this file for a leak. kind -> (readable part, secret part, following text)
+# By kind: the readable part, the secret part and the following text. They are assembled here, so that scanners for
+# secrets do not report this file.
 EXAMPLES = {
     **{kind: (prefix, spelled(secret)) for kind, (prefix, secret) in tokenexamples.EXAMPLES.items()},
     "aws": ("AKIA", "Q3EGRIZ5JK2MN7PO"),
@@ -219,8 +220,8 @@ def test_document_lists_every_kind_of_token() -> None:
     assert re.search(rf"\b{SCAN_LIMIT >> 10} KiB", section)
 
 
-def test_url_signs_in_compressed_bytes_are_no_password() -> None:
+def test_random_url_signs_are_not_a_password() -> None:
     noise = b"\0\xf1://\x9c\x02:\xe7\x81k@\xff"
     assert find_tokens(noise) == ()
-    # In a page of a database it counts, whatever surrounds it.
+    # An address with a password is found also between binary data, as in a page of a database.
     assert find_tokens(noise + b"\0postgres://app:hunter2-Zq@db.example/x\xfe") == ("url_password",)

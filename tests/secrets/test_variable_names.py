@@ -21,7 +21,7 @@ from tests.retention.test_purge import objects
 from tests.support.repository import Repo
 
 SHORTEST = 5
-"""A shorter part of a value can occur elsewhere by chance."""
+"""The shortest part of a value that is searched for: a shorter one can occur elsewhere by chance."""
 
 
 def names(text: str) -> list[str]:
@@ -29,7 +29,7 @@ def names(text: str) -> list[str]:
 
 
 def random_value() -> str:
-    """The output of `openssl rand -base64 64`: a line of 64 characters and the rest."""
+    """Return a value like the output of `openssl rand -base64 64`: a line of 64 characters and the rest."""
     text = base64.b64encode(os.urandom(64)).decode()
     return f"{text[:64]}\n{text[64:]}"
 
@@ -153,7 +153,7 @@ def test_facts_of_any_probe_are_sealed_when_its_file_is(repo: Repo) -> None:
 
 
 def with_names_in_the_clear(repo: Repo) -> None:
-    """Give the newest snapshot, and its caches, the facts that earlier versions wrote."""
+    """Replace the facts of the newest snapshot and its caches by those that earlier versions wrote."""
     repo.write(".env", "A=1\n")
     text = repo.write("facts.txt", "envhist-facts 1 env 1\n.env/LEAKEDpart= set\n")
     repo.run("envlog", "capture", check=True)

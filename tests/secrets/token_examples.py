@@ -1,8 +1,8 @@
-"""A token of each vendor's form, as in the vendor's documentation and filled with random letters.
+"""An example token for each vendor, in the documented form and filled with random letters.
 
-Assembled here, so that no scanner takes this file for a leak. A secret is described by parts: `A20` are 20 letters and
-digits, `H` hexadecimal, `L` lower case letters and digits, `U` capitals and digits, `B` base32; `=` precedes literal
-text, `·` is a space.
+The tokens are assembled here, so that scanners for secrets do not report this file. A secret is described by parts:
+`A20` are 20 letters and digits, `H` hexadecimal, `L` lower case letters and digits, `U` capitals and digits, `B`
+base32; `=` precedes literal text, `·` is a space.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ EXAMPLES = {
 
 
 def spelled(secret: str) -> str:
-    """Return the secret described by parts; always the same."""
+    """Return the secret described by parts; the result is always the same."""
     return "".join(_part(number, part) for number, part in enumerate(secret.split(" ")))
 
 

@@ -6,7 +6,7 @@ import subprocess
 from collections.abc import Sequence
 
 from tests.end_to_end.captures import capture
-from tests.hygiene.guests import worktree
+from tests.hygiene.user_data import worktree
 from tests.support.oracle import git_fsck
 from tests.support.repository import Repo
 

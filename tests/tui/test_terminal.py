@@ -63,6 +63,23 @@ def test_list_is_left_and_changes_are_right(told: Repo, browse: Open) -> None:
     assert "localhost" not in shown
 
 
+@pytest.mark.parametrize("columns", [80, 140, 200])
+def test_row_that_is_cut_ends_with_an_ellipsis(repo: Repo, browse: Open, columns: int) -> None:
+    for step in range(20):
+        for name in "abcdefgh":
+            repo.write(f".env.{name}", f"STEP_{step}=1\n")
+        repo.run("envlog", "capture", "-m", f"a step with many settings and words, number {step}", check=True)
+    shown = browse((columns, 24)).see("20 snapshots", "+ STEP_19")
+    rows = [
+        line.split("│")[0]
+        for line in shown.split("\n")
+        if ":" in line and ".env" in line and "· " in line[:3]
+    ]
+    assert len(rows) > 3
+    # The scroll bar may follow.
+    assert all(re.search("(…|variables).?$", row.rstrip()) for row in rows), "\n".join(rows)
+
+
 def test_large_terminal_shows_summaries_in_rows(told: Repo, browse: Open) -> None:
     shown = browse(LARGE).see("3 snapshots", "Timeline:", "(works)")
     assert all(len(line) <= 200 for line in shown.split("\n"))

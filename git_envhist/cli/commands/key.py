@@ -13,7 +13,7 @@ from git_envhist.cli.formats import count
 from git_envhist.cli.parser import argument, option
 from git_envhist.consent import is_person
 from git_envhist.context import identities_of
-from git_envhist.errors import EnvhistError, Refused, SealingError, UsageError
+from git_envhist.errors import EnvhistError, FileUnreadable, Refused, SealingError, UsageError
 from git_envhist.text import escape, escape_invalid
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from git_envhist.secrets.keys import Key, KeyRing
 
 
+IMPORT_HINT = "git envlog key import <file>; - reads standard input"
 MAX_TEXT = 1 << 16
 USAGE = (
     "git envlog key show | new [--reseal] | export [--passphrase] [-o <file>] [<id>] | "
@@ -65,7 +66,7 @@ def _first_line(path: str) -> str:
         with open(path, "rb") as file:
             return os.fsdecode(file.readline(MAX_TEXT)).rstrip("\r\n")
     except OSError as failure:
-        raise KeyFileUnreadable(f"cannot read '{path}': {failure.strerror}") from failure
+        raise FileUnreadable(f"cannot read '{path}': {failure.strerror}", hint=IMPORT_HINT) from failure
 
 
 def wrapped_for(passphrase: str) -> Callable[[Key], str]:
@@ -84,13 +85,6 @@ def _unwrapped(text: str, passphrase: Passphrase) -> str:
     from git_envhist.secrets.keys import Key  # loaded late: only an import needs it
 
     return write_key_text(Key.of(unwrap(text, passphrase.ask())))
-
-
-class KeyFileUnreadable(EnvhistError):
-    """The file with an exported key cannot be read."""
-
-    code = "cannot-read"
-    usual_hint = "git envlog key import <file>; - reads standard input"
 
 
 @command("key", USAGE)
@@ -266,7 +260,9 @@ def _read_text(source: str | None) -> str:
             with open(source, "rb") as file:
                 raw = file.read(MAX_TEXT)
     except OSError as failure:
-        raise KeyFileUnreadable(f"cannot read '{source or '-'}': {failure.strerror}") from failure
+        raise FileUnreadable(
+            f"cannot read '{source or '-'}': {failure.strerror}", hint=IMPORT_HINT
+        ) from failure
     return raw.decode("utf-8", "replace")
 
 
@@ -292,13 +288,7 @@ RECIPIENTS_USAGE = (
 KEYS = ("age1", "AGE1", "ssh-")
 """The prefixes of public keys."""
 MAX_FILE = 1 << 20
-
-
-class CannotReadRecipients(EnvhistError):
-    """The file with public keys cannot be read."""
-
-    code = "cannot-read"
-    usual_hint = "give a file with one public key per line, e.g. ~/.ssh/id_ed25519.pub"
+RECIPIENTS_HINT = "give a file with one public key per line, e.g. ~/.ssh/id_ed25519.pub"
 
 
 def show_or_change(session: Session, ring: KeyRing, words: Sequence[str]) -> None:
@@ -440,9 +430,9 @@ def _lines_of_file(word: str) -> list[str]:
             with open(word, "rb") as file:
                 raw = file.read(MAX_FILE)
     except OSError as failure:
-        raise CannotReadRecipients(f"cannot read '{word}': {failure.strerror}") from failure
+        raise FileUnreadable(f"cannot read '{word}': {failure.strerror}", hint=RECIPIENTS_HINT) from failure
     lines = [line.strip() for line in raw.decode("utf-8", "replace").splitlines()]
     found = [line for line in lines if line and not line.startswith("#")]
     if not found:
-        raise CannotReadRecipients(f"no public key is in '{word}'")
+        raise FileUnreadable(f"no public key is in '{word}'", hint=RECIPIENTS_HINT)
     return found

@@ -19,7 +19,7 @@ from git_envhist.cli.views.details import (
 from git_envhist.cli.views.log import LABEL, card
 from git_envhist.diff.facts import without_secrets
 from git_envhist.diff.summary import count, summarize
-from git_envhist.errors import EnvhistError, SnapshotNotFound, UsageError
+from git_envhist.errors import FileUnreadable, SnapshotNotFound, UsageError
 from git_envhist.history.timeline import subject
 from git_envhist.lazy import replace
 from git_envhist.model import EnvPath, Snapshot
@@ -29,13 +29,6 @@ from git_envhist.text import escape
 # `git envlog show now`: the working tree, and its files.
 
 CURRENT_STATE = "now"
-
-
-class FileUnreadable(EnvhistError):
-    """A file of the working tree cannot be read."""
-
-    code = "cannot-read"
-    usual_hint = "show the newest stored version: git envlog show @ -- <path>"
 
 
 def show_now(session: Session, date: str | None) -> None:
@@ -91,7 +84,8 @@ def read_present(session: Session, path: EnvPath) -> bytes:
     except FileNotFoundError:
         raise SnapshotNotFound(os.fsdecode(path), hint="no such file in the working tree") from None
     except OSError as failure:
-        raise FileUnreadable(f"cannot read '{os.fsdecode(path)}': {failure.strerror}") from failure
+        hint = "show the newest stored version: git envlog show @ -- <path>"
+        raise FileUnreadable(f"cannot read '{os.fsdecode(path)}': {failure.strerror}", hint=hint) from failure
 
 
 def _place_now(session: Session, path: EnvPath) -> bytes:

@@ -1,4 +1,4 @@
-"""Replacement for `chimera`'s checkpoints: named checkpoints, files before each tool, environments with restore.
+"""Replacement for `chimera`'s checkpoints: named checkpoints, undo of tool calls, environments with restore.
 
     from git_envhist.compat.chimera import CheckpointManager, LocalEnvironment
 

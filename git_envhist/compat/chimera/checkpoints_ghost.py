@@ -1,4 +1,4 @@
-"""Replacement for `chimera.checkpoints_ghost`: files as they were before each tool that changes them.
+"""Replacement for `chimera.checkpoints_ghost`: a stack of snapshots of files, taken before each tool that changes them.
 
 A snapshot contains only the named paths, with their exact bytes, modes and links. The stack of snapshots is stored in a
 small list next to the repository, and is still available in the next process.
@@ -33,12 +33,12 @@ from git_envhist.snapshots.reader import FileReader, NoSuchFile
 
 STACK, LOCK = "stack", "stack.lock"
 LEADS_OUT = "it leads out of the working directory"
-STAYED = "it stayed as it is"
+UNCHANGED = "it was not changed"
 
 
 @dataclass(frozen=True, slots=True)
 class Ghost:
-    """One snapshot of files: its name, the requested paths and their places, and the snapshot that contains them."""
+    """An entry of the stack: its name, the requested paths and their places, and the snapshot that contains them."""
 
     id: str
     label: str
@@ -46,7 +46,7 @@ class Ghost:
     places: tuple[tuple[str, str], ...]
     commit: str | None
     also: tuple[str, ...] = ()
-    """Targets of the links among them."""
+    """Targets of the links among the paths."""
     skipped: tuple[tuple[str, str], ...] = ()
     """Paths that could not be captured, each with the reason."""
     process: str = ""
@@ -124,9 +124,9 @@ class GhostStack:
             if path in contents and before[place] == now and self._leads_out(place):
                 done.append(f"skipped: {path} ({LEADS_OUT})")
             elif path in contents:
-                done.append(f"restored: {path}" if now else f"skipped: {path} ({STAYED})")
+                done.append(f"restored: {path}" if now else f"skipped: {path} ({UNCHANGED})")
             elif before[place]:
-                done.append(f"skipped: {path} ({STAYED})" if now else f"deleted: {path}")
+                done.append(f"skipped: {path} ({UNCHANGED})" if now else f"deleted: {path}")
         return [*done, *skipped]
 
     def changed_since(self, ghost: Ghost) -> list[str]:
@@ -273,7 +273,7 @@ class GhostSnapshot:
     label: str
     timestamp: float
     files: dict[str, str]
-    """Path -> its text, for display; empty for a file that did not exist."""
+    """Texts by path, for display; empty for a file that did not exist."""
 
 
 class GhostCommitManager:

@@ -165,7 +165,7 @@ def _restore_turn(command: str, session: Any, turns: Turns, turn: ConversationTu
             out(f"{command}: {why}")
             return False
     elif turns.env is not None:
-        out(f"{command}: no checkpoint was made of that turn: files stay as they are")
+        out(f"{command}: no checkpoint was made of that turn: files are not changed")
     _messages(session)[:] = copy.deepcopy(turn.messages)
     return True
 

@@ -41,7 +41,7 @@ INITIAL, SAVED = "initial", "saved"
 INITIAL_MESSAGE = "Initial checkpoint"
 POSITION, AT, DELETED = "position", "at", "deleted"
 OWN = "/.git"
-"""As in git, the workspace's own repository is never captured, whatever is excluded."""
+"""The workspace's own repository is never captured, as in git; this does not depend on the excluded patterns."""
 
 
 class CheckpointStore:
@@ -240,14 +240,14 @@ def _size(path: str) -> int:
     return seen.st_size if stat.S_ISREG(seen.st_mode) else 0
 
 
-# The conversation of a workspace: saved with each checkpoint, and restored with it.
+# The conversation of a workspace, saved and restored together with the files.
 
 ATTACHED = "conversation.json"
 COUNT = "message_count"
 
 
 class Conversation:
-    """The messages of one conversation, wherever they are stored."""
+    """The messages of a conversation: in a list, in an agent or in a store of sessions."""
 
     def __init__(self, source: Any, session_id: str | None = None) -> None:
         """Wrap a list of messages, an agent with a `chat_history`, or a store and a session id."""
@@ -335,7 +335,7 @@ class NothingChanged(Exception):
 
 
 class WorkspaceCheckpoints:
-    """One workspace; calls are serialised."""
+    """A workspace; its calls run one after another."""
 
     def __init__(self, config: CheckpointConfig, book: CheckpointStore) -> None:
         self.conversation: Conversation | None = None

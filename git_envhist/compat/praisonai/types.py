@@ -73,7 +73,7 @@ def default_storage() -> str:
 
 @dataclass
 class Checkpoint:
-    """One checkpoint of a workspace."""
+    """A checkpoint of a workspace."""
 
     id: str
     short_id: str = ""
@@ -142,7 +142,7 @@ class CheckpointDiff:
 
     from_checkpoint: str
     to_checkpoint: str | None
-    """None is the current workspace."""
+    """The second checkpoint, or None for the current workspace."""
     files: list[FileDiff]
     total_additions: int
     total_deletions: int

@@ -61,14 +61,14 @@ NO_INTENT = "no intent recorded"
 
 @dataclass(frozen=True, slots=True)
 class WorkbenchCheckpoint:
-    """One line of the list."""
+    """A line of the list."""
 
     id: str
     at: datetime
     comment: str
     verdict: str | None = None
     snapshot: Snapshot | None = None
-    """None if the platform made the checkpoint without git-envhist."""
+    """The snapshot, or None if the platform made the checkpoint without git-envhist."""
     found_at: datetime | None = None
     story: str = ""
 
@@ -204,22 +204,33 @@ def _parser() -> _Parser:
     commands = parser.add_subparsers(metavar="<command>", required=True)
     group = commands.add_parser("checkpoint", aliases=["checkpoints"], help="create, list, info, delete")
     inner = group.add_subparsers(metavar="<command>", required=True)
-    create = _command(inner, "create", _create, "take one, and say its id")
-    create.add_argument("comment", nargs="?", metavar="<comment>", help="why it is taken")
+    create = _command(inner, "create", _create, "create a checkpoint and print its id")
+    create.add_argument("comment", nargs="?", metavar="<comment>", help="the comment of the checkpoint")
     create.add_argument(
         "-m", "-comment", "--comment", "--message", dest="reason", metavar="<comment>", help="the same"
     )
-    create.add_argument("--verify", metavar="<command>", help="then run that check, and keep its verdict")
-    listing = _command(inner, "list", _list, "all of them, newest first", aliases=["ls"])
-    listing.add_argument("-history", "--history", metavar="<id>", help="that one, and those made since")
+    create.add_argument("--verify", metavar="<command>", help="run this check and store its result")
+    listing = _command(inner, "list", _list, "list all checkpoints, newest first", aliases=["ls"])
     listing.add_argument(
-        "-include-auto", "--include-auto", dest="auto", action="store_true", help="with automatic snapshots"
+        "-history", "--history", metavar="<id>", help="list only this checkpoint and newer ones"
     )
-    _with_id(_command(inner, "info", _info, "what is known of one", aliases=["show"]))
-    _with_id(_command(inner, "delete", _delete, "let one go", aliases=["rm"]))
+    listing.add_argument(
+        "-include-auto",
+        "--include-auto",
+        dest="auto",
+        action="store_true",
+        help="include automatic snapshots",
+    )
+    _with_id(_command(inner, "info", _info, "show a checkpoint", aliases=["show"]))
+    _with_id(_command(inner, "delete", _delete, "delete a checkpoint", aliases=["rm"]))
     for group_of_restore in (inner, commands):
         _with_id(
-            _command(group_of_restore, "restore", _restore, "go back to one; what is here is saved first")
+            _command(
+                group_of_restore,
+                "restore",
+                _restore,
+                "restore a checkpoint; the current state is saved first",
+            )
         )
     return parser
 
@@ -228,18 +239,18 @@ def _command(
     commands: argparse._SubParsersAction[_Parser],
     name: str,
     do: Callable[[EnvHistory, argparse.Namespace], int],
-    what: str,
+    description: str,
     aliases: Sequence[str] = (),
 ) -> _Parser:
-    command = commands.add_parser(name, aliases=list(aliases), help=what)
-    command.add_argument("--json", action="store_true", help="the answer as JSON")
+    command = commands.add_parser(name, aliases=list(aliases), help=description)
+    command.add_argument("--json", action="store_true", help="print the result as JSON")
     command.set_defaults(do=do)
     return command
 
 
 def _with_id(command: _Parser) -> None:
     command.add_argument(
-        "id", metavar="<id>", help="as 'checkpoint list' has it, or any revision of git envlog"
+        "id", metavar="<id>", help="an id from 'checkpoint list', or a revision of git envlog"
     )
 
 
@@ -273,7 +284,8 @@ def _created(command: str | None) -> str | None:
         found = find_id(ask_platform(command))
     except PlatformError as error:
         raise PlatformFailed(
-            f"'{command}' failed: {error}", hint="run it by hand; envhist.platformCreate names it"
+            f"'{command}' failed: {error}",
+            hint="run the command yourself; it is the value of envhist.platformCreate",
         ) from error
     if found is None:
         raise Refused(
@@ -337,7 +349,7 @@ def _info(history: EnvHistory, options: argparse.Namespace) -> int:
 
 
 def _delete(history: EnvHistory, options: argparse.Namespace) -> int:
-    one, snapshot = _kept_here(history, options, "delete")
+    one, snapshot = _with_snapshot(history, options, "delete")
     history.drop(snapshot)
     back = f"back with: git envlog undrop {snapshot.id[:7]}"
     _answer(options, {"deleted": one.id}, f"Checkpoint {_plain(one.id)} deleted; {back}")
@@ -345,28 +357,28 @@ def _delete(history: EnvHistory, options: argparse.Namespace) -> int:
 
 
 def _restore(history: EnvHistory, options: argparse.Namespace) -> int:
-    one, snapshot = _kept_here(history, options, "restore")
+    one, snapshot = _with_snapshot(history, options, "restore")
     restored = history.restore(snapshot)
     done = f"Restored {_plain(one.id)}; back with: git envrestore --undo"
     _answer(
         options,
         {"restored": one.id, "exact": restored.exact, "undo": restored.undo and restored.undo.id},
-        done if restored.undo else f"Checkpoint {_plain(one.id)} is what is here",
+        done if restored.undo else f"Nothing to restore: the working tree equals {_plain(one.id)}",
     )
     for left in (*restored.kept, *restored.losses):
         print_error(f"warning: '{show(left.path)}': {left.why}")
     return 0 if restored.exact else NOT_EXACT
 
 
-def _kept_here(
+def _with_snapshot(
     history: EnvHistory, options: argparse.Namespace, verb: str
 ) -> tuple[WorkbenchCheckpoint, Snapshot]:
     """Return the checkpoint and its snapshot; raises an error if only the platform has it."""
     one = find(history, options.id)
     if one.snapshot is None:
         raise Refused(
-            f"'{one.id}' was made by the platform, without us: nothing of it is kept here",
-            hint=f"{verb} it where it was made",
+            f"'{one.id}' was created by the platform without git-envhist, so it has no snapshot",
+            hint=f"{verb} it on the platform",
         )
     return one, one.snapshot
 

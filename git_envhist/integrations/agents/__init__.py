@@ -1,7 +1,7 @@
 """Coding agents: hooks in their settings report events, and events become captures.
 
 `registry` lists the agents, `install` writes their settings, `jsonc` edits JSON text byte for byte, `events` reads
-what a hook sends and decides which capture is due, `outcomes` reads the last results.
+the input of a hook and decides which capture is due, `outcomes` reads the last results.
 
 `AGENTS` maps each name of `git envlog install --agent` to its `Integration`. It is created on first access, because
 hooks import this package and install nothing.

@@ -55,7 +55,7 @@ VERSION = re.compile(rb'"(?:version|cli_version|copilotVersion)"\s*:\s*"([0-9][0
 
 @dataclass(frozen=True, slots=True)
 class AgentEvent:
-    """One event of an agent."""
+    """An event that an agent's hook reported."""
 
     kind: str
     """`prompt`, `before`, `after`, `end`."""
@@ -86,7 +86,7 @@ class AgentEvent:
 
     @property
     def begins_turn(self) -> bool:
-        """Return whether a person spoke: neither the agent's own program nor the parent of a subagent did."""
+        """Return whether a person wrote the prompt, not the agent's own program or the parent of a subagent."""
         return self.kind == "prompt" and self.subagent is None and not MACHINE_PROMPT.match(self.prompt)
 
     @property
@@ -210,7 +210,7 @@ def _as_text(value: object) -> str:
 
 
 def _hash(text: str) -> str:
-    import hashlib  # loaded late: it takes a fifth of the time for which a tool that only reads waits
+    import hashlib  # loaded late: a tool that only reads does not need it, and it takes a fifth of the hook's time
 
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
@@ -224,7 +224,7 @@ REPEAT_SECONDS = 60.0
 MAX_SEEN = 64
 
 Seen = tuple[str, float, tuple[str, ...]]
-"""(key of the event, time it was last seen, settings that it came from)"""
+"""The key of an event, the time of its last hook call, and the settings with these hooks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,7 +261,7 @@ def advance(
     if event.kind == "prompt":
         if not event.begins_turn:
             return turn, None
-        # A turn that a person broke off, or that an error ended, has no end of its own.
+        # A turn that a person interrupted or an error ended has no end event.
         unfinished = Job(event, turn) if turn.is_open else None
         new = replace(turn, number=turn.number + 1, prompt="", sealed="", tools=0, is_open=False)
         return new, unfinished
@@ -309,7 +309,7 @@ def _mark_seen(turn: SessionState, event: AgentEvent, now: float) -> tuple[Sessi
     key = event.key if event.kind in ("before", "prompt") else f"{event.kind} {turn.number}"
     known = {each[0]: each for each in turn.seen}
     named = event.call is not None if event.kind == "before" else event.turn is not None
-    # An id names one event for the whole session; equal words are one event only for a short time.
+    # An id names one event for the whole session; equal prompts without an id are one event only for a short time.
     by = known[key][2] if key in known and (named or now - known[key][1] < REPEAT_SECONDS) else ()
     repeated = bool(by) and (named or event.registered not in by)
     known.pop(key, None)

@@ -1,8 +1,8 @@
 """Install hooks in the settings of coding agents, and remove them.
 
-The hooks call a shell script of ours in the user's data directory. It is never in a repository: the directory that an
-agent works in may have come with a clone. `AgentSettingsForm` describes the settings of one agent; `add_hooks` and
-`remove_hooks` edit them as text (JSON with comments, or a block in TOML) and keep every byte that is not ours.
+The hooks call our shell script in the user's data directory. It is never in a repository: the directory that an agent
+works in may have come with a clone. `AgentSettingsForm` describes the settings of one agent; `add_hooks` and
+`remove_hooks` edit them as text (JSON with comments, or a block in TOML) and keep every other byte.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def _unneeded(target: InstallTarget, gone: Collection[str]) -> Iterator[str]:
         yield os.path.join(target.own_data, "hooks", SPOOL)
     if target.repository is None:
         return
-    # Agents installed for every repository also have sessions in this one, and the other way round.
+    # An agent installed for every repository can also have sessions in this one, and vice versa.
     other = target.repository.common_dir if target.everywhere else None
     if not trusted.agents(other):
         yield from (os.path.join(state, "agents") for state in states_of(target.repository))
@@ -62,10 +62,10 @@ def _unneeded(target: InstallTarget, gone: Collection[str]) -> Iterator[str]:
 # The settings of each agent: paths, names of events, form of a hook.
 
 MARK = "envhist/hooks/agent-"
-"""A text that every command of ours contains, and by which our hooks are found."""
+"""A text in each of our commands, by which our hooks are found."""
 SHORT_TIMEOUT, LONG_TIMEOUT, EXIT_TIMEOUT = 10, 120, 3
-"""Seconds after which an agent may kill a hook: one that returns at once, one that a tool waits for, and one that
-runs while the agent exits (Codex allows no more there and warns about more).
+"""Seconds after which an agent may kill a hook: a hook that returns at once, a hook that a tool waits for, and a hook
+that runs while the agent exits (Codex allows at most 3 and warns about more).
 """
 TIMEOUTS = {"before": LONG_TIMEOUT, "end": EXIT_TIMEOUT}
 NEEDS_TRUST = "{} runs the hooks of a project only if its directory is trusted: {}"
@@ -73,7 +73,7 @@ NEEDS_TRUST = "{} runs the hooks of a project only if its directory is trusted: 
 
 @dataclass(frozen=True, slots=True)
 class Hook:
-    """One event of an agent, and its meaning for us."""
+    """An event of an agent, and its meaning for captures."""
 
     event: str
     kind: str
@@ -120,7 +120,7 @@ class AgentSettingsForm:
 
 
 def is_ours(value: object) -> bool:
-    """Return whether an element is ours: a hook of ours, or a group of only our hooks."""
+    """Return whether an element is one of our hooks, or a group of only our hooks."""
     if not isinstance(value, dict):
         return False
     inner = value.get("hooks")
@@ -246,7 +246,7 @@ def remove_hooks(text: str, form: AgentSettingsForm) -> str | None:
 
 
 def has_hooks(text: str, form: AgentSettingsForm, commands: dict[str, str]) -> bool:
-    """Return whether every hook of ours is present once and unchanged."""
+    """Return whether each of our hooks is present once and unchanged."""
     found = elements(text)
     return found == {hook.event: [form.element(hook, commands[hook.event])] for hook in form.hooks}
 
@@ -404,7 +404,7 @@ class AgentIntegration:
         # Other working trees of the repository have their own settings, and lose their hooks with this one.
         recorded = read_record(target.state).of(self.name)
         paths = dict.fromkeys(map(os.path.realpath, (*self._settings_files(target), *recorded)))
-        # A recorded file that cannot be read now is an error; a file that was never ours is skipped.
+        # A recorded file that cannot be read now is an error; a file without a record is skipped.
         ours = [path for path in paths if _is_file(path) or (path in recorded and os.path.lexists(path))]
         edits = [self._plan_without(path) for path in ours]
         return InstallPlan(
@@ -511,7 +511,7 @@ def _read(path: str) -> str:
 
 
 def _is_file(path: str) -> bool:
-    """Return whether a path is a readable file, which may contain hooks of ours."""
+    """Return whether a path is a readable file, which may contain our hooks."""
     return os.access(path, os.R_OK) and os.path.isfile(path)
 
 

@@ -1,4 +1,4 @@
-"""The two libraries themselves, from the index, beside our own package."""
+"""Fixtures: the two original libraries, installed from the package index, next to our package."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 from tests.rules.source import CHECKOUT
 
 PROGRAMS = Path(__file__).parent / "programs"
-# Named one by one, so that nothing comes along which their checkpoints, agents and loops do without.
+# Listed one by one (--no-deps), to install only what their checkpoints, agents and loops need.
 PACKAGES = (
     *("praisonaiagents==1.7.17", "praisonai-code==0.1.16", "chimera-run==0.9.2.3"),
     *("openai", "httpx", "httpcore", "httpx2", "httpcore2", "anyio", "jiter", "distro", "sniffio", "h11"),
@@ -35,7 +35,7 @@ RunProgram = Callable[..., Told]
 
 @pytest.fixture(scope="session")
 def libraries(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory with both; the tests skip where they cannot be had."""
+    """Install both libraries into a directory and return it; skip the tests if they cannot be installed."""
     place = tmp_path_factory.mktemp("libraries")
     words = [
         sys.executable,
@@ -50,18 +50,18 @@ def libraries(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ]
     done = subprocess.run([*words, *PACKAGES], capture_output=True, text=True, check=False)
     if done.returncode != 0:
-        pytest.skip(f"the libraries cannot be had: {done.stderr.splitlines()[-1:]}")
+        pytest.skip(f"the libraries cannot be installed: {done.stderr.splitlines()[-1:]}")
     return place
 
 
 @pytest.fixture
 def run_program(libraries: Path, tmp_path: Path) -> RunProgram:
-    """Runs one of the programs beside the libraries; gives what it tells as JSON in its last line."""
+    """Return a function that runs a program with the libraries and returns the JSON of its last output line."""
 
     def run(name: str, *words: str) -> Told:
         workspace = tmp_path / "-".join((name, *words)) / "workspace"
         workspace.mkdir(parents=True)
-        # Ours do not say a word about the libraries: they alone are in front of what is installed.
+        # Only the libraries and our package are added to the path.
         paths = os.pathsep.join((str(libraries), str(CHECKOUT)))
         settled = {"PYTHONPATH": paths, "PYTHONDONTWRITEBYTECODE": "1", "OPENAI_API_KEY": "none"}
         done = subprocess.run(

@@ -1,7 +1,7 @@
-"""chimera's own tests, run on its own classes and on ours: `python -m tests.compat.upstream.suites`.
+"""chimera's own tests, run with its classes and with ours: `python -m tests.compat.upstream.suites`.
 
-They come with its source from the index. Of those that go through a checkpoint, an environment or a stack of files,
-all have to pass on ours but the ones that look for what only theirs has: plain copies below `.chimera/checkpoints`.
+The tests are in its source distribution. All tests of checkpoints, environments and file stacks must pass with our
+classes, except those that look for plain copies below `.chimera/checkpoints`, which only chimera writes.
 """
 
 from __future__ import annotations
@@ -40,19 +40,19 @@ PLAIN_COPIES = {
         *("retain_keeps_the_newest_n_when_configured", "the_checkpoint_just_written_is_never_pruned"),
     )
 }
-"""They look for a directory of each checkpoint in the workspace."""
+"""Tests that look for a directory per checkpoint in the workspace."""
 
 
 def main() -> int:
     with tempfile.TemporaryDirectory() as place:
         libraries, tests = _fetch(Path(place))
         theirs, failed = _run(libraries, tests, "theirs")
-        print(f"on theirs: {theirs}")
+        print(f"chimera's classes: {theirs}")
         if failed:
-            print("they fail there, too:", *sorted(failed), sep="\n  ")
+            print("failures with chimera's classes:", *sorted(failed), sep="\n  ")
         ours, failed = _run(libraries, tests, "ours")
-        print(f"on ours:   {ours}")
-        print("not expected:", *(sorted(failed - PLAIN_COPIES) or ["nothing"]), sep="\n  ")
+        print(f"our classes:       {ours}")
+        print("unexpected failures:", *(sorted(failed - PLAIN_COPIES) or ["nothing"]), sep="\n  ")
         if not all(" passed" in ran for ran in (theirs, ours)):
             print("a suite ran no test")
             return 1
@@ -60,7 +60,7 @@ def main() -> int:
 
 
 def _fetch(place: Path) -> tuple[Path, Path]:
-    """Where the library is, and where its tests are."""
+    """Download chimera; return the directories of the installed library and of its source."""
     libraries = place / "libraries"
     pip = (sys.executable, "-m", "pip")
     others = ("pytest-asyncio", "pytest-timeout")
@@ -74,7 +74,7 @@ def _fetch(place: Path) -> tuple[Path, Path]:
 
 
 def _run(libraries: Path, source: Path, whose: str) -> tuple[str, set[str]]:
-    """The last line of pytest, and what failed."""
+    """Run the tests; return pytest's last line and the failed tests."""
     paths = os.pathsep.join(map(str, (PROGRAMS, libraries, CHECKOUT)))
     options = ("-q", "-p", "swapped", "-p", "no:cacheprovider", "--timeout", "300")
     done = subprocess.run(

@@ -1,4 +1,4 @@
-"""Their own agents, loops and commands run on our classes; the same calls on theirs are the control."""
+"""The libraries' own agents, loops and commands, run with our classes and, as a control, with the original ones."""
 
 from __future__ import annotations
 
@@ -9,47 +9,49 @@ from tests.compat.upstream.conftest import RunProgram
 pytestmark = pytest.mark.full
 
 
-def test_the_same_calls_on_either_service_give_the_same(run_program: RunProgram) -> None:
+def test_both_services_return_equal_results(run_program: RunProgram) -> None:
     ours, theirs = run_program("calls", "ours"), run_program("calls", "theirs")
-    # What differs is what is told in docs/guide/compat.md: after a restore our list is whole.
+    # The documented difference (docs/guide/compat.md), the complete list after a restore, does not show in these calls.
     assert ours.keys() == theirs.keys()
     assert {key: ours[key] for key in theirs if ours[key] != theirs[key]} == {}
 
 
-def test_what_goes_wrong_there_is_right_here(run_program: RunProgram) -> None:
+def test_known_faults_of_the_original_service_do_not_occur(run_program: RunProgram) -> None:
     ours, theirs = run_program("wrongs", "ours"), run_program("wrongs", "theirs")
     assert not [what for what, right in ours.items() if not right]
     assert not [what for what, right in theirs.items() if right]
 
 
-def test_their_agent_and_their_pipeline_run_on_our_service(run_program: RunProgram) -> None:
+def test_original_agent_and_pipeline_run_with_our_service(run_program: RunProgram) -> None:
     ours, theirs = run_program("agent", "ours"), run_program("agent", "theirs")
     assert ours["result"] == theirs["result"] == [True, "edited it"]
     assert ours["saved"] == theirs["saved"] == "Before autonomous execution"
     assert ours["edited"] == {"app.py": "edited\n"}
     assert ours["both"] == {"app.py": "edited\n", "new.py": "new\n"}
     assert ours["back"] is theirs["back"] is True
-    assert ours["was"] == theirs["was"] == {"app.py": "as it was\n"}
-    # With theirs the conversation goes on as though the files were still edited.
+    assert ours["was"] == theirs["was"] == {"app.py": "original\n"}
+    # The original service restores only the files: the conversation still mentions the edits.
     assert (ours["left"], theirs["left"]) == (0, 4)
     assert ours["stores"] == [[1, 3], [1, 3]]
 
 
-def test_their_agent_and_their_loop_run_on_our_managers_and_environment(run_program: RunProgram) -> None:
+def test_original_agent_and_loop_run_with_our_managers_and_environment(run_program: RunProgram) -> None:
     ours, theirs = run_program("loops", "ours"), run_program("loops", "theirs")
     assert ours.pop("every second") == 2
     assert ours == theirs
     assert [name for name, _ in ours["checkpoints"]] == ["first", *(f"checkpoint-{n}" for n in (2, 3, 4))]
-    assert ours["back"] == ["before the agent", {"app.py": "as it was\n"}]
+    assert ours["back"] == ["before the agent", {"app.py": "original\n"}]
 
 
-def test_their_commands_run_on_our_manager_and_ours_say_the_same(run_program: RunProgram) -> None:
+def test_original_commands_run_with_our_manager_and_our_commands_print_the_same(
+    run_program: RunProgram,
+) -> None:
     told = [run_program("commands", whose) for whose in ("theirs", "ours", "our words")]
     assert told[0] == told[1] == told[2]
     assert told[0]["checkpoint"][0] == "No checkpoints."
 
 
-def test_the_session_manager_and_the_commands_of_praisonai_code_tell_the_same(
+def test_session_manager_and_commands_of_praisonai_code_print_the_same(
     run_program: RunProgram,
 ) -> None:
     ours, theirs = run_program("sessions", "ours"), run_program("sessions", "theirs")

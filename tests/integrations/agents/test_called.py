@@ -1,4 +1,4 @@
-"""What an agent's hooks do: each called as its settings say, with the input that it documents."""
+"""Agent hooks, called with the command from the agent's settings and the input that the agent documents."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PROMPT = "make the greeting friendlier"
 
 
 def told(agent: str, kind: str, repo: Repo, transcript: Path, **more: Any) -> Json:
-    """What an agent documents that a hook of it is told."""
+    """Return the input that an agent documents for a kind of hook."""
     where = {"cwd": str(repo.path), "transcript_path": str(transcript)}
     common: Json = {
         "claude-code": {"session_id": "c-1", "permission_mode": "default", "prompt_id": "p-1", **where},
@@ -95,7 +95,7 @@ TRANSCRIPTS = {
 
 
 def hooks_of(repo: Repo) -> Path:
-    """The directory of the shims and the spool: the user's, and in no repository."""
+    """Return the user's directory of the shims and the spool, which is outside of every repository."""
     return Path(repo.env["XDG_DATA_HOME"]) / "git-envhist/hooks"
 
 
@@ -105,13 +105,13 @@ class Working:
     def __init__(self, repo: Repo, transcript: Path, *agents: str) -> None:
         self.repo = repo
         self.transcript = transcript
-        # A machine shared by several suites is slow at times: what is waited for shall come.
+        # A busy machine can be slow, so the hook gets a long timeout.
         repo.git("config", "envhist.agentTimeout", "2m")
         for agent in agents:
             repo.run("envlog", "install", "--agent", agent, check=True)
 
     def command(self, agent: str, kind: str) -> str:
-        """The command that stands in the settings for an event."""
+        """Return the command in the settings for an event."""
         shape = AGENTS[agent].form  # type: ignore[attr-defined]
         if agent == "opencode":
             return f"{hooks_of(self.repo) / 'agent-opencode'} {kind}"
@@ -121,7 +121,7 @@ class Working:
         return str((entry["hooks"][0] if "hooks" in entry else entry)[shape.command])
 
     def call(self, agent: str, kind: str, data: bytes | None = None, then: str = "", **more: Any) -> None:
-        """Call a hook; it always succeeds, and prints nothing but the answer that Antigravity needs."""
+        """Call a hook; it must exit with status 0 and print nothing but the answer that Antigravity needs."""
         if data is None:
             data = json.dumps(told(agent, kind, self.repo, self.transcript, **more)).encode()
         done = subprocess.run(
@@ -134,7 +134,7 @@ class Working:
     def snapshots(
         self, count: int, settled: Callable[[list[Snapshot]], bool] = lambda _: True
     ) -> list[Snapshot]:
-        """The history, newest first, as soon as it has so many moments."""
+        """Wait until the history has `count` snapshots and return them, newest first."""
         until = time.monotonic() + LONG
         while time.monotonic() < until:
             found = EnvHistory.open(str(self.repo.path), one_command=True).log()
@@ -145,7 +145,7 @@ class Working:
         raise AssertionError(f"only {found!r}")
 
     def idle(self) -> None:
-        """Wait until nothing is left that a hook asked for."""
+        """Wait until all captures requested by hooks have finished."""
         spool = hooks_of(self.repo) / "spool"
         until = time.monotonic() + LONG
         while any((*spool.glob("*.told"), *spool.glob("*.taken.*"))):
@@ -169,7 +169,7 @@ def test_agent_hooks_capture_before_a_tool_and_after_the_turn(
     here.transcript.write_text(TRANSCRIPTS[agent][0])
 
     here.call(agent, "prompt")
-    # The tool writes the instant that its hook has returned.
+    # The tool writes as soon as its hook has returned.
     here.call(agent, "before", then="echo new bytes >f")
     here.call(agent, "after")
     after, before = here.snapshots(2)
@@ -203,7 +203,7 @@ def test_prompt_is_stored_sealed_and_only_its_masked_title_is_readable(
     (snapshot,) = here.snapshots(1)
     assert snapshot.intent == "log in with password *** and look at the shop"
     assert snapshot.attachments == ("1-prompt.txt",)
-    # Neither the objects of the history nor a file of ours hold it in the clear.
+    # Neither the objects of the history nor our own files contain it in plain text.
     here.idle()
     objects = here.repo.git("rev-list", "--objects", "--all", "--glob=refs/envhist/*", "--glob=refs/notes/*")
     stored = [here.repo.git("cat-file", "-p", line.split()[0]) for line in objects.splitlines()]
@@ -223,7 +223,7 @@ def test_copilot_transcript_is_found_before_a_tool(working: Callable[..., Workin
     kept.parent.mkdir(parents=True)
     kept.write_text(TRANSCRIPTS["copilot"][0])
     here.call("copilot", "before")
-    # Where Copilot reads what is Claude Code's, it speaks as that does; and a session is no path.
+    # Copilot also reads Claude Code's settings and then sends Claude Code's input. A session id must not act as a path.
     for number, session in enumerate(("o-1", "../o-1")):
         data = {"session_id": session, "timestamp": "2026-11-18T10:00:00Z", "cwd": str(here.repo.path)}
         here.repo.write("f", f"{number}")
@@ -251,7 +251,7 @@ def test_hook_is_silent_and_succeeds_for_any_input(working: Callable[..., Workin
         here.call("copilot", "prompt", data)
     here.idle()
     assert EnvHistory.open(str(here.repo.path), one_command=True).log() == []
-    # Nor does what follows suffer from it.
+    # A later call with valid input still captures.
     here.call("claude-code", "before")
     here.snapshots(1)
 
@@ -272,7 +272,7 @@ CHANGING = [
     '{"tool_name":"","tool_input":{}}',
     '{"tool_name":["Read"],"tool_input":{}}',
     '{"tool_name":null,"x":"Read","tool_input":{}}',
-    # The name is cut where the first portion ends: it is no other's.
+    # The first block that is read ends inside this tool name: its beginning must not match 'Read'.
     '{"x":"' + "x" * (4096 - len('{"x":"","tool_name":"Read')) + '","tool_name":"ReadAndWrite"}',
     '{"x":"' + "x" * 5000 + '","tool_name":"Write","tool_input":{}}',
 ]
@@ -315,7 +315,7 @@ def test_two_hooks_for_one_event_make_one_capture(working: Callable[..., Working
     (one,) = here.snapshots(1)
     assert one.actor.agent == "cursor"
     assert ("agent-turn", "1") in one.meta
-    # The next tool is another event, for both.
+    # The next tool call is a new event.
     event["tool_use_id"] = "tool_2"
     here.call("cursor", "before", json.dumps(event).encode())
     here.snapshots(2)
@@ -334,14 +334,14 @@ def test_agent_every_captures_before_every_nth_tool_that_may_change_something(
     assert b"f" not in here.repo.git("ls-tree", "--name-only", first.tree).encode().split(b"\n")
 
 
-def test_tool_waits_up_to_agent_timeout_and_a_late_snapshot_says_so(
+def test_tool_waits_up_to_agent_timeout_and_a_late_snapshot_has_a_remark(
     working: Callable[..., Working],
 ) -> None:
     here = working("codex")
     here.repo.git("config", "envhist.agentTimeout", "1s")
     with open(here.repo.path / ".git/envhist/lock", "ab") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        # Neither is held by what cannot go on, and none of them waits for what it left behind.
+        # Neither hook waits for the locked capture or for the processes it leaves behind.
         here.call("codex", "before")
         here.call("codex", "after")
     snapshots = here.snapshots(1, lambda found: bool(found[0].remarks))
@@ -356,7 +356,7 @@ def test_agent_pipe_closes_with_the_hook(working: Callable[..., Working], kind: 
     reading, writing = os.pipe()
     data = json.dumps(told("codex", kind, here.repo, here.transcript)).encode()
     with open(here.repo.path / ".git/envhist/lock", "ab") as lock, open(reading, "rb") as left:
-        # What the hook left behind cannot end before this is let go.
+        # This lock keeps the background process of the hook running.
         fcntl.flock(lock, fcntl.LOCK_EX)
         subprocess.run(
             ["sh", "-c", here.command("codex", kind)], cwd=here.repo.path, input=data, check=True,

@@ -1,4 +1,4 @@
-"""A clone may carry a bare repository among its files, with programs and a configuration: hooks obey neither."""
+"""Clones that contain a bare repository with programs and configuration: agent hooks use neither."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def pwned(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def clone(tmp_path: Path, pwned: Path) -> Repo:
-    """A clone of a repository whose tree holds `fixtures/evil.git`."""
+    """Clone a repository whose tree contains `fixtures/evil.git`."""
     upstream = make_repo(tmp_path / "upstream")
     run = f"echo ran >>{shlex.quote(str(pwned))}"
     evil = "fixtures/evil.git"
@@ -67,7 +67,7 @@ def wait_for(happened: Callable[[], bool]) -> None:
 
 
 def call_inside(here: Working, agent: str, directory: Path, **variables: str) -> None:
-    """Call the hooks of an agent that has changed to a directory."""
+    """Call the hooks of an agent whose current directory is `directory`."""
     for kind in ("prompt", "before", "after"):
         data = {**told(agent, kind, here.repo, here.transcript), "cwd": str(directory)}
         answer = ANSWERS.get(kind, b"{}\n") if agent == "antigravity" else b""
@@ -90,7 +90,7 @@ def test_hook_runs_nothing_of_a_repository_in_a_clone_when_the_agent_is_inside(
     clone: Repo, pwned: Path, tmp_path: Path, agent: str, relative: str
 ) -> None:
     here, evil = Working(clone, tmp_path / "transcript.jsonl", agent), clone.path / "fixtures/evil.git"
-    # A relative directory in this variable is none: it would be below wherever the agent is.
+    # A relative path in this variable must be ignored: it would be below the agent's current directory.
     misled = {"XDG_DATA_HOME": relative} if relative else {}
     shutil.copytree(hooks_of(clone), evil / relative / "git-envhist/hooks", dirs_exist_ok=True)
     for shim in (evil / relative / "git-envhist/hooks").glob("agent-*"):
@@ -99,11 +99,11 @@ def test_hook_runs_nothing_of_a_repository_in_a_clone_when_the_agent_is_inside(
     call_inside(here, agent, evil, **variables, **misled)
     assert not pwned.exists()
     if variables and not relative:
-        # The project that the agent names is captured, wherever its tools are.
+        # The hook captures the project named by the agent, in any current directory.
         here.snapshots(1)
 
 
-def test_hook_for_every_repository_captures_only_where_a_person_did(
+def test_global_hook_captures_only_in_repositories_that_a_person_captured(
     clone: Repo, pwned: Path, tmp_path: Path, hermetic: Path
 ) -> None:
     here = Working(clone, tmp_path / "transcript.jsonl")
@@ -117,7 +117,7 @@ def test_hook_for_every_repository_captures_only_where_a_person_did(
             ["sh", "-c", command], cwd=directory, input=json.dumps(event).encode(), check=True, env=clone.env
         )
 
-    # An archive may carry what a clone cannot: a repository that git enters without being asked.
+    # Unlike a clone, an archive can contain a '.git' directory, which git uses without being asked.
     evil = clone.path / "fixtures/evil.git"
     archive = clone.path / "unpacked"
     shutil.copytree(evil, archive / ".git")
@@ -135,7 +135,7 @@ def test_hook_for_every_repository_captures_only_where_a_person_did(
     call(clone.path)
     assert len(EnvHistory.open(str(clone.path), one_command=True).log()) == 3
     assert not pwned.exists()
-    # Nothing of it stays in the list once its history is forgotten.
+    # Removing the history removes the repository from the list.
     clone.run("envlog", "uninstall", "--history", "--yes", check=True)
     assert str(clone.path) not in (hooks_of(clone).parent / "trusted").read_text()
 
@@ -148,12 +148,12 @@ exec {git} "$@"
 
 
 @pytest.mark.parametrize("is_old", [False, True])
-def test_program_refuses_a_bare_repository_that_nobody_named(
+def test_program_refuses_a_bare_repository_found_below_the_current_directory(
     clone: Repo, pwned: Path, tmp_path: Path, is_old: bool
 ) -> None:
     evil = clone.path / "fixtures/evil.git"
     if is_old:
-        # As git before 2.38, which does not know the setting.
+        # Simulate git before 2.38, which ignores the setting.
         (tmp_path / "old").mkdir()
         (tmp_path / "old/git").write_text(OLD_GIT.format(git=shutil.which("git")))
         (tmp_path / "old/git").chmod(0o755)
@@ -166,7 +166,7 @@ def test_program_refuses_a_bare_repository_that_nobody_named(
     assert not pwned.exists()
 
 
-def test_hook_runs_a_configured_command_only_when_a_person_ran_that_text_here(
+def test_hook_runs_a_configured_command_only_after_a_person_ran_it_in_this_repository(
     repo: Repo, tmp_path: Path
 ) -> None:
     here, ran = Working(repo, tmp_path / "transcript.jsonl", "claude-code"), tmp_path / "ran"
@@ -183,7 +183,7 @@ def test_hook_runs_a_configured_command_only_when_a_person_ran_that_text_here(
     here.idle()
     assert not ran.exists()
     assert "no person ran this command" in repo.run("envlog", "status", check=True).out
-    # An agent's own shell is no person.
+    # A command in an agent's shell does not count as run by a person.
     repo.run("envlog", "verify", env={"CLAUDECODE": "1"}, check=True)
     ran.unlink()
     call(2)
@@ -192,7 +192,7 @@ def test_hook_runs_a_configured_command_only_when_a_person_ran_that_text_here(
     ran.unlink()
     call(3)
     wait_for(lambda: ran.exists() and ran.read_text() == "dumped\nchecked\n")
-    # Another text is another command.
+    # A changed command must be run by a person again.
     repo.git("config", "envhist.verify", f"echo other >>{ran}")
     ran.unlink()
     call(4)

@@ -1,4 +1,4 @@
-"""An agent is told to call us, once, and no longer: by its own settings, all else in them as it was."""
+"""Installing hooks in the settings of agents, and removing them: all other settings remain unchanged."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PLACES = {
 
 
 def tree(repo: Repo) -> dict[bytes, tuple[object, ...]]:
-    """What stands there, whenever it was written."""
+    """Return kind, mode and hash of every file, without times."""
     return {path: (one.kind, one.mode, one.sha256) for path, one in listing(repo.path).items()}
 
 
@@ -42,7 +42,7 @@ def test_install_is_idempotent_and_uninstall_leaves_nothing(repo: Repo, agent: s
         settings = json.loads(repo.read(PLACES[agent]))
         named = settings["git-envhist" if agent == "antigravity" else "hooks"]
         assert list(named) == [hook.event for hook in shape.hooks]
-    # Such files are shared: nothing of this machine stands in them.
+    # These files can be committed, so they must not contain paths of this machine.
     assert str(repo.path) not in repo.read(PLACES[agent]).decode()
     installed = tree(repo)
     repo.run("envlog", "install", "--agent", agent, check=True)
@@ -63,19 +63,19 @@ def test_uninstall_restores_settings_byte_for_byte(repo: Repo) -> None:
     before = tree(repo)
     repo.run("envlog", "install", "--agent", "claude-code", "--agent", "codex", check=True)
     assert b"// ours, by hand" in repo.read(".claude/settings.local.json")
-    # Where hooks stand in one form already, ours stand with them.
+    # The file already has hooks as TOML, so our hooks are added there.
     assert b"agent-codex" in repo.read(".codex/config.toml")
     assert not (repo.path / ".codex/hooks.json").exists()
     repo.run("envlog", "uninstall", check=True)
     assert tree(repo) == before
 
 
-def test_status_says_that_hooks_do_not_capture_when_no_person_named_the_repository(
+def test_status_warns_that_hooks_do_not_capture_when_no_person_enabled_the_repository(
     repo: Repo, tmp_path: Path
 ) -> None:
     repo.run("envlog", "install", "--agent", "codex", check=True)
     assert "✗" not in repo.run("envlog", "status", check=True).out
-    # A directory that was moved is another one to the list.
+    # The list of trusted repositories has the old path of a moved directory.
     moved = Repo(tmp_path / "moved", repo.env)
     repo.path.rename(moved.path)
     assert "no person enabled hooks for this repository" in moved.run("envlog", "status", check=True).out
@@ -109,7 +109,7 @@ def test_agent_files_are_removed_with_the_last_agent(repo: Repo) -> None:
     for directory in (repo.path, repo.path.parent / "other"):
         for agent in ("codex", "gemini"):
             repo.run("envlog", "install", "--agent", agent, cwd=directory, check=True)
-    # A prompt that nobody has come for yet, and where a session stands in each working tree.
+    # A stored prompt that no hook has used yet, and the session state of each working tree.
     left = (hooks_of(repo) / "spool", ours / "agents", repo.path / ".git/worktrees/other/envhist/agents")
     for place in left:
         place.mkdir(parents=True, exist_ok=True)
@@ -150,7 +150,7 @@ def test_non_file_at_the_settings_path_is_ignored(repo: Repo) -> None:
         assert done.status == 128
         assert f"{repo.path}/{place}'" in done.err
     assert tree(repo) == before
-    # The others are told of, and taken away, all the same.
+    # Other agents are still installed, reported and removed.
     repo.run("envlog", "install", "--agent", "codex", check=True)
     assert "✓" in repo.run("envlog", "status", check=True).out
     repo.run("envlog", "uninstall", check=True)

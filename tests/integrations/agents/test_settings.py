@@ -1,4 +1,4 @@
-"""Settings of agents with our hooks put in and taken out: all that is not ours stays byte for byte."""
+"""Adding our hooks to the text of an agent's settings and removing them: all other bytes remain."""
 
 from __future__ import annotations
 
@@ -69,9 +69,9 @@ def test_removed_hooks_leave_the_original_text(shape: AgentSettingsForm, text: s
     put = add_hooks(text, shape, commands(shape))
 
     assert has_hooks(put, shape, commands(shape))
-    assert add_hooks(put, shape, commands(shape)) == put, "the second time changes nothing"
+    assert add_hooks(put, shape, commands(shape)) == put, "a second installation changes nothing"
     assert remove_hooks(put, shape) == text
-    # Every byte of theirs stands there in its order: ours and the commas for it are all that is new.
+    # The original text is a subsequence of the new text: only our entries and their commas are added.
     rest = iter(put)
     assert all(letter in rest for letter in text)
 
@@ -140,7 +140,7 @@ def test_settings_of_another_form_are_refused(text: str) -> None:
         '{"url": "http://x" , "hooks": { /* none */ },}',
     ],
 )
-def test_comments_in_odd_places_stay_comments(text: str) -> None:
+def test_comments_in_odd_places_are_kept(text: str) -> None:
     put = add_hooks(text, CLAUDE_CODE, commands(CLAUDE_CODE))
     assert has_hooks(put, CLAUDE_CODE, commands(CLAUDE_CODE))
     left = remove_hooks(put, CLAUDE_CODE)
@@ -187,7 +187,7 @@ def test_every_hook_has_our_mark_and_a_timeout(shape: AgentSettingsForm) -> None
         assert is_ours(element)
         told = json.dumps(element)
         seconds = int(re.search(r'"timeout(?:Sec)?": (\d+)', told)[1]) / shape.unit  # type: ignore[index]
-        # Codex grants three seconds to what is called at its end, and warns of more.
+        # Codex allows hooks at its end three seconds and warns about a longer timeout.
         assert seconds == {"before": 120, "end": 3}.get(hook.kind, 10)
 
 

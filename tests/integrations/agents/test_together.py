@@ -1,4 +1,4 @@
-"""Several agents at once: nobody's capture fails or is lost, and each line of the log says whose it was."""
+"""Several agents at the same time: no capture fails or is lost, and each snapshot names its agent."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ EACH = 2
 
 
 def begin(repo: Repo, directory: Path, session: str, call: str, name: str) -> subprocess.Popen[bytes]:
-    """Change a file, and call the hook that stands before the next tool; it waits for its snapshot."""
+    """Change a file and start the hook that runs before a tool; it waits for its snapshot."""
     (directory / name).write_text(f"{call}\n")
     shim = hooks_of(repo) / "agent-claude-code"
     event = told("claude-code", "before", repo, directory / "none", session_id=session, tool_use_id=call)
@@ -52,7 +52,7 @@ def test_two_agents_in_two_worktrees_and_four_processes_in_one(repo: Repo) -> No
         for number in range(PROCESSES)
     ]  # fmt: skip
     for number in range(EACH):
-        # What the one writes the other does not have: each has something new to capture.
+        # Each agent writes in its own working tree, so each hook has something new to capture.
         end([
             begin(repo, repo.path, "left", f"l{number}", "left"),
             begin(repo, other, "right", f"r{number}", "right"),
@@ -69,7 +69,7 @@ def test_two_agents_in_two_worktrees_and_four_processes_in_one(repo: Repo) -> No
     assert set(ids) <= {snapshot.id for snapshot in here}
     assert len(set(ids)) == PROCESSES
     sessions = Counter(snapshot.actor.session for snapshot in here if snapshot.actor.agent)
-    # A capture by hand may have had it all already; then there is nothing new, and nothing is lost.
+    # A manual capture may include the agent's change already; then its hook takes no snapshot.
     assert sessions.keys() <= {"left"}
     assert Counter(snapshot.actor.session for snapshot in there) == {"right": EACH}
     assert all(snapshot.actor.agent == "claude-code" for snapshot in there)
@@ -79,6 +79,6 @@ def test_two_agents_in_two_worktrees_and_four_processes_in_one(repo: Repo) -> No
     assert repo.git("cat-file", "blob", f"{here[0].tree}:left") == f"l{EACH - 1}"
     assert repo.git("cat-file", "blob", f"{there[0].tree}:right") == f"r{EACH - 1}"
     assert git_fsck(repo.path) == ""
-    # Nothing that failed is told of either.
+    # No failure is reported either.
     for directory in (repo.path, other):
         assert "failed" not in repo.run("envlog", "status", cwd=directory, check=True).out

@@ -1,4 +1,4 @@
-"""Turns of a session: prompts of machines, turns without an end, subagents, and events whose process was killed."""
+"""Turns of an agent's session: generated prompts, turns without an end, subagents, and events of killed processes."""
 
 from __future__ import annotations
 
@@ -52,12 +52,12 @@ def walk(*events: AgentEvent, step: float = 1.0) -> tuple[SessionState, list[Job
         "[System: the background process ended]",
     ],
 )
-def test_prompt_of_a_machine_begins_no_turn(words: str) -> None:
+def test_generated_prompt_begins_no_turn(words: str) -> None:
     state, jobs = walk(event("prompt", prompt="add a page"), event("before"), event("prompt", prompt=words))
     assert (state.number, state.tools, len(jobs)) == (1, 1, 1)
 
 
-def test_prompt_that_only_mentions_a_machine_is_of_a_person() -> None:
+def test_prompt_that_mentions_a_generated_tag_begins_a_turn() -> None:
     state, _ = walk(event("prompt", prompt="why does it print <task-notification>?"))
     assert state.number == 1
 
@@ -80,18 +80,18 @@ def test_turn_with_an_end_is_not_captured_again_at_the_next_prompt() -> None:
     assert [job.event.kind for job in jobs] == ["before", "after"]
 
 
-def test_id_of_a_call_is_known_for_the_whole_session() -> None:
+def test_repeated_call_id_is_ignored_for_the_whole_session() -> None:
     same = event("before", tool_use_id="call-1")
     _, jobs = walk(event("prompt", prompt="a"), same, same, step=REPEAT_SECONDS * 10)
     assert len(jobs) == 1
 
 
-def test_equal_words_without_an_id_are_two_events_later() -> None:
+def test_equal_prompts_without_an_id_are_two_events_after_some_time() -> None:
     state, _ = walk(event("prompt", prompt="go on"), event("prompt", prompt="go on"), step=REPEAT_SECONDS * 2)
     assert state.number == 2
 
 
-def test_session_is_read_as_it_was_written() -> None:
+def test_session_state_is_unchanged_after_writing_and_reading() -> None:
     state = SessionState(2, "title", "sealed", 3, (("prompt x", 1.0, ("claude-code",)),), is_open=True)
     assert read_turn(json.loads(json.dumps(write_turn(state)))) == state
 
@@ -108,11 +108,11 @@ def test_end_of_a_session_waits_for_its_snapshot(repo: Repo, tmp_path: Path) -> 
     here = Working(repo, tmp_path / "transcript.jsonl", "claude-code")
     repo.write("app.py", "changed")
     here.call("claude-code", "end")
-    # The agent may be the first process of a container: nothing runs after it.
+    # The agent may be the first process of a container: when it ends, all other processes are killed.
     assert len(EnvHistory.open(str(repo.path)).log()) == 1
 
 
-def test_event_of_a_killed_process_is_taken_again(repo: Repo, tmp_path: Path) -> None:
+def test_event_of_a_killed_process_is_processed_by_the_next_hook(repo: Repo, tmp_path: Path) -> None:
     here = Working(repo, tmp_path / "transcript.jsonl", "claude-code")
     repo.write("app.py", "changed")
     dead = subprocess.run(

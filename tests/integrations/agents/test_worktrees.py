@@ -1,4 +1,4 @@
-"""Worktrees of Claude Code: made as forks with everything in place, captured under a name before they are removed."""
+"""Worktrees of Claude Code: created as complete forks, and captured with a name before they are removed."""
 
 from __future__ import annotations
 
@@ -52,12 +52,12 @@ def test_worktree_starts_with_untracked_and_ignored_files(project: Repo) -> None
     assert project.git("rev-parse", "--verify", "refs/heads/worktree-try-1")
 
 
-def test_second_worktree_of_a_name_gets_a_directory_of_its_own(project: Repo) -> None:
+def test_second_worktree_of_a_name_gets_another_directory(project: Repo) -> None:
     assert create(project) != create(project)
 
 
-def test_worktree_without_a_snapshot_is_a_plain_one(project: Repo) -> None:
-    _put_a_file_in_the_way(project)
+def test_worktree_is_a_plain_git_worktree_without_a_snapshot(project: Repo) -> None:
+    _block_the_history(project)
     done = call(project, "create", project.path, name="plain")
     made = Path(done.stdout.strip())
     assert done.returncode == 0
@@ -65,7 +65,7 @@ def test_worktree_without_a_snapshot_is_a_plain_one(project: Repo) -> None:
     assert not (made / ".env").exists()
 
 
-def test_removed_worktree_is_found_by_its_name(project: Repo) -> None:
+def test_removed_worktree_is_stored_under_its_name(project: Repo) -> None:
     made = create(project)
     (made / "result.txt").write_text("work of an agent")
     done = call(project, "remove", project.path, worktree_path=str(made))
@@ -96,7 +96,7 @@ def test_worktree_with_an_unreadable_part_is_not_removed(project: Repo) -> None:
     assert (made / "locked").exists()
 
 
-def test_worktree_is_made_in_the_project_if_no_place_next_to_it_is_allowed(project: Repo) -> None:
+def test_worktree_is_created_in_the_project_when_the_fork_place_is_unusable(project: Repo) -> None:
     project.git("config", "--global", "envhist.forkPlace", "/nonexistent/place")
     made = create(project)
     assert made == project.path / ".claude/worktrees/try-1"
@@ -106,16 +106,16 @@ def test_worktree_is_made_in_the_project_if_no_place_next_to_it_is_allowed(proje
 def test_worktree_that_cannot_be_captured_is_not_removed(project: Repo, tmp_path: Path) -> None:
     made = tmp_path / "other"
     project.git("worktree", "add", "-q", str(made))
-    _put_a_file_in_the_way(project)
+    _block_the_history(project)
     done = call(project, "remove", project.path, worktree_path=str(made))
     assert done.returncode == 1
     assert made.exists()
 
 
-def _put_a_file_in_the_way(repo: Repo) -> None:
+def _block_the_history(repo: Repo) -> None:
     """Replace the directory of the history by a file, so that nothing can be captured."""
     shutil.rmtree(repo.path / ".git/envhist")
-    (repo.path / ".git/envhist").write_text("in the way")
+    (repo.path / ".git/envhist").write_text("not a directory")
 
 
 @pytest.mark.parametrize("data", ["", "[]", "{", '{"name": 3, "cwd": "relative"}'])

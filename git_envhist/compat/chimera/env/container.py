@@ -1,4 +1,4 @@
-"""Work in a container of docker or podman, whichever is available; a checkpoint is an image of it.
+"""Work in a container of docker or podman, whichever is available; checkpoints are images of the container.
 
 A restore replaces the container by one with the same name, mounts, ports and networks. The old container is saved as
 an image first. Mounted data is not part of an image and is not changed.
@@ -38,7 +38,7 @@ class ContainerToolMissing(OSError):
 
 
 class ContainerEnvironment:
-    """One container, identified by its name."""
+    """A container, identified by its name."""
 
     def __init__(
         self,

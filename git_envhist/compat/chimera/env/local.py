@@ -85,7 +85,7 @@ INTERRUPTED = 124
 
 
 class Shell:
-    """One shell process that runs commands one after another."""
+    """A shell process that runs commands one after another."""
 
     def __init__(self, program: str, directory: Path) -> None:
         environment = {**os.environ, "HISTFILE": os.devnull}

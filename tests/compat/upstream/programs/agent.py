@@ -1,4 +1,4 @@
-"""An agent of praisonaiagents that edits files by its tool, with checkpoints of ours or of theirs."""
+"""An agent of praisonaiagents that edits files with its tool, with our checkpoint service or the original one."""
 
 import asyncio
 import json
@@ -27,7 +27,7 @@ def change_text(name: str, text: str) -> str:
 
     Args:
         name: the file
-        text: what it is to hold
+        text: the new text
     """
     with open(os.path.join(workspace, name), "w") as file:
         file.write(text)
@@ -45,7 +45,7 @@ def read():
 async def main():
     tell = {}
     with open(os.path.join(workspace, "app.py"), "w") as file:
-        file.write("as it was\n")
+        file.write("original\n")
     service = CheckpointService(workspace, os.path.join(os.path.dirname(workspace), "storage"))
     await service.initialize()
     agent = Agent(name="coder", instructions="You edit files.", llm="none", tools=[change_text])
@@ -72,7 +72,7 @@ async def main():
 
 
 async def with_store(service, kind):
-    """How many messages a store of theirs has after going back, and after going forth again."""
+    """Return the number of messages in the library's store after restoring an earlier and then a later checkpoint."""
     store = kind(session_dir=os.path.join(os.path.dirname(workspace), kind.__name__))
     service.bind(store, "session")
     store.add_message("session", "user", "one")

@@ -1,4 +1,4 @@
-"""The same calls on either service: what they give, say and tell, ids and times left out."""
+"""Call our service or the original one and print results, messages and events, without ids and times."""
 
 import asyncio
 import hashlib
@@ -39,7 +39,7 @@ async def main():
     events = []
 
     def fail(data):
-        raise RuntimeError("a handler's own affair")
+        raise RuntimeError("error in a handler")
 
     for event in CheckpointEvent:
         service.on(event, fail)

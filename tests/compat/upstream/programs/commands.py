@@ -1,4 +1,4 @@
-"""chimera's own commands, on a session whose manager and environment are of ours or of theirs."""
+"""chimera's commands on a session with our manager and environment or the original ones."""
 
 import json
 import os
@@ -50,7 +50,7 @@ def main():
     cmd_checkpoint(session, env, "undo", say)
     cmd_checkpoint(session, env, "what", say)
     tell = {"checkpoint": lines}
-    # Their turns, on the environment.
+    # chimera's undo and redo of turns, with the chosen environment.
     session = Session(None)
     lines = tell["turns"] = []
     slash.snapshot_after_turn(session, env)

@@ -1,4 +1,4 @@
-"""An agent of chimera that edits files by its tools, in its loop, with what is ours or theirs around it."""
+"""An agent of chimera that edits files in its loop, with our classes or the original ones."""
 
 import json
 import os
@@ -25,7 +25,7 @@ else:
 
 
 class Scripted(Provider):
-    """A model that is none: it writes what it is told to."""
+    """A fake model that writes the given files."""
 
     context_window, supports_tool_use, model_name = 100_000, True, "none"
 
@@ -51,7 +51,7 @@ def main():
     tell = {}
     env = LocalEnvironment(workdir=workspace)
     env.setup()
-    env.write_file("app.py", "as it was\n")
+    env.write_file("app.py", "original\n")
     manager, ghost = CheckpointManager(env), GhostCommitManager(workdir=workspace)
     tell["first"] = manager.create("first", "before the agent").name
     config = LoopConfig(checkpoint_manager=manager, ghost_commits=ghost, yolo_mode=True)

@@ -1,4 +1,4 @@
-"""A model that is none: a server that answers as one, from a script."""
+"""A fake model: a server with the interface of a model that answers from a script."""
 
 import json
 import os
@@ -6,7 +6,7 @@ import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 SCRIPT = []
-"""What it says next: text, or a tool and its arguments."""
+"""The next answers: each a text, or a tool and its arguments."""
 
 
 class Answers(BaseHTTPRequestHandler):

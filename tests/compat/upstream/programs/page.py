@@ -1,4 +1,4 @@
-"""The examples of one page, block after block in one namespace, on theirs or on ours: what each came to."""
+"""Run the code blocks of a page in one namespace, with our classes or the original ones, and print each result."""
 
 import ast
 import asyncio
@@ -46,12 +46,12 @@ def seen():
 
 
 def run(source, names):
-    """What a block came to: an error by its class, or nothing."""
+    """Run a block; return 'done' or the class of its error."""
     try:
         signal.alarm(LONGEST)
         code = compile(source, page, "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
         with contextlib.redirect_stdout(io.StringIO()):
-            # Code with a coroutine at its top gives one.
+            # Code with a top-level 'await' evaluates to a coroutine.
             made = eval(code, names)
             if inspect.iscoroutine(made):
                 asyncio.run(made)
@@ -82,7 +82,7 @@ def main():
             swapped.swap()
     told = []
     for number, source in enumerate(blocks(text)):
-        # Something changes between one example and the next, as between two turns.
+        # Change a file between two examples, as between two turns of an agent.
         Path("between.txt").write_text(f"{number}\n")
         told.append([source.strip().splitlines()[0], run(source, names), seen()])
     print(json.dumps({"blocks": told}))

@@ -1,4 +1,4 @@
-"""The session manager and the commands of praisonai-code, on a service of ours or of theirs."""
+"""The session manager and the commands of praisonai-code, with our service or the original one."""
 
 import asyncio
 import contextlib
@@ -24,7 +24,7 @@ from praisonai_code.cli.features.session_checkpoints import SessionCheckpointMan
 
 
 class Store:
-    """A conversation, as the manager asks for one."""
+    """A conversation with the methods that the manager calls."""
 
     def __init__(self, *messages):
         self.messages = list(messages)
@@ -48,7 +48,7 @@ def read(name="app.py"):
 
 
 def session():
-    """Two turns, each taken back with what was said in it."""
+    """Take two turns and revert each with its messages."""
     store = Store("u1", "a1")
     manager = SessionCheckpointManager.from_config(
         workspace_dir=workspace, config={"checkpoints": {"auto": True}}, session_store=store, session_id="one"
@@ -70,7 +70,7 @@ def session():
 
 
 async def commands():
-    """What `praisonai checkpoint` runs."""
+    """Call the handlers of `praisonai checkpoint`."""
     handler = CheckpointsHandler(workspace)
     done = []
     for text in ("first", "second"):

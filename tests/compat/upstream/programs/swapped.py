@@ -1,4 +1,4 @@
-"""A plugin of pytest: chimera's checkpoint classes are ours, wherever a module of it holds one of them."""
+"""A pytest plugin that replaces chimera's checkpoint classes by ours in all of chimera's modules."""
 
 import importlib
 import os

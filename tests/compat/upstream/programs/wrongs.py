@@ -1,4 +1,4 @@
-"""What goes wrong with one of the services is right with the other: each said with a word of its own."""
+"""Known faults of the original service: run each case with one of the services and print which results are right."""
 
 import asyncio
 import json
@@ -60,8 +60,8 @@ async def main():
     right["modes"] = os.stat(path("closed")).st_mode & 0o777 == 0o600
     right["lists after a restore"] = "later" in [one.message for one in await service.list_checkpoints()]
     await service.rewind()
-    right["what was there before the first"] = is_now("before.txt", b"there before")
-    right["its files"] = isinstance(saved.checkpoint.files_changed, list)
+    right["files older than the first checkpoint"] = is_now("before.txt", b"there before")
+    right["the list of changed files"] = isinstance(saved.checkpoint.files_changed, list)
     renamed = workspace + "-renamed"
     os.rename(workspace, renamed)
     service = CheckpointService(renamed, storage)
@@ -70,7 +70,7 @@ async def main():
     with open(os.path.join(renamed, "later"), "w") as file:
         file.write("once more")
     await service.save("one|two|three")
-    right["a message with a bar"] = [one.message for one in await service.list_checkpoints()][:1] == [
+    right["messages with '|'"] = [one.message for one in await service.list_checkpoints()][:1] == [
         "one|two|three"
     ]
     print(json.dumps(right))

@@ -1,4 +1,4 @@
-"""Hostile text is escaped on a terminal, in output and in errors; `--json` stays JSON."""
+"""Hostile text is escaped on a terminal, in output and in errors; `--json` prints valid JSON."""
 
 from __future__ import annotations
 
@@ -53,13 +53,13 @@ QUESTIONS = [
     ("envdiff", "--json", "@~2..@"),
 ]
 SUBCOMMANDS = ("show", "name", "note", "capture")
-NOBODYS = EVERYTHING + b" and more"
-"""No snapshot has such a name: git has it as the id of a forged commit."""
+UNKNOWN = EVERYTHING + b" and more"
+"""A name that no snapshot has; a forged commit contains a similar text."""
 MISTAKES = [
-    ("envlog", "show", NOBODYS),
+    ("envlog", "show", UNKNOWN),
     ("envlog", "show", b":/never " + EVERYTHING),
     ("envlog", "show", b"@{" + EVERYTHING + b"}"),
-    ("envlog", NOBODYS),
+    ("envlog", UNKNOWN),
     ("envlog", "--since", EVERYTHING),
     ("envlog", "--grep", EVERYTHING),
     ("envlog", b"--format=%(" + EVERYTHING + b")"),
@@ -70,11 +70,11 @@ MISTAKES = [
     ("envlog", "show", "@", "--", b"d0 " + COMMANDS["clear"]),
     ("envlog", "name", EVERYTHING),
     ("envlog", "name", "-d", EVERYTHING),
-    ("envlog", "note", NOBODYS, "-m", "x"),
+    ("envlog", "note", UNKNOWN, "-m", "x"),
     ("envlog", "capture", "--attach", b"/" + EVERYTHING),
     ("envlog", "capture", "--meta", COMMANDS["title"]),
     ("envlog", "key", "export", EVERYTHING),
-    ("envdiff", NOBODYS),
+    ("envdiff", UNKNOWN),
     ("envdiff", "@~2..@", "--", b":(bogus)" + EVERYTHING),
     ("envdiff", b"--only=" + EVERYTHING),
     ("envhist", EVERYTHING),
@@ -151,7 +151,7 @@ def test_json_contains_the_bytes_of_an_intent(hostile: Hostile) -> None:
     assert base64.b64decode(told["intent_b64"]) == EVERYTHING
 
 
-def test_hostile_intent_stays_on_one_line(hostile: Hostile) -> None:
+def test_hostile_intent_is_printed_on_one_line(hostile: Hostile) -> None:
     for words in ((), ("--oneline",), ("--format=%s",)):
         assert len(hostile.repo.run("envlog", *words, check=True).stdout.splitlines()) == len(hostile.own) + 1
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.end_to_end.captures import capture
-from tests.secrets.test_foreign_snapshots import message_of, put_on_timeline, trusted
+from tests.secrets.test_unsigned_snapshots import message_of, put_on_timeline, trusted
 from tests.support.privileges import as_ordinary_user
 from tests.support.repository import Repo, Result, make_repo
 from tests.support.snapshot import read_back
@@ -67,7 +67,7 @@ def test_lost_key_is_named_and_no_content_is_printed(sealed: tuple[Repo, str]) -
 def test_captures_continue_with_a_new_key_after_a_loss(sealed: tuple[Repo, str]) -> None:
     repo, first = sealed
     lost = key_id(repo)
-    # The name of the key in use is left, its file is not.
+    # The record of the current key's id remains, but its file is lost.
     for place in key_places(repo):
         (place / lost).unlink()
     done = repo.run("envlog", "capture", "after", check=True)
@@ -189,7 +189,7 @@ def test_exchanged_older_secret_makes_the_snapshot_unsigned(repo: Repo) -> None:
     second = capture(repo)
     old = repo.git("rev-parse", f"{first}:.env")
     put_on_timeline(repo, message_of(repo, second), tree_with(repo, second, {".env": old}))
-    # It opens, because it was sealed for this path; the snapshot with it is unsigned.
+    # The file opens, because it was sealed for this path, but the snapshot is unsigned.
     assert repo.run("envlog", "show", "@", "--", ".env").out == "OLD=1\n"
     assert not trusted(repo)
 

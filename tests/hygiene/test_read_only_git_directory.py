@@ -1,4 +1,4 @@
-"""A sandbox or an owner that closes `.git`: one line, what to allow, status 128, and the user's work goes on."""
+"""A read-only `.git`: captures and restores fail with one error line and a hint; reading commands still work."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.end_to_end.captures import assert_holds, capture, history
-from tests.hygiene.guests import belongings
+from tests.hygiene.user_data import belongings
 from tests.support.needs import require
 from tests.support.privileges import as_ordinary_user
 from tests.support.repository import Repo, Result
@@ -25,7 +25,7 @@ def closed(place: Path) -> Iterator[None]:
         subprocess.run(["chmod", "-R", "u+w", place], check=True)
 
 
-def assert_told(done: Result) -> None:
+def assert_read_only_error(done: Result) -> None:
     assert (done.status, done.out) == (128, "")
     said = done.err.splitlines()
     assert len(said) == 2, done.err
@@ -34,7 +34,7 @@ def assert_told(done: Result) -> None:
 
 
 @pytest.mark.parametrize("seen_before", [False, True], ids=["first capture", "later capture"])
-def test_a_closed_git_directory_is_told(repo: Repo, seen_before: bool) -> None:
+def test_capture_in_a_read_only_git_directory_is_an_error(repo: Repo, seen_before: bool) -> None:
     user = as_ordinary_user()
     if seen_before:
         capture(repo)
@@ -42,7 +42,7 @@ def test_a_closed_git_directory_is_told(repo: Repo, seen_before: bool) -> None:
     with closed(repo.path / ".git"):
         done = repo.run("envlog", "capture", prefix=user)
         listed = repo.run("envlog", prefix=user)
-    assert_told(done)
+    assert_read_only_error(done)
     assert listed.status == 0
     assert len(listed.out.splitlines()) == seen_before
     after = belongings(repo)
@@ -51,20 +51,20 @@ def test_a_closed_git_directory_is_told(repo: Repo, seen_before: bool) -> None:
 
 
 @pytest.mark.parametrize("part", ["objects/pack", "refs", "envhist", "objects"])
-def test_a_part_that_is_closed_is_told_and_nothing_changes(repo: Repo, part: str) -> None:
+def test_capture_with_a_read_only_part_is_an_error_and_changes_nothing(repo: Repo, part: str) -> None:
     user = as_ordinary_user()
     capture(repo)
     known = history(repo)
     repo.write("more", b"1")
     with closed(repo.path / ".git" / part):
         done = repo.run("envlog", "capture", "-m", "second", prefix=user)
-    if part != "objects":  # only the pack directory is ours to write in, and the directory above is not it
-        assert_told(done)
+    if part != "objects":  # captures write into the pack directory, not into the directory above
+        assert_read_only_error(done)
         assert history(repo) == known
     assert_holds(repo, capture(repo, "afterwards"))
 
 
-def test_a_read_only_disk_is_told(repo: Repo) -> None:
+def test_capture_on_a_read_only_disk_is_an_error(repo: Repo) -> None:
     capture(repo)
     known = history(repo)
     require("unshare")
@@ -73,11 +73,11 @@ def test_a_read_only_disk_is_told(repo: Repo) -> None:
     done = repo.execute(*words, check=False)
     if "unshare" in done.err or "mount:" in done.err:
         pytest.skip(f"cannot mount here: {done.err}")
-    assert_told(done)
+    assert_read_only_error(done)
     assert history(repo) == known
 
 
-def test_what_only_reads_goes_on_in_a_closed_git_directory(repo: Repo) -> None:
+def test_reading_commands_work_in_a_read_only_git_directory(repo: Repo) -> None:
     user = as_ordinary_user()
     with closed(repo.path / ".git"):
         assert "would read 1 file" in repo.run("envlog", "capture", "-n", check=True, prefix=user).out
@@ -96,20 +96,18 @@ def test_what_only_reads_goes_on_in_a_closed_git_directory(repo: Repo) -> None:
         undone = repo.run("envrestore", "-n", "--undo", check=True, prefix=user).out
         repo.run("envrestore", "--to", there, first, check=True, prefix=user)
         for words in (["envrestore", first], ["envrestore", "--undo"], ["envrestore", "--continue"]):
-            assert_told(repo.run(*words, prefix=user))
+            assert_read_only_error(repo.run(*words, prefix=user))
     assert "replace:\n    app.py\n" in planned
     assert "replace:\n    app.py\n" in undone
     assert {path.name for path in (repo.path.parent / "there").iterdir()} == {".env", "app.py"}
     after = belongings(repo)
     assert (after.work, after.answers) == (before.work, before.answers)
-    # Nothing of what is in the environment is left lying about.
+    # No temporary copy of the environment remains.
     assert list(scratch.iterdir()) == []
 
 
 @pytest.mark.parametrize("words", [("envlog",), ("envlog", "show"), ("envlog", "capture"), ("envdiff",)])
-def test_a_history_that_another_account_closed_is_not_called_empty(
-    repo: Repo, words: tuple[str, ...]
-) -> None:
+def test_unreadable_history_is_an_error_and_not_reported_as_empty(repo: Repo, words: tuple[str, ...]) -> None:
     user = as_ordinary_user()
     capture(repo)
     state = repo.path / ".git/envhist"

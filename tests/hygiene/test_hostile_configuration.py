@@ -1,4 +1,4 @@
-"""Whatever a user or an enemy configured: the same bytes are captured and read, and no command of theirs runs."""
+"""Hostile git configuration: captured and printed bytes do not change, and no configured command runs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.end_to_end.captures import capture
-from tests.hygiene.guests import busy
+from tests.hygiene.user_data import busy
 from tests.support.repository import Repo
 
 HOOKS = (
@@ -18,7 +18,7 @@ HOOKS = (
 
 
 def hostile(canary: Path, place: Path) -> str:
-    """A configuration in which every command touches the canary, and every setting is unlike the default."""
+    """Return a configuration in which every command creates the canary and every setting differs from the default."""
     touch = f"touch '{canary}'"
     return f"""\
 [core]
@@ -160,7 +160,7 @@ def hostile(canary: Path, place: Path) -> str:
 
 @pytest.fixture
 def enemy(tmp_path: Path) -> tuple[Path, str]:
-    """(the canary, a configuration file's text)."""
+    """Return the path of the canary and the text of a hostile configuration."""
     place, canary = tmp_path / "enemy", tmp_path / "canary"
     (place / "hooks").mkdir(parents=True)
     for name in HOOKS:
@@ -173,12 +173,14 @@ def enemy(tmp_path: Path) -> tuple[Path, str]:
 
 
 def tree(repo: Repo, snapshot: str) -> list[str]:
-    """All of a snapshot, but for what is told of hooks: which of them git runs is what is configured."""
+    """Return the entries of a snapshot without the facts of hooks, which depend on the configuration."""
     listed = repo.git("ls-tree", "-r", "-z", snapshot).split("\0")
     return [line for line in listed if not line.endswith("\t.envhist/facts/hook")]
 
 
-def test_the_same_bytes_are_captured_and_no_command_runs(repo: Repo, enemy: tuple[Path, str]) -> None:
+def test_hostile_configuration_changes_no_capture_and_runs_no_command(
+    repo: Repo, enemy: tuple[Path, str]
+) -> None:
     canary, configuration = enemy
     busy(repo)
     wanted = tree(repo, capture(repo, "na\u00efve"))
@@ -211,7 +213,9 @@ READING = (
 )
 
 
-def test_the_same_answers_are_read_and_no_command_runs(repo: Repo, enemy: tuple[Path, str]) -> None:
+def test_hostile_configuration_changes_no_output_and_runs_no_command(
+    repo: Repo, enemy: tuple[Path, str]
+) -> None:
     canary, configuration = enemy
     busy(repo)
     capture(repo, "na\u00efve \u2713")
@@ -221,7 +225,7 @@ def test_the_same_answers_are_read_and_no_command_runs(repo: Repo, enemy: tuple[
     capture(repo, "second")
     repo.write("now", b"1\n")
     before = [repo.run(*words) for words in READING]
-    # What is big and what is coloured is for the reader to say, and how short ids are.
+    # These settings may change the output: colors, the length of ids and the size of big files.
     wishes = {
         "ui = always": "ui = false",
         "bigFileThreshold = 1": "bigFileThreshold = 512m",
@@ -255,7 +259,7 @@ ENVIRONMENT = {
 }
 
 
-def test_no_variable_decides_either(repo: Repo, tmp_path: Path) -> None:
+def test_hostile_variables_change_no_capture_and_run_no_command(repo: Repo, tmp_path: Path) -> None:
     busy(repo)
     wanted = tree(repo, capture(repo, "one"))
     canary = tmp_path / "canary"
@@ -266,7 +270,7 @@ def test_no_variable_decides_either(repo: Repo, tmp_path: Path) -> None:
     assert not canary.exists()
 
 
-def test_nothing_is_fetched_into_a_partial_clone(repo: Repo, tmp_path: Path) -> None:
+def test_capture_fetches_nothing_in_a_partial_clone(repo: Repo, tmp_path: Path) -> None:
     repo.git("config", "uploadpack.allowFilter", "true")
     repo.write("late", "x")
     repo.commit("another")

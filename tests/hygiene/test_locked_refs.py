@@ -1,4 +1,4 @@
-"""A lock that git left beside a ref of ours: waited for, told, and removed only where its git is surely dead."""
+"""Locks next to our refs: a capture waits for them, reports them, and removes them only if their git has ended."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ import pytest
 from git_envhist.git.refs import STALE_AFTER, TABLES_LOCK, Lock, gits_at_work, may_be_held, sweep_locks
 from git_envhist.git.repository import TIMELINE_REFS, RefUpdate, Repository
 from tests.end_to_end.captures import assert_holds, capture, history
-from tests.hygiene.guests import worktree
+from tests.hygiene.user_data import worktree
 from tests.support.gits import git_with_reftable
 from tests.support.oracle import git_fsck
 from tests.support.repository import Repo, make_repo
 
 LONG_AGO = STALE_AFTER + 60
-TELLS = gits_at_work("/", []) is not None
-needs_processes = pytest.mark.skipif(not TELLS, reason="this system does not tell of its processes")
+HAS_PROCESS_LIST = gits_at_work("/", []) is not None
+needs_processes = pytest.mark.skipif(not HAS_PROCESS_LIST, reason="this system has no list of processes")
 
 
-def lock_beside(repo: Repo, prefix: str, age: float) -> Path:
+def lock_next_to(repo: Repo, prefix: str, age: float) -> Path:
     ref = repo.git("for-each-ref", "--format=%(refname)", prefix)
     lock = repo.path / ".git" / f"{ref}.lock"
     lock.touch()
@@ -33,8 +33,8 @@ def lock_beside(repo: Repo, prefix: str, age: float) -> Path:
 
 
 @pytest.fixture
-def git_at_work(repo: Repo) -> Iterator[None]:
-    """A git in this repository that may hold any lock: it waits for its orders."""
+def git_running(repo: Repo) -> Iterator[None]:
+    """Run a git in this repository that may hold any lock: it waits for input."""
     words = ["git", "update-ref", "--stdin"]
     waiting = subprocess.Popen(words, cwd=repo.path, stdin=subprocess.PIPE, env=repo.env)
     _until_it_runs(waiting.pid)
@@ -43,16 +43,16 @@ def git_at_work(repo: Repo) -> Iterator[None]:
 
 
 def _until_it_runs(pid: int) -> None:
-    # Between fork and exec a child bears the name of its parent.
-    while TELLS and Path(f"/proc/{pid}/comm").read_text() != "git\n":
+    # Between fork and exec a child has the name of its parent.
+    while HAS_PROCESS_LIST and Path(f"/proc/{pid}/comm").read_text() != "git\n":
         time.sleep(0.01)
 
 
-@pytest.mark.usefixtures("git_at_work")
-def test_a_lock_that_a_git_may_hold_is_told_and_left(repo: Repo) -> None:
+@pytest.mark.usefixtures("git_running")
+def test_lock_that_a_running_git_may_hold_is_reported_and_kept(repo: Repo) -> None:
     capture(repo, "first")
     known = history(repo)
-    lock = lock_beside(repo, "refs/envhist", 0)
+    lock = lock_next_to(repo, "refs/envhist", 0)
     done = repo.run("envlog", "capture", "-m", "second")
     assert done.status == 128
     assert done.out == ""
@@ -68,9 +68,9 @@ def test_a_lock_that_a_git_may_hold_is_told_and_left(repo: Repo) -> None:
 
 @needs_processes
 @pytest.mark.parametrize("age", [1, LONG_AGO])
-def test_a_lock_of_a_dead_git_is_waited_for_and_goes(repo: Repo, age: float) -> None:
+def test_lock_of_a_dead_git_is_removed(repo: Repo, age: float) -> None:
     capture(repo, "first")
-    locks = [lock_beside(repo, prefix, age) for prefix in ("refs/envhist", "refs/notes/envhist")]
+    locks = [lock_next_to(repo, prefix, age) for prefix in ("refs/envhist", "refs/notes/envhist")]
     done = repo.run("envlog", "capture", "-m", "second", check=True)
     assert done.err == ""
     assert not any(lock.exists() for lock in locks)
@@ -78,7 +78,7 @@ def test_a_lock_of_a_dead_git_is_waited_for_and_goes(repo: Repo, age: float) -> 
 
 
 @needs_processes
-def test_a_git_that_works_elsewhere_or_only_reads_holds_no_lock(repo: Repo) -> None:
+def test_git_in_another_repository_or_a_reading_git_holds_no_lock(repo: Repo) -> None:
     capture(repo, "first")
     elsewhere = make_repo(repo.path / "env" / "elsewhere")
     words: list[tuple[tuple[str, ...], Path]] = [
@@ -86,7 +86,7 @@ def test_a_git_that_works_elsewhere_or_only_reads_holds_no_lock(repo: Repo) -> N
         (("git", "cat-file", "--batch"), repo.path),
     ]
     others = [subprocess.Popen(w, cwd=cwd, stdin=subprocess.PIPE, env=repo.env) for w, cwd in words]
-    lock = lock_beside(repo, "refs/envhist", 1)
+    lock = lock_next_to(repo, "refs/envhist", 1)
     capture(repo, "second")
     assert not lock.exists()
     assert len(history(repo)) == 2
@@ -96,7 +96,7 @@ def test_a_git_that_works_elsewhere_or_only_reads_holds_no_lock(repo: Repo) -> N
 
 @needs_processes
 @pytest.mark.parametrize("how", ["directory", "below", "word", "environment", "worktree"])
-def test_a_git_is_found_at_work_however_it_came_to_the_repository(
+def test_running_git_is_found_however_it_was_given_the_repository(
     repo: Repo, tmp_path: Path, how: str
 ) -> None:
     (repo.path / "below").mkdir()
@@ -116,31 +116,31 @@ def test_a_git_is_found_at_work_however_it_came_to_the_repository(
     _until_it_runs(started.pid)
     here = gits_at_work(git_dir, [str(repo.path)])
     there = gits_at_work(str(make_repo(tmp_path / "other").path / ".git"), [str(tmp_path / "other")])
-    # Others may be about that cannot be looked at just now: they say nothing about this one.
+    # Other git processes may be listed, too; only this one is checked.
     assert (started.pid, "update-ref") in [(git.pid, git.command) for git in here or []]
     assert started.pid not in [git.pid for git in there or []]
     started.communicate()
 
 
-@pytest.mark.usefixtures("git_at_work")
-def test_a_lock_that_goes_soon_is_waited_for(repo: Repo) -> None:
+@pytest.mark.usefixtures("git_running")
+def test_capture_waits_for_a_short_lock(repo: Repo) -> None:
     capture(repo, "first")
-    lock = lock_beside(repo, "refs/envhist", 0)
+    lock = lock_next_to(repo, "refs/envhist", 0)
     threading.Timer(0.8, lock.unlink).start()
     assert_holds(repo, capture(repo, "second"))
 
 
-@pytest.mark.usefixtures("git_at_work")
-def test_a_locked_notes_ref_costs_the_note_alone(repo: Repo) -> None:
+@pytest.mark.usefixtures("git_running")
+def test_locked_notes_ref_costs_only_the_note(repo: Repo) -> None:
     capture(repo, "first")
-    lock = lock_beside(repo, "refs/notes/envhist", 0)
+    lock = lock_next_to(repo, "refs/notes/envhist", 0)
     done = repo.run("envlog", "capture", "--porcelain", "-m", "second", check=True)
     assert "the note could not be written, the snapshot is whole" in done.err
     lock.unlink()
     assert_holds(repo, done.out.strip())
 
 
-def test_other_locks_of_the_users_are_never_touched(repo: Repo) -> None:
+def test_other_locks_of_the_user_are_not_removed(repo: Repo) -> None:
     capture(repo, "first")
     locks = [
         repo.path / ".git" / name
@@ -154,7 +154,7 @@ def test_other_locks_of_the_users_are_never_touched(repo: Repo) -> None:
 
 
 def trash_locks(repo: Repo, *ages: float) -> list[Path]:
-    """Locks that killed gits left beside refs which nobody moves again."""
+    """Create locks next to refs in the trash, which never move again, as a killed git leaves them."""
     locks = []
     for number, age in enumerate(ages):
         lock = repo.path / f".git/refs/envhist/trash/2026-11-19/{number:040x}.lock"
@@ -166,7 +166,7 @@ def trash_locks(repo: Repo, *ages: float) -> list[Path]:
 
 
 @needs_processes
-def test_a_lock_that_nobody_waits_for_goes_with_the_cleaning(repo: Repo) -> None:
+def test_gc_removes_old_locks_of_our_refs(repo: Repo) -> None:
     capture(repo, "first")
     old, young = trash_locks(repo, 2 * 3600, 60)
     users = repo.write(".git/refs/heads/theirs.lock", b"")
@@ -176,7 +176,7 @@ def test_a_lock_that_nobody_waits_for_goes_with_the_cleaning(repo: Repo) -> None
 
 
 @needs_processes
-def test_one_that_a_git_may_hold_does_not(repo: Repo) -> None:
+def test_gc_keeps_a_lock_that_a_running_git_may_hold(repo: Repo) -> None:
     capture(repo, "first")
     words = ["git", "update-ref", "--stdin"]
     waiting = subprocess.Popen(words, cwd=repo.path, stdin=subprocess.PIPE, env=repo.env)
@@ -193,7 +193,7 @@ def test_one_that_a_git_may_hold_does_not(repo: Repo) -> None:
 
 @pytest.fixture
 def tables(repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Repo:
-    """A repository that keeps all refs in tables, under one lock."""
+    """Create a repository with reftable: all refs are in tables with one lock."""
     git_with_reftable().put_first(monkeypatch)
     made = Repo(tmp_path / "tables", {**repo.env, "PATH": os.environ["PATH"]})
     made.path.mkdir()
@@ -203,18 +203,18 @@ def tables(repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Repo:
     return made
 
 
-def test_a_lock_on_all_refs_that_goes_soon_is_waited_for(tables: Repo) -> None:
+def test_update_waits_for_a_short_lock_on_all_refs(tables: Repo) -> None:
     tip = capture(tables, "first")
     repository = Repository.open(str(tables.path))
     lock = tables.path / ".git" / TABLES_LOCK
     lock.touch()
-    # Longer than git waits of its own accord.
+    # Longer than git's own timeout for this lock.
     threading.Timer(0.5, lock.unlink).start()
     repository.move_refs([RefUpdate(TIMELINE_REFS + "host/more", tip, None)])
     assert repository.resolve_ref(TIMELINE_REFS + "host/more") == tip
 
 
-def test_a_lock_on_all_refs_that_was_left_is_named_and_stays(tables: Repo) -> None:
+def test_leftover_lock_on_all_refs_is_reported_and_kept(tables: Repo) -> None:
     first = capture(tables, "first")
     lock = tables.path / ".git" / TABLES_LOCK
     lock.touch()

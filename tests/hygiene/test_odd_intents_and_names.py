@@ -1,4 +1,4 @@
-"""Intents of any bytes, and names that differ in a little: kept as they are, listed safely."""
+"""Intents with any bytes and similar file names are stored unchanged and printed safely."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ INTENTS = {
 
 
 @pytest.mark.parametrize("kind", INTENTS)
-def test_an_intent_is_kept_verbatim_and_listed_safely(repo: Repo, kind: str) -> None:
+def test_intent_is_stored_unchanged_and_printed_safely(repo: Repo, kind: str) -> None:
     intent = INTENTS[kind]
     snapshot = capture(repo, b"--message=" + intent)
     raw = repo.run_git("cat-file", "commit", snapshot).stdout
@@ -42,13 +42,13 @@ def test_an_intent_is_kept_verbatim_and_listed_safely(repo: Repo, kind: str) -> 
     assert not list(repo.path.rglob("RAN"))
 
 
-def test_names_that_differ_in_case_or_in_unicode_form_are_all_kept(repo: Repo) -> None:
+def test_names_that_differ_in_case_or_unicode_form_are_captured_separately(repo: Repo) -> None:
     names = ["Makefile", "makefile", "MAKEFILE", "\u00e9", "e\u0301", "\u212b", "\u00c5", "A\u030a"]
     for name in names:
         repo.write(name, name.encode())
         repo.write(f"dir/{name}/{name}", name.encode())
     if len(os.listdir(repo.path / "dir")) != len(names):
-        pytest.skip("this file system takes some of them for one")
+        pytest.skip("this file system treats some of these names as equal")
     repo.git("config", "core.ignoreCase", "true")
     repo.git("config", "core.precomposeUnicode", "true")
     snapshot = capture(repo)
@@ -58,7 +58,7 @@ def test_names_that_differ_in_case_or_in_unicode_form_are_all_kept(repo: Repo) -
         assert repo.run("envlog", "show", "@", "--", f"dir/{name}/{name}", check=True).stdout == name.encode()
 
 
-def test_the_history_is_found_through_a_link_and_after_a_move(repo: Repo) -> None:
+def test_history_is_found_through_a_link_and_after_a_move(repo: Repo) -> None:
     first = capture(repo, "here")
     link = repo.path.parent / "link"
     link.symlink_to(repo.path)

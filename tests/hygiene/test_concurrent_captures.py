@@ -1,4 +1,4 @@
-"""Captures beside each other, and beside a git that cleans up: every one succeeds, every one is whole."""
+"""Concurrent captures, and captures during git's maintenance: all succeed and are complete."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from git_envhist import EnvHistory
 from tests.end_to_end.captures import capture
-from tests.hygiene.guests import worktree
+from tests.hygiene.user_data import worktree
 from tests.support.oracle import git_fsck
 from tests.support.repository import Repo
 
@@ -27,7 +27,7 @@ CLEANING = (
 
 @contextmanager
 def cleaning(repo: Repo) -> Iterator[None]:
-    """Everything by which git rewrites packs, loose objects and refs, over and over, until the block ends."""
+    """Run all git commands that rewrite packs, loose objects and refs in a loop until the block ends."""
     script = f"while [ ! -e ../stop ]; do {'; '.join(CLEANING)}; done"
     loop = subprocess.Popen(
         ["sh", "-c", script],
@@ -45,16 +45,16 @@ def cleaning(repo: Repo) -> Iterator[None]:
 
 
 def churn(repo: Repo, step: int) -> None:
-    """New bytes, and the same bytes as objects of the user's that the cleaning may take at any time."""
+    """Write new files, and store their contents as unreachable objects, which git's maintenance may delete."""
     repo.write("churn", f"{step}".encode() * 100)
     repo.write(f"d{step % 5}/deep/file", f"deep {step}".encode() * 10)
-    # Bytes that were captured before, and were let go since, and come back.
+    # Content that was captured before, disappeared and returns.
     repo.write("again", f"{step % 3}".encode() * 200)
-    # Beside a gc that removes empty directories this fails at times, which is between git and git.
+    # This fails at times during a gc that removes empty directories: a race between two git processes.
     repo.git("hash-object", "-w", "churn", "again", f"d{step % 5}/deep/file", check=False)
 
 
-def captures_beside_cleaning(repo: Repo, number: int) -> list[str]:
+def captures_during_cleaning(repo: Repo, number: int) -> list[str]:
     taken = []
     with cleaning(repo):
         for step in range(number):
@@ -66,7 +66,7 @@ def captures_beside_cleaning(repo: Repo, number: int) -> list[str]:
 
 
 def missing_objects(repo: Repo) -> str:
-    """What the snapshots name and nothing holds, after one more thorough cleaning."""
+    """Run git's full cleanup once more and return the objects that snapshots need and that are missing."""
     repo.git("reflog", "expire", "--expire=now", "--all")
     repo.git("gc", "-q", "--prune=now")
     repo.git("rev-list", "--objects", "--all", "--quiet")
@@ -74,8 +74,8 @@ def missing_objects(repo: Repo) -> str:
 
 
 @pytest.mark.full
-def test_no_object_goes_missing_while_git_cleans_up(repo: Repo) -> None:
-    taken = captures_beside_cleaning(repo, 40)
+def test_captures_during_git_maintenance_lose_no_object(repo: Repo) -> None:
+    taken = captures_during_cleaning(repo, 40)
     assert missing_objects(repo) == ""
     for step, snapshot in enumerate(taken):
         assert repo.git("show", f"{snapshot}:churn") == f"{step}" * 100
@@ -101,7 +101,7 @@ def racing(places: list[Repo], rounds: int) -> list[tuple[str, int, str]]:
     ]
 
 
-def test_first_captures_at_once_all_succeed_and_are_all_listed(repo: Repo) -> None:
+def test_concurrent_first_captures_succeed_and_are_listed(repo: Repo) -> None:
     ended = racing([repo], 4)
     assert [status for _, status, _ in ended] == [0] * 4, ended
     listed = repo.run("envlog", "--format=%H", check=True).out.split()
@@ -110,7 +110,7 @@ def test_first_captures_at_once_all_succeed_and_are_all_listed(repo: Repo) -> No
     assert git_fsck(repo.path) == ""
 
 
-def test_two_worktrees_at_once_have_a_timeline_each(repo: Repo) -> None:
+def test_concurrent_captures_of_two_worktrees_have_separate_timelines(repo: Repo) -> None:
     linked = worktree(repo, "linked", "other")
     ended = racing([repo, linked], 2)
     assert [status for _, status, _ in ended] == [0] * 4, ended
@@ -122,7 +122,7 @@ def test_two_worktrees_at_once_have_a_timeline_each(repo: Repo) -> None:
     assert git_fsck(repo.path) == ""
 
 
-def test_naming_and_noting_beside_captures_lose_nothing(repo: Repo) -> None:
+def test_names_and_notes_written_during_captures_are_kept(repo: Repo) -> None:
     first = capture(repo, "first")
     words = [["git-envlog", "name", f"n{number}", first] for number in range(3)]
     words += [["git-envlog", "note", first, "-m", f"remark {number}"] for number in range(3)]

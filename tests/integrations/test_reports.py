@@ -1,4 +1,4 @@
-"""Reports of what runs, remains and was sent."""
+"""Reports of a running watch, of remaining hooks and of sent data."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from git_envhist.remote.upload import RemoteState, read_remote_state, write_remo
 from tests.support.repository import Repo
 
 
-def test_lock_of_a_watch_is_seen_only_while_it_is_held(tmp_path: Path) -> None:
+def test_watch_is_detected_only_while_it_holds_its_lock(tmp_path: Path) -> None:
     assert not is_watched(str(tmp_path))
     assert not os.listdir(tmp_path)
     lock = watch_lock(str(tmp_path))

@@ -1,4 +1,4 @@
-"""After a capture, whatever a hook has set: the user's repository and files, byte for byte."""
+"""The user's repository and files are unchanged byte for byte after commands, also with the variables of hooks."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.end_to_end.captures import assert_holds, capture
-from tests.hygiene.guests import belongings, busy, user_packs, worktree
+from tests.hygiene.user_data import belongings, busy, user_packs, worktree
 from tests.support.oracle import git_fsck
 from tests.support.repository import Repo
 
@@ -35,7 +35,7 @@ HOOK_ENVIRONMENTS: dict[str, dict[str, str]] = {
 
 
 def settled(repo: Repo, git_dir: str, kind: str) -> dict[str, str]:
-    """The environment of a hook, with the places it names as git would have made them."""
+    """Return the variables of a hook and create the files and directories they name, as git does."""
     common = repo.git("rev-parse", "--path-format=absolute", "--git-common-dir")
     variables = {
         name: value.format(git=git_dir, common=common) for name, value in HOOK_ENVIRONMENTS[kind].items()
@@ -48,7 +48,7 @@ def settled(repo: Repo, git_dir: str, kind: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("kind", HOOK_ENVIRONMENTS)
-def test_a_capture_leaves_everything_as_it_is(repo: Repo, kind: str) -> None:
+def test_capture_changes_no_user_data(repo: Repo, kind: str) -> None:
     busy(repo)
     variables = settled(repo, str(repo.path / ".git"), kind)
     before, packs = belongings(repo), user_packs(repo)
@@ -56,12 +56,12 @@ def test_a_capture_leaves_everything_as_it_is(repo: Repo, kind: str) -> None:
     assert belongings(repo) == before
     assert user_packs(repo) == packs
     assert_holds(repo, snapshot)
-    # Nothing landed where the hook's own git would have looked for it.
+    # The capture wrote nothing into git's quarantine directory.
     assert not list(repo.path.rglob("tmp_objdir*/*"))
 
 
 @pytest.mark.parametrize("kind", ["plain", "commit hook", "commit -a hook", "receive hook"])
-def test_a_capture_in_a_linked_worktree_leaves_everything_as_it_is(repo: Repo, kind: str) -> None:
+def test_capture_in_a_linked_worktree_changes_no_user_data(repo: Repo, kind: str) -> None:
     busy(repo)
     linked = worktree(repo, "linked", "other")
     linked.write("staged", b"1\n")
@@ -78,7 +78,7 @@ def test_a_capture_in_a_linked_worktree_leaves_everything_as_it_is(repo: Repo, k
     assert git_fsck(repo.path) == ""
 
 
-def test_listing_comparing_and_showing_leave_everything_as_it_is(repo: Repo) -> None:
+def test_list_diff_and_show_change_no_user_data(repo: Repo) -> None:
     busy(repo)
     capture(repo, "first")
     repo.write("untracked", b"more")
@@ -94,7 +94,7 @@ def test_listing_comparing_and_showing_leave_everything_as_it_is(repo: Repo) -> 
     assert belongings(repo) == before
 
 
-def test_a_dry_run_leaves_nothing_behind(repo: Repo) -> None:
+def test_dry_run_writes_no_file(repo: Repo) -> None:
     busy(repo)
     capture(repo)
     before = sorted(str(path) for path in (repo.path / ".git").rglob("*"))

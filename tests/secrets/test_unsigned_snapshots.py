@@ -88,7 +88,7 @@ def test_other_tree_with_a_signed_message_is_unsigned(repo: Repo) -> None:
     commit = repo.execute(*words, input=message_of(repo, first), env=env).out.strip()
     repo.git("update-ref", ref_of(repo), commit)
     assert not trusted(repo)
-    # The same message with its signed tree is the result of a rewrite, and stays signed.
+    # The same message with its signed tree, as retention writes it, is still signed.
     words = ("git", "commit-tree", f"{first}^{{tree}}", "-p", first)
     commit = repo.execute(*words, input=message_of(repo, first), env=env).out.strip()
     repo.git("update-ref", ref_of(repo), commit)

@@ -1,4 +1,4 @@
-"""What may not change by a capture, as plain find and git tell it."""
+"""The user's data that a capture must not change, listed with find and git."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ OWN_NAMES = (
 
 @dataclass(frozen=True)
 class Belongings:
-    """All that is the user's: the working tree, the git directory but for our own places, git's answers."""
+    """The user's data: the working tree, the git directory without our files, and the output of git commands."""
 
     work: Listing
     git: Listing
@@ -37,16 +37,16 @@ QUESTIONS = (
 
 
 def belongings(repo: Repo) -> Belongings:
-    """Everything of the user's, to be compared after whatever a capture did."""
+    """Return the user's data, to compare it with the data after a capture."""
     # `git status` would refresh the index itself.
     asking = {"GIT_OPTIONAL_LOCKS": "0"}
     answers = tuple(repo.execute("git", *words, env=asking).out for words in QUESTIONS)
     git_dir = repo.path / repo.git("rev-parse", "--git-common-dir")
-    return Belongings(listing(repo.path, top=True), _foreign(listing(git_dir)), answers)
+    return Belongings(listing(repo.path, top=True), _without_our_files(listing(git_dir)), answers)
 
 
-def _foreign(found: Listing) -> Listing:
-    # A directory's time changes with the names in it, and ours stand among them.
+def _without_our_files(found: Listing) -> Listing:
+    # Directories are left out: their times change when our files are created in them.
     return {path: entry for path, entry in found.items() if not _is_ours(path) and entry.kind != "d"}
 
 
@@ -59,7 +59,7 @@ def _is_ours(path: bytes) -> bool:
 
 
 def busy(repo: Repo) -> None:
-    """A repository in the middle of work."""
+    """Fill a repository with staged, stashed, changed, untracked and ignored files."""
     repo.write(".gitignore", b"*.log\n.venv/\n")
     repo.write(".gitattributes", b"*.txt text eol=crlf\n*.py ident filter=shout\n")
     repo.write("notes.txt", b"lf\ncrlf\r\n")
@@ -80,14 +80,14 @@ def busy(repo: Repo) -> None:
 
 
 def user_packs(repo: Repo) -> dict[str, bytes]:
-    """The packs that are not ours."""
+    """Return the packs that git wrote for the user, without ours."""
     place = repo.path / ".git" / "objects" / "pack"
     files = sorted(place.iterdir()) if place.is_dir() else []
     return {path.name: path.read_bytes() for path in files if not path.with_suffix(".keep").exists()}
 
 
 def worktree(repo: Repo, name: str, branch: str) -> Repo:
-    """A linked worktree beside the repository."""
+    """Create a linked worktree next to the repository."""
     place = repo.path.parent / name
     repo.git("worktree", "add", "-q", str(place), "-b", branch)
     return Repo(place, dict(repo.env))

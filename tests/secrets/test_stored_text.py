@@ -1,4 +1,4 @@
-"""Text that is stored unsealed contains no secret: it is masked, or refused if it must stay exact."""
+"""Text that is stored unsealed contains no secret: it is masked, or refused if it must be stored unchanged."""
 
 from __future__ import annotations
 
