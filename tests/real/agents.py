@@ -217,9 +217,11 @@ def install(agent: Agent, place: Path, machine: Mapping[str, str]) -> None:
             )
     found = _installed(agent, place)
     program = place / "node_modules/.bin" / agent.program
+    # Some agents write into the home directory even then.
     done = subprocess.run(
-        [program, "--version"], capture_output=True, text=True, check=False, env=dict(machine), timeout=LONG
-    )
+        [program, "--version"], capture_output=True, text=True, check=False, timeout=LONG,
+        env={**machine, "HOME": str(place)},
+    )  # fmt: skip
     if found != agent.version or agent.version not in done.stdout:
         raise WrongVersion(
             f"{agent.name} {agent.version}: npm installed {found}, which says {done.stdout.strip()}"
