@@ -66,6 +66,10 @@ def envhist() -> NoReturn:
         )
 
         leave(handle_agent_hook(sys.argv[2:], os.environ))
+    if sys.argv[1:2] == ["agent-shim"]:
+        from git_envhist.handlers.agent_shim import handle_agent_shim  # loaded late: once per plugin
+
+        leave(handle_agent_shim(sys.argv[2:], os.environ))
     if sys.argv[1:2] == ["agent-worktree"]:
         from git_envhist.handlers.agent_worktree import (
             handle_agent_worktree,  # loaded late: once per worktree

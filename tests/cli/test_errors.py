@@ -133,7 +133,7 @@ CASES = {
     ),
     "bisect": Case(("envlog", "bisect", "--", "true"), 4, "no-such-snapshot", "'good'", "to check one", _opened),
     "agent": Case(
-        ("envlog", "install", "--agent", "odd"), 129, "usage", "unknown agent: ", "known agents: claude-code",
+        ("envlog", "install", "--agent", "odd"), 129, "usage", "unknown agent: ", "known agents: antigravity",
     ),
 }  # fmt: skip
 

@@ -1,76 +1,106 @@
-"""Run real agents with git-envhist's hooks and MCP server: `python -m tests.real.agents [--at DIRECTORY] [agent...]`.
+"""Real agents with our hooks and our server: `python -m tests.real.agents [--at DIRECTORY] [--case CASE] [agent...]`.
 
-Each agent is installed from npm (about 900 MB for all; `--at` keeps them), gets a working tree with `git envlog
-install --agent`, and a prompt. A model on this machine, which speaks the API of the agent's provider, makes it run a
-shell command, take a snapshot by `git envlog mcp`, and run another command. The snapshots that the hooks and the tool
-took are compared with the expected ones. Differences are printed and end the program with status 1.
+npm installs each agent in exactly the version named here (1.4 GB for all; `--at` keeps them), and the run fails if npm
+picked another one. Each case (`tests/real/cases.py`) gives an agent a working tree of its own and a scripted model on
+this machine, and compares the history with what has to be there. The result is a table of agents and cases; the exit
+status is 1 if a case failed.
 """
 
 from __future__ import annotations
 
 import argparse
+import fcntl
 import json
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from git_envhist.api import EnvHistory
-from git_envhist.model import Snapshot
 from tests.conftest import sealed_environment
-from tests.real.models import Call, Server, model
+from tests.real.models import Call
 from tests.support.programs import make_programs
 from tests.support.repository import Repo, make_repo
 
-PROMPT = "make the greeting friendlier"
-SAID = "taken by the agent itself"
 LONG = 240
-SETTLED = 60.0
-Manner = Callable[[Repo, str], tuple[str, ...]]
-"""Writes the agent's other configuration and returns the arguments to call it with."""
+CODEX_MODEL = "gpt-6.1-sol"
+"""A model that Codex knows: it is called in code mode, as Codex calls its newest models."""
+SERVER = {"command": "git", "args": ["envlog", "mcp"]}
+
+
+class WrongVersion(Exception):
+    """npm installed another version than the one that is tested."""
 
 
 @dataclass(frozen=True)
 class Agent:
-    """How to install, configure and start one agent."""
+    """One agent: its package, its tools, and how it is called."""
 
     name: str
     package: str
+    version: str
     program: str
     tool: str
-    """The agent's tool that runs a shell command."""
+    """The tool that runs a command of the shell."""
     word: str
-    manner: Manner
+    prepare: Callable[[Repo, str], None]
+    """Write the configuration: the address of the model, our server, the trusted directory."""
+    words: tuple[str, ...]
+    """The arguments of a run; `{}` is the prompt."""
+    again: tuple[str, ...]
+    """The arguments of a run that continues the last session."""
+    on_terminal: tuple[str, ...]
+    """The arguments of a run on a terminal, without the prompt, which is last."""
+    environ: Mapping[str, str] = field(default_factory=dict)
+    """`{}` in a value is the address of the model."""
     beside: tuple[str, ...] = ()
-    """Other agents whose settings this one also reads."""
-    environ: dict[str, str] = field(default_factory=dict)
-    """Extra variables; `{}` in a value is the address of the model."""
+    """Other agents whose settings it reads too."""
+    plugin: tuple[tuple[str, ...], ...] = ()
+    """The commands that install our plugin from a directory, `{}`."""
+    after_tool: bool = False
+    """Whether it has a hook after each tool, so that the state after a tool is captured before the next one."""
+    subagent: Call | str = ""
+    """The call that starts a subagent with the prompt `SUBAGENT`, or why the model here cannot start one."""
+    has_version: bool = True
+    has_transcript: bool = True
 
-    def shell(self, number: int) -> Call:
-        """Return a call of the shell tool that overwrites the file."""
-        return Call(self.tool, {self.word: f"echo {number} >f", "description": "write"})
+    def shell(self, command: str) -> Call:
+        """Return the call that runs a command of the shell."""
+        return Call(self.tool, {self.word: command, "description": "work"})
+
+    def write(self, number: int) -> Call:
+        return self.shell(f"echo {number} >f")
 
 
-def claude_code(repo: Repo, _address: str) -> tuple[str, ...]:
-    server = {"mcpServers": {"envhist": {"command": "git", "args": ["envlog", "mcp"]}}}
-    repo.write(".mcp.json", json.dumps(server))
-    allowed = ("Bash", "mcp__envhist__environment_history_capture")
-    return ("-p", PROMPT, "--mcp-config", ".mcp.json", "--allowedTools", *allowed)
+SUBAGENT = "look at the tests and repair them"
 
 
-def codex(repo: Repo, address: str) -> tuple[str, ...]:
+def _claude_code(repo: Repo, _address: str) -> None:
+    repo.write(".mcp.json", json.dumps({"mcpServers": {"envhist": SERVER}}))
+    trusted = {"hasTrustDialogAccepted": True, "hasCompletedProjectOnboarding": True}
+    settings = {
+        "hasCompletedOnboarding": True,
+        "theme": "dark",
+        "customApiKeyResponses": {"approved": ["none"], "rejected": []},
+        "projects": {str(repo.path): {**trusted, "enabledMcpjsonServers": ["envhist"]}},
+    }
+    if not Path(repo.env["HOME"], ".claude.json").exists():
+        _in_home(repo, ".claude.json", json.dumps(settings))
+
+
+def _codex(repo: Repo, address: str) -> None:
     text = f"""\
-model = "here"
+model = "{CODEX_MODEL}"
 model_provider = "here"
 [model_providers.here]
 name = "here"
 base_url = "{address}/v1"
 wire_api = "responses"
+request_max_retries = 0
+stream_max_retries = 0
 [mcp_servers.envhist]
 command = "git"
 args = ["envlog", "mcp"]
@@ -80,25 +110,39 @@ startup_timeout_sec = 60
 trust_level = "trusted"
 """
     _in_home(repo, ".codex/config.toml", text)
-    # The run is not interactive, so commands and hooks cannot be approved.
-    bypass = ("--dangerously-bypass-approvals-and-sandbox", "--dangerously-bypass-hook-trust")
-    return ("exec", *bypass, PROMPT)
 
 
-def gemini(repo: Repo, _address: str) -> tuple[str, ...]:
+def _gemini(repo: Repo, _address: str) -> None:
     settings = {
         "security": {"auth": {"selectedType": "gemini-api-key"}},
-        "mcpServers": {"envhist": {"command": "git", "args": ["envlog", "mcp"]}},
+        "mcpServers": {"envhist": SERVER},
     }
     _in_home(repo, ".gemini/settings.json", json.dumps(settings))
-    _in_home(repo, ".gemini/trustedFolders.json", json.dumps({str(repo.path): "TRUST_FOLDER"}))
-    return ("--yolo", "-m", "gemini-2.5-flash", "-p", PROMPT)
+    _in_home(repo, ".gemini/trustedFolders.json", json.dumps({str(repo.path.parent): "TRUST_FOLDER"}))
 
 
-def copilot(repo: Repo, _address: str) -> tuple[str, ...]:
-    envhist = {"type": "local", "command": "git", "args": ["envlog", "mcp"], "tools": ["*"]}
-    _in_home(repo, ".copilot/mcp-config.json", json.dumps({"mcpServers": {"envhist": envhist}}))
-    return ("--trust-folder", "--allow-all-tools", "-p", PROMPT)
+def _copilot(repo: Repo, _address: str) -> None:
+    server = {"type": "local", **SERVER, "tools": ["*"]}
+    _in_home(repo, ".copilot/mcp-config.json", json.dumps({"mcpServers": {"envhist": server}}))
+    _in_home(repo, ".copilot/config.json", json.dumps({"trusted_folders": [str(repo.path.parent)]}))
+
+
+def _opencode(repo: Repo, address: str) -> None:
+    one = {"name": "m", "tool_call": True, "limit": {"context": 100_000, "output": 4_000}}
+    settings = {
+        "autoupdate": False,
+        "model": "here/m",
+        "small_model": "here/m",
+        "provider": {
+            "here": {
+                "npm": "@ai-sdk/openai-compatible",
+                "options": {"baseURL": f"{address}/v1", "apiKey": "none"},
+                "models": {"m": one},
+            }
+        },
+        "mcp": {"envhist": {"type": "local", "command": ["git", "envlog", "mcp"], "timeout": 60_000}},
+    }
+    _in_home(repo, ".config/opencode/opencode.json", json.dumps(settings))
 
 
 def _in_home(repo: Repo, path: str, text: str) -> None:
@@ -107,185 +151,188 @@ def _in_home(repo: Repo, path: str, text: str) -> None:
     place.write_text(text)
 
 
-CAPTURE = Call(".*envhist.*capture", {"intent": SAID})
+# No person is there who could approve tools or hooks.
+CLAUDE_WORDS = ("--mcp-config", ".mcp.json", "--allowedTools", "Bash", "Agent", "mcp__envhist")
+CODEX_TRUST = ("--dangerously-bypass-approvals-and-sandbox", "--dangerously-bypass-hook-trust")
+CODEX_WORDS = ("exec", "--skip-git-repo-check", *CODEX_TRUST)
+GEMINI_WORDS = ("--yolo", "-m", "gemini-2.5-flash")
+COPILOT_WORDS = ("--allow-all-tools",)
+PLUGIN = "git-envhist@git-envhist"
 AGENTS = (
     Agent(
-        "claude-code", "@anthropic-ai/claude-code", "claude", "Bash", "command", claude_code,
+        "claude-code", "@anthropic-ai/claude-code", "2.1.328", "claude", "Bash", "command", _claude_code,
+        ("-p", "{}", *CLAUDE_WORDS), ("-p", "{}", "--continue", *CLAUDE_WORDS), (*CLAUDE_WORDS, "--"),
         environ={"ANTHROPIC_BASE_URL": "{}", "ANTHROPIC_API_KEY": "none", "DISABLE_AUTOUPDATER": "1",
-                 "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1"},
+                 "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "ENABLE_TOOL_SEARCH": "false"},
+        subagent=Call("Agent", {"description": "tests", "prompt": SUBAGENT, "subagent_type": "general-purpose",
+                                "run_in_background": True}),
+        plugin=(("plugin", "marketplace", "add", "{}"), ("plugin", "install", PLUGIN)),
     ),
-    Agent("codex", "@openai/codex", "codex", "exec_command", "cmd", codex),
     Agent(
-        "gemini", "@google/gemini-cli", "gemini", "run_shell_command", "command", gemini,
+        "codex", "@openai/codex", "0.169.0", "codex", "exec_command", "cmd", _codex,
+        (*CODEX_WORDS, "{}"), (*CODEX_WORDS, "resume", "--last", "{}"), CODEX_TRUST,
+        subagent="the prompt of a subagent is encrypted",
+        plugin=(("plugin", "marketplace", "add", "{}"), ("plugin", "add", PLUGIN)),
+    ),
+    Agent(
+        "gemini", "@google/gemini-cli", "0.61.0", "gemini", "run_shell_command", "command", _gemini,
+        (*GEMINI_WORDS, "-p", "{}"), (*GEMINI_WORDS, "--resume", "latest", "-p", "{}"),
+        (*GEMINI_WORDS, "-i"),
         environ={"GOOGLE_GEMINI_BASE_URL": "{}", "GEMINI_API_KEY": "none"},
+        after_tool=True, has_version=False, subagent="it has no subagent in the background",
     ),
     Agent(
-        "copilot", "@github/copilot", "copilot", "bash", "command", copilot,
-        ("claude-code",),
+        "copilot", "@github/copilot", "1.0.102", "copilot", "bash", "command", _copilot,
+        (*COPILOT_WORDS, "-p", "{}"), (*COPILOT_WORDS, "--continue", "-p", "{}"), (*COPILOT_WORDS, "-i"),
         environ={"COPILOT_PROVIDER_BASE_URL": "{}/v1", "COPILOT_PROVIDER_API_KEY": "none",
                  "COPILOT_MODEL": "gpt-4.1", "COPILOT_OFFLINE": "true"},
+        beside=("claude-code",), has_transcript=False,
+        subagent=Call("task", {"description": "tests", "prompt": SUBAGENT, "agent_type": "general-purpose",
+                               "name": "tests", "mode": "background"}),
+        plugin=(("plugin", "marketplace", "add", "{}"), ("plugin", "install", PLUGIN)),
+    ),
+    Agent(
+        "opencode", "opencode-ai", "1.18.33", "opencode", "bash", "command", _opencode,
+        ("run", "{}"), ("run", "--continue", "{}"), ("--prompt",),
+        environ={"OPENCODE_DISABLE_AUTOUPDATE": "1", "OPENCODE_DISABLE_MODELS_FETCH": "1"},
+        has_transcript=False,
+        subagent=Call("task", {"description": "tests", "prompt": SUBAGENT, "subagent_type": "general"}),
     ),
 )  # fmt: skip
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.real.agents")
-    parser.add_argument("--at", type=Path, help="a directory in which the agents are installed and kept")
-    parser.add_argument("names", nargs="*", choices=[[], *(agent.name for agent in AGENTS)], metavar="agent")
-    told = parser.parse_args()
-    machine = dict(os.environ)
-    failed = 0
-    with tempfile.TemporaryDirectory() as temporary:
-        place = told.at or Path(temporary, "npm")
-        for agent in AGENTS:
-            if told.names and agent.name not in told.names:
-                continue
-            version = install(agent, place, machine)
-            wrong = attempt(agent, place, Path(temporary, agent.name))
-            if agent.name == "claude-code":
-                wrong += [
-                    f"worktree, {' '.join(words) or 'its own'}: {line}"
-                    for words in ((), ("--worktrees",))
-                    for line in attempt_worktree(
-                        agent, place, Path(temporary, f"worktree{len(words)}"), words
-                    )
-                ]
-            failed += bool(wrong)
-            print(f"{agent.name} {version}: {'ok' if not wrong else ''}", flush=True)
-            for line in wrong:
-                print(f"  {line}")
-    return 1 if failed else 0
+def install(agent: Agent, place: Path, machine: Mapping[str, str]) -> None:
+    """Have npm install the named version; raise `WrongVersion` if another one is there or answers."""
+    place.mkdir(parents=True, exist_ok=True)
+    with open(place / "lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if _installed(agent, place) != agent.version:
+            # Without a version npm installs an older one if the newest wants a newer Node.
+            words = ["npm", "install", "--no-audit", "--no-fund", "--silent", "--prefix", str(place)]
+            subprocess.run(
+                [*words, f"{agent.package}@{agent.version}"],
+                check=True,
+                env=dict(machine),
+                capture_output=True,
+            )
+    found = _installed(agent, place)
+    program = place / "node_modules/.bin" / agent.program
+    # Some agents write into the home directory even then.
+    done = subprocess.run(
+        [program, "--version"], capture_output=True, text=True, check=False, timeout=LONG,
+        env={**machine, "HOME": str(place)},
+    )  # fmt: skip
+    if found != agent.version or agent.version not in done.stdout:
+        raise WrongVersion(
+            f"{agent.name} {agent.version}: npm installed {found}, which says {done.stdout.strip()}"
+        )
 
 
-def install(agent: Agent, place: Path, machine: dict[str, str]) -> str:
-    """Install the agent by npm and return its version."""
+def _installed(agent: Agent, place: Path) -> str | None:
     manifest = place / "node_modules" / agent.package / "package.json"
-    if not manifest.exists():
-        place.mkdir(parents=True, exist_ok=True)
-        words = ["npm", "install", "--no-audit", "--no-fund", "--silent", "--prefix", str(place)]
-        subprocess.run([*words, agent.package], check=True, env=machine, stdout=subprocess.DEVNULL)
-    return str(json.loads(manifest.read_text())["version"])
+    return str(json.loads(manifest.read_text())["version"]) if manifest.exists() else None
 
 
-def attempt(agent: Agent, place: Path, work: Path) -> list[str]:
-    """Run the agent in a new working tree, and return a line for each difference from the expected history."""
-    repo = _working_tree(agent, place, work)
-    with model([agent.shell(1), CAPTURE, agent.shell(2)]) as server:
-        repo.env |= {name: value.format(server.address) for name, value in agent.environ.items()}
-        words = agent.manner(repo, server.address)
-        done = subprocess.run(
-            [agent.program, *words], cwd=repo.path, env=repo.env, stdin=subprocess.DEVNULL,
-            capture_output=True, timeout=LONG, check=False,
-        )  # fmt: skip
-        said = (done.stdout + done.stderr).decode("utf-8", "replace")
-        moments = _settled(repo)
-        return [
-            *_wrong(agent, repo, server, moments),
-            *_complaints(said),
-            *([said] if done.returncode else []),
-        ]
+def working_tree(agent: Agent, place: Path, work: Path, *, plain: bool = False) -> Repo:
+    """Return a working tree with the agent's hooks, and an environment that an agent of a person has.
 
-
-def attempt_worktree(agent: Agent, place: Path, work: Path, words: tuple[str, ...]) -> list[str]:
-    """Let Claude Code work in a worktree and remove it; return a line for each difference from the expected history."""
-    repo = _working_tree(agent, place, work)
-    repo.write(".gitignore", ".env\n")
-    repo.write(".env", "KEY=1\n")
-    if words:
-        repo.run("envlog", "install", "--agent", agent.name, *words, check=True)
-    calls = [
-        Call("EnterWorktree", {"name": "try"}),
-        Call("Bash", {"command": "echo work >result; cp .env seen || :", "description": "write"}),
-        Call("ExitWorktree", {"action": "remove", "discard_changes": True}),
-    ]
-    with model(calls) as server:
-        repo.env |= {name: value.format(server.address) for name, value in agent.environ.items()}
-        allowed = ("--allowedTools", "Bash", "EnterWorktree", "ExitWorktree")
-        subprocess.run(
-            [agent.program, "-p", PROMPT, *allowed], cwd=repo.path, env=repo.env, stdin=subprocess.DEVNULL,
-            capture_output=True, timeout=LONG, check=False,
-        )  # fmt: skip
-    history = EnvHistory.open(str(repo.path), one_command=True)
-    named = [one for one in history.log(all_timelines=True) if one.names]
-    if len(named) != 1 or len(repo.git("worktree", "list").splitlines()) != 1:
-        return [f"names {[one.names for one in named]}, {repo.git('worktree', 'list')}"]
-    (last,) = named
-    files = repo.git("ls-tree", "--name-only", last.tree).splitlines()
-    checks = {
-        f"intent: {last.intent}": last.intent == PROMPT,
-        f"files: {files}": "result" in files and ("seen" in files) == bool(words),
-        f"agent: {last.actor}": last.actor.agent == agent.name and bool(last.actor.agent_version),
-    }
-    return [what for what, right in checks.items() if not right]
-
-
-def _working_tree(agent: Agent, place: Path, work: Path) -> Repo:
+    `plain`: a directory without git.
+    """
     home, programs = work / "home", work / "programs"
     for directory in (home, programs):
         directory.mkdir(parents=True)
     path = f"{make_programs(programs)}:{place / 'node_modules/.bin'}:{os.environ['PATH']}"
     os.environ.update(sealed_environment(home))
-    repo = make_repo(work / "tree")
-    # Set only a user's variables: agents do not pass all variables of the tests on to hooks and servers.
+    repo = Repo(work / "tree", {}) if plain else make_repo(work / "tree")
+    repo.path.mkdir(exist_ok=True)
+    # Agents do not hand all that tests set on to hooks and servers.
     repo.env = {"PATH": path, "HOME": str(home), "TERM": "xterm-256color", "LC_ALL": "C.UTF-8"}
     repo.write("f", "0\n")
-    repo.git("config", "envhist.agentTimeout", "2m")
-    repo.git("config", "envhist.agentIdle", "2m")
+    Path(home, ".gitconfig").write_text(
+        "[user]\n\tname = Test User\n\temail = test@example.com\n[envhist]\n\tagentTimeout = 2m\n\tagentIdle = 2m\n"
+    )
+    # In a directory without git a person captures once, and the hooks are those of the user.
+    where = ["--global"] if plain else []
+    if plain:
+        repo.run("envlog", "init", check=True)
+        repo.run("envlog", "capture", "by hand", check=True)
     for name in (agent.name, *agent.beside):
-        repo.run("envlog", "install", "--agent", name, check=True)
+        repo.run("envlog", "install", *where, "--agent", name, check=True)
     return repo
 
 
-def _settled(repo: Repo) -> list[Snapshot]:
-    """Return the history, newest first, once the hook after the turn has finished."""
-    until = time.monotonic() + SETTLED
-    while True:
-        moments = EnvHistory.open(str(repo.path), one_command=True).log()
-        done = {dict(moment.meta).get("agent-moment") for moment in moments} >= {"before", "after"}
-        if done or time.monotonic() > until:
-            return moments
-        time.sleep(0.2)
+def start(
+    agent: Agent,
+    repo: Repo,
+    address: str,
+    prompt: str,
+    *,
+    again: bool = False,
+    words: Sequence[str] = (),
+    cwd: Path | None = None,
+    before: Sequence[str] = (),
+    prepared: bool = False,
+) -> subprocess.Popen[bytes]:
+    """Start the agent with a prompt.
+
+    `before`: words of a program that runs it; `prepared`: its configuration is written already.
+    """
+    if not prepared:
+        agent.prepare(Repo(cwd, repo.env) if cwd else repo, address)
+    repo.env |= {name: value.format(address) for name, value in agent.environ.items()}
+    chosen = words or tuple(word.format(prompt) for word in (agent.again if again else agent.words))
+    return subprocess.Popen(
+        [*before, agent.program, *chosen], cwd=cwd or repo.path, env=repo.env, stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
+    )  # fmt: skip
 
 
-def _wrong(agent: Agent, repo: Repo, server: Server, moments: Sequence[Snapshot]) -> list[str]:
-    told = [(dict(each.meta).get("agent-moment", "-"), each.actor.tool, each.intent) for each in moments]
-    if not any("envhist" in name for name in server.offered):
-        return [f"no tool of git-envhist was offered: {sorted(server.offered)}"]
-    # The tool captured the state before the last command, so the hook takes no second snapshot. Gemini CLI calls a
-    # hook after each tool, so the state after the first command is captured before the next tool is called.
-    between = "after" if agent.name == "gemini" else "before"
-    if [moment for moment, _, _ in told] != ["after", "-", between, "before"]:
-        return [f"moments: {told}"]
-    after, own, second, before = moments
-    held = [repo.git("cat-file", "blob", f"{each.tree}:f") for each in moments]
-    # Gemini CLI does not report its version. Copilot starts its transcript only when its first turn ends.
-    checks = {
-        f"the file: {held}": held == ["2", "1", "1", "0"],
-        f"intents: {told}": after.intent == before.intent == PROMPT and own.intent == SAID,
-        f"agent: {before.actor}": before.actor.agent == agent.name and bool(before.actor.session),
-        f"tool: {second.actor.tool}": ("run_shell" if agent.name == "gemini" else "capture")
-        in str(second.actor.tool),
-        f"version: {after.actor}": bool(after.actor.agent_version) or agent.name == "gemini",
-        f"transcripts: {before.attachments}, {after.attachments}": _transcripts(after) == 1
-        and (_transcripts(before) == 1 or agent.name == "copilot"),
-        f"by the tool: {own.actor}": bool(own.actor.agent),
-    }
-    return [what for what, right in checks.items() if not right]
+def main() -> int:
+    from tests.real.cases import CASES, run_case  # loaded late: it imports this module
+
+    parser = argparse.ArgumentParser(prog="python -m tests.real.agents")
+    parser.add_argument("--at", type=Path, help="the directory in which the agents are installed, and stay")
+    parser.add_argument("--case", action="append", choices=CASES, help="run only this case; repeatable")
+    parser.add_argument("names", nargs="*", metavar="agent")
+    asked = parser.parse_args()
+    wanted = [agent for agent in AGENTS if not asked.names or agent.name in asked.names]
+    machine, cells = dict(os.environ), {}
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as temporary:
+        place = asked.at or Path(temporary, "npm")
+        for agent in wanted:
+            install(agent, place, machine)
+            for case in asked.case or CASES:
+                os.environ.update(machine)
+                wrong = run_case(
+                    case, agent, place, Path(temporary, f"{agent.name}-{case.replace(' ', '-')}")
+                )
+                cells[agent.name, case] = wrong
+                print(f"{agent.name} {agent.version}: {case}: {_mark(wrong)}", flush=True)
+    for line in table(wanted, asked.case or list(CASES), cells):
+        print(line)
+    return 1 if any(isinstance(each, list) and each for each in cells.values()) else 0
 
 
-def _transcripts(snapshot: Snapshot) -> int:
-    return sum(not name.endswith("-prompt.txt") for name in snapshot.attachments)
+def table(
+    agents: Sequence[Agent], cases: Sequence[str], cells: Mapping[tuple[str, str], list[str] | str]
+) -> list[str]:
+    """Return the table of agents and cases in Markdown."""
+    head = " | ".join(["case", *(f"{agent.name} {agent.version}" for agent in agents)])
+    rows = [
+        " | ".join([case, *("✓" if cells[agent.name, case] == [] else "✗" if isinstance(cells[agent.name, case], list)
+                            else str(cells[agent.name, case]) for agent in agents)])
+        for case in cases
+    ]  # fmt: skip
+    return [f"| {head} |", f"| --- |{' --- |' * len(agents)}", *(f"| {row} |" for row in rows)]
 
 
-def _complaints(said: str) -> list[str]:
-    """Return the lines in which an agent complains about hooks."""
-    ours = [line for line in said.splitlines() if "hook" in line.lower()]
-    return [
-        line for line in ours if any(word in line.lower() for word in ("fail", "error", "clamp", "invalid"))
-    ]
+def _mark(wrong: list[str] | str) -> str:
+    if isinstance(wrong, str):
+        return f"not run: {wrong}"
+    return "as expected" if not wrong else "".join(f"\n  {line}" for line in wrong)
 
 
 if __name__ == "__main__":
     if shutil.which("npm") is None:
-        sys.exit("npm is not here")
+        sys.exit("npm is not installed")
     sys.exit(main())

@@ -98,7 +98,7 @@ DONE = {"git": "git's hooks", ALL_AGENTS: "data of agent hooks"}
     "agents",
     metavar="<name>",
     multiple=True,
-    help="claude-code, codex, gemini, cursor or copilot",
+    help="claude-code, codex, gemini, cursor, copilot, opencode, antigravity",
 )
 @option("--global", "everywhere", is_flag=True, help="add hooks for all your repositories")
 @option("--worktrees", is_flag=True, help="with --agent claude-code: make its worktrees as forks")

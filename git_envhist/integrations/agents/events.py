@@ -1,6 +1,6 @@
 """Read events from the hooks of coding agents, and decide which capture each one starts.
 
-`read_event` validates the JSON of five agents, with several spellings each, into one `AgentEvent`. `advance` tracks
+`read_event` validates the JSON of seven agents, with several spellings each, into one `AgentEvent`. `advance` tracks
 the turn of a session: its number, its prompt, how many tools have changed something, and which events were already
 seen. The last section reads spooled events and stores the session states, under one lock and in order: the background
 process that a hook started, or a hook that waits, handles all events up to its own.
@@ -41,6 +41,10 @@ READ_ONLY_TOOLS = frozenset((
     *("SemanticSearch", "ReadLints", "TabRead", "List", "FetchRules"),
     # Copilot
     *("view", "grep", "rg", "report_intent", "update_todo", "fetch_copilot_cli_documentation", "read_bash"),
+    # OpenCode
+    *("read", "list", "webfetch", "websearch", "codesearch", "todowrite", "todoread", "skill", "question"),
+    # Antigravity CLI
+    *("view_file", "find_by_name", "search_web", "read_url_content", "view_content_chunk", "command_status"),
 ))  # fmt: skip
 """Tools that only read; a tool with any other name may change something."""
 OWN_PREFIX = "environment_history_"
@@ -142,6 +146,10 @@ def read_event(
         value = json.loads(data)
     except (ValueError, RecursionError):
         return None
+    if isinstance(value, dict) and registered == "antigravity":
+        from git_envhist.integrations.agents.antigravity import common_form  # loaded late: one agent needs it
+
+        value = common_form(kind, value)
     if not isinstance(value, dict):
         return None
     agent = _agent(registered, value)
@@ -152,7 +160,8 @@ def read_event(
         kind=kind,
         agent=agent,
         registered=registered,
-        session=_word(value, "session_id", "sessionId", "conversation_id") or "",
+        # A subagent of Copilot has its own id as the session, and names the session of its parent.
+        session=_word(value, "parentAgentId", "session_id", "sessionId", "conversation_id") or "",
         directories=_directories(value, project),
         turn=_word(value, "turn_id", "prompt_id", "generation_id"),
         prompt=_text(value, "prompt", MAX_PROMPT) or "",
@@ -160,7 +169,7 @@ def read_event(
         call=_word(value, "tool_use_id", "tool_call_id", "toolCallId"),
         arguments=_as_text(_first(value, "tool_input", "toolArgs")),
         transcript=own or _path(value, "transcript_path", "transcriptPath") or copilot,
-        version=_word(value, "cursor_version") or version_of_agent(agent, environ),
+        version=_word(value, "cursor_version", "agent_version") or version_of_agent(agent, environ),
         cwd=_path(value, "cwd"),
         more_roots=_more_roots(value),
         at=_milliseconds(value.get("timestamp")),
@@ -236,7 +245,7 @@ def _path(value: dict[str, Any], *names: str) -> str | None:
 
 def _copilot_transcript(value: dict[str, Any], environ: Mapping[str, str]) -> str | None:
     """Return the path of Copilot's transcript, which it sends only when a turn ends."""
-    session = _word(value, "sessionId", "session_id") or ""
+    session = _word(value, "parentAgentId", "sessionId", "session_id") or ""
     home = environ.get("COPILOT_HOME") or os.path.join(environ.get("HOME", ""), ".copilot")
     if not home.startswith("/") or not SESSION.fullmatch(session):
         return None

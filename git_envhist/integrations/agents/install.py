@@ -411,13 +411,21 @@ class AgentIntegration:
         """Plan our script, and the settings with our hooks."""
         path = self._settings(target)
         text = _read(path)
-        found = table_elements(text) if _is_toml(path) else elements(text)
+        found = self._found_hooks(path, text)
         form = self.form.with_worktrees() if target.worktrees else self.form.as_installed(found)
         commands = self._commands(target, form)
         try:
-            new = (add_table if _is_toml(path) else add_hooks)(text, form, commands)
+            new = self._with_hooks(path, text, form, commands)
         except UnknownSettingsForm:
             raise _unknown_form(path) from None
+        return InstallPlan(
+            (plan_content(path, _bytes(new)),),
+            tuple(self._remarks(target, form)),
+            own=(self.plan_script(target),),
+        )
+
+    def plan_script(self, target: InstallTarget) -> FileEdit:
+        """Plan the script in the user's data directory that the hooks call."""
         reading = " ".join(sorted(READ_ONLY_TOOLS))
         script = (
             template(SCRIPT_TEMPLATE)
@@ -430,11 +438,7 @@ class AgentIntegration:
         )
         variable = PROJECT_VARIABLES.get(self.name)
         script = script.replace("@PROJECT@", f"${{{variable}-}}" if variable else "")
-        return InstallPlan(
-            (plan_content(path, _bytes(new)),),
-            tuple(self._remarks(target, form)),
-            own=(plan_content(self._script_path(target), os.fsencode(script), PROGRAM_MODE),),
-        )
+        return plan_content(self._script_path(target), os.fsencode(script), PROGRAM_MODE)
 
     def _remarks(self, target: InstallTarget, form: AgentSettingsForm) -> Iterator[str]:
         """Yield the steps that remain for the user."""
@@ -467,8 +471,7 @@ class AgentIntegration:
         """Return a part for each event."""
         script = os.path.exists(self._script_path(target))
         for path in filter(_is_file, self._settings_files(target)):
-            text = _read(path)
-            found = table_elements(text) if _is_toml(path) else elements(text)
+            found = self._found_hooks(path, _read(path))
             if found:
                 hooks = self.form.as_installed(found).hooks
                 return tuple(self._part(target, hook, path, found, script) for hook in hooks)
@@ -495,12 +498,23 @@ class AgentIntegration:
     def _plan_without(self, path: str) -> FileEdit:
         text = _read(path)
         try:
-            left = remove_table(text) if _is_toml(path) else remove_hooks(text, self.form)
+            left = self._without_hooks(path, text)
         except UnknownSettingsForm:
             if MARK not in text:
                 return plan_content(path, _bytes(text))
             raise _unknown_form(path) from None
         return plan_content(path, None if left is None else _bytes(left))
+
+    # The three functions of a form; an agent with another form has its own (`other_forms`).
+
+    def _with_hooks(self, path: str, text: str, form: AgentSettingsForm, commands: dict[str, str]) -> str:
+        return (add_table if _is_toml(path) else add_hooks)(text, form, commands)
+
+    def _without_hooks(self, path: str, text: str) -> str | None:
+        return remove_table(text) if _is_toml(path) else remove_hooks(text, self.form)
+
+    def _found_hooks(self, path: str, text: str) -> dict[str, list[object]]:
+        return table_elements(text) if _is_toml(path) else elements(text)
 
     def _settings(self, target: InstallTarget) -> str:
         """Return the file into which hooks are written."""

@@ -1,4 +1,4 @@
-"""The supported coding agents. A new agent needs its settings form in `install` and one entry here."""
+"""The supported coding agents. A new one needs its form in `install` or `other_forms`, and an entry here."""
 
 from __future__ import annotations
 
@@ -10,9 +10,20 @@ from git_envhist.integrations.agents.install import (
     GEMINI,
     AgentIntegration,
 )
+from git_envhist.integrations.agents.other_forms import (
+    ANTIGRAVITY,
+    OPENCODE,
+    NamedHooksIntegration,
+    PluginFileIntegration,
+)
 from git_envhist.integrations.base import Integration
 
 AGENTS: dict[str, Integration] = {
-    shape.name: AgentIntegration(shape) for shape in (CLAUDE_CODE, CODEX, GEMINI, CURSOR, COPILOT)
+    integration.name: integration
+    for integration in (
+        *map(AgentIntegration, (CLAUDE_CODE, CODEX, GEMINI, CURSOR, COPILOT)),
+        PluginFileIntegration(OPENCODE),
+        NamedHooksIntegration(ANTIGRAVITY),
+    )
 }
 """The integration of each name that `git envlog install --agent` takes."""

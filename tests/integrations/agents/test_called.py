@@ -38,7 +38,18 @@ def told(agent: str, kind: str, repo: Repo, transcript: Path, **more: Any) -> Js
             "workspace_roots": [str(repo.path)], "user_email": None, "transcript_path": str(transcript),
         },
         "copilot": {"sessionId": "o-1", "timestamp": 1731924000000, "cwd": str(repo.path)},
+        # Our own plugin writes this one (hooks/opencode-plugin.js).
+        "opencode": {
+            "session_id": "ses_1", "workspace_roots": [str(repo.path)], "cwd": str(repo.path),
+            "agent_version": "1.18.33", "transcript_path": str(transcript),
+        },
+        "antigravity": {
+            "conversationId": "a-1", "workspacePaths": [str(repo.path)], "transcriptPath": str(transcript),
+            "artifactDirectoryPath": str(transcript.parent), "modelName": "m",
+        },
     }[agent]  # fmt: skip
+    if agent == "antigravity":
+        return {**common, **ANTIGRAVITY[kind], **more}
     own: Json = {
         "prompt": {"prompt": PROMPT},
         "before": TOOLS[agent],
@@ -60,13 +71,27 @@ TOOLS: dict[str, Json] = {
     "gemini": {"tool_name": "write_file", "tool_input": {"file_path": "f"}},
     "cursor": {"tool_name": "Shell", "tool_input": {"command": "make"}, "tool_use_id": "tool_1"},
     "copilot": {"toolName": "bash", "toolArgs": {"command": "make"}},
+    "opencode": {"tool_name": "bash", "tool_use_id": "call_1", "tool_input": {"command": "make"}},
+    "antigravity": {"tool_name": "run_command"},
 }
+ANTIGRAVITY: dict[str, Json] = {
+    "prompt": {"invocationNum": 0, "initialNumSteps": 1},
+    "before": {"stepIdx": 2, "toolCall": {"name": "run_command", "args": {"CommandLine": "make"}}},
+    "after": {"executionNum": 1, "terminationReason": "done", "error": "", "fullyIdle": True},
+    "end": {},
+}
+ANSWERS = {"before": b'{"decision":"ask"}\n'}
 TRANSCRIPTS = {
     "claude-code": ('{"type":"user","version":"2.1.326"}\n', "2.1.326"),
     "codex": ('{"type":"session_meta","payload":{"cli_version":"0.169.0"}}\n', "0.169.0"),
     "gemini": ('{"sessionId":"g-1"}\n', None),
     "cursor": ('{"role":"user"}\n', "2.0.77"),
     "copilot": ('{"type":"session.start","data":{"copilotVersion":"1.0.41"}}\n', "1.0.41"),
+    "opencode": ('{"role":"user"}\n', "1.18.33"),
+    "antigravity": (
+        f'{{"source":"USER_EXPLICIT","type":"USER_INPUT","content":"<USER_REQUEST>\\n{PROMPT}\\n</USER_REQUEST>"}}\n',
+        None,
+    ),
 }
 
 
@@ -89,19 +114,23 @@ class Working:
     def command(self, agent: str, kind: str) -> str:
         """Return the command in the settings for an event."""
         shape = AGENTS[agent].form  # type: ignore[attr-defined]
+        if agent == "opencode":
+            return f"{hooks_of(self.repo) / 'agent-opencode'} {kind}"
         event = next(hook.event for hook in shape.hooks if hook.kind == kind)
-        entry = json.loads(self.repo.read(shape.project))["hooks"][event][0]
-        return str((entry["hooks"][0] if shape.grouped else entry)[shape.command])
+        settings = json.loads(self.repo.read(shape.project))
+        entry = settings["git-envhist" if agent == "antigravity" else "hooks"][event][0]
+        return str((entry["hooks"][0] if "hooks" in entry else entry)[shape.command])
 
     def call(self, agent: str, kind: str, data: bytes | None = None, then: str = "", **more: Any) -> None:
-        """Call a hook; it must print nothing and exit with status 0."""
+        """Call a hook; it must exit with status 0 and print nothing but the answer that Antigravity needs."""
         if data is None:
             data = json.dumps(told(agent, kind, self.repo, self.transcript, **more)).encode()
         done = subprocess.run(
             ["sh", "-c", f"{self.command(agent, kind)}\nstatus=$?\n{then}\nexit $status"],
             cwd=self.repo.path, input=data, capture_output=True, check=False, env=self.repo.env,
         )  # fmt: skip
-        assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+        answer = ANSWERS.get(kind, b"{}\n") if agent == "antigravity" else b""
+        assert (done.returncode, done.stdout, done.stderr) == (0, answer, b"")
 
     def snapshots(
         self, count: int, settled: Callable[[list[Snapshot]], bool] = lambda _: True

@@ -14,7 +14,7 @@ import pytest
 
 from git_envhist.api import EnvHistory
 from git_envhist.model import Snapshot
-from tests.integrations.agents.test_called import LONG, TOOLS, Working, hooks_of, told
+from tests.integrations.agents.test_called import ANSWERS, LONG, TOOLS, Working, hooks_of, told
 from tests.support.repository import Repo, make_repo
 
 NAMED = {
@@ -70,6 +70,7 @@ def call_inside(here: Working, agent: str, directory: Path, **variables: str) ->
     """Call the hooks of an agent whose current directory is `directory`."""
     for kind in ("prompt", "before", "after"):
         data = {**told(agent, kind, here.repo, here.transcript), "cwd": str(directory)}
+        answer = ANSWERS.get(kind, b"{}\n") if agent == "antigravity" else b""
         done = subprocess.run(
             ["sh", "-c", here.command(agent, kind)],
             cwd=directory,
@@ -78,7 +79,7 @@ def call_inside(here: Working, agent: str, directory: Path, **variables: str) ->
             check=False,
             env={**here.repo.env, **variables},
         )
-        assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+        assert (done.returncode, done.stdout, done.stderr) == (0, answer, b"")
     if "XDG_DATA_HOME" not in variables:
         here.idle()
 

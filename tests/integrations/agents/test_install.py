@@ -19,6 +19,8 @@ PLACES = {
     "gemini": ".gemini/settings.json",
     "cursor": ".cursor/hooks.json",
     "copilot": ".github/hooks/git-envhist.json",
+    "opencode": ".opencode/plugins/git-envhist.js",
+    "antigravity": ".agents/hooks.json",
 }
 
 
@@ -35,9 +37,11 @@ def test_install_is_idempotent_and_uninstall_leaves_nothing(repo: Repo, agent: s
     assert PLACES[agent] in plan
 
     repo.run("envlog", "install", "--agent", agent, check=True)
-    settings = json.loads(repo.read(PLACES[agent]))
     shape = AGENTS[agent].form  # type: ignore[attr-defined]
-    assert list(settings["hooks"]) == [hook.event for hook in shape.hooks]
+    if agent != "opencode":
+        settings = json.loads(repo.read(PLACES[agent]))
+        named = settings["git-envhist" if agent == "antigravity" else "hooks"]
+        assert list(named) == [hook.event for hook in shape.hooks]
     # These files can be committed, so they must not contain paths of this machine.
     assert str(repo.path) not in repo.read(PLACES[agent]).decode()
     installed = tree(repo)

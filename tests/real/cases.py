@@ -1,0 +1,473 @@
+"""What a history has to show after a real agent worked: one function per case.
+
+A case returns the differences from the expected history, an empty list if there are none, or a text that says why
+this agent cannot be tried.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from git_envhist.api import EnvHistory
+from git_envhist.errors import EnvhistError
+from git_envhist.model import Snapshot
+from tests.real.agents import AGENTS, LONG, SUBAGENT, Agent, start, working_tree
+from tests.real.models import Call, Failure, Script, Server, model
+from tests.real.terminal import ENTER, ESCAPE, terminal
+from tests.support.programs import CHECKOUT
+from tests.support.repository import Repo
+
+FIRST, SECOND, THIRD = "make the greeting friendlier", "then write it shorter", "at last say goodbye"
+CAPTURE = Call(".*envhist.*capture.*", {"intent": "taken by the agent itself"})
+SETTLED = 60.0
+Result = list[str] | str
+
+
+@dataclass
+class Run:
+    """One agent in one working tree, with a model that is scripted."""
+
+    agent: Agent
+    place: Path
+    repo: Repo
+    server: Server
+
+    def ask(self, prompt: str, **more: object) -> str:
+        """Run the agent to its end; return its output."""
+        process = start(self.agent, self.repo, self.server.address, prompt, **more)  # type: ignore[arg-type]
+        try:
+            output = process.communicate(timeout=LONG)[0].decode("utf-8", "replace")
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            output = process.communicate()[0].decode("utf-8", "replace") + "\nit did not end"
+        return output
+
+    def history(self, directory: Path | None = None) -> list[Seen]:
+        history = EnvHistory.open(str(directory or self.repo.path), environ=self.repo.env, one_command=True)
+        return [Seen.of(history, each) for each in reversed(history.log())]
+
+    def settled(
+        self, expected: Callable[[list[Seen]], list[str]], directory: Path | None = None
+    ) -> list[str]:
+        """Return what is wrong once the background processes are done: at once if nothing is."""
+        until = time.monotonic() + SETTLED
+        wrong = ["no history"]
+        while time.monotonic() < until:
+            with suppress(EnvhistError):
+                seen = self.history(directory)
+                wrong = expected(seen)
+                if not wrong:
+                    return []
+                wrong = [*wrong, f"history: {[each.short for each in seen]}"]
+            time.sleep(0.3)
+        return wrong
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A snapshot, as the cases compare it."""
+
+    moment: str
+    intent: str
+    content: str
+    """What the file `f` contains."""
+    snapshot: Snapshot
+
+    @classmethod
+    def of(cls, history: EnvHistory, snapshot: Snapshot) -> Seen:
+        try:
+            content = history.read_file(snapshot, "f").decode().strip()
+        except EnvhistError:
+            content = "-"
+        moment = dict(snapshot.meta).get("agent-moment", "-")
+        # OpenCode's `run` puts a prompt of several words into quotes.
+        return cls(moment, (snapshot.intent or "").strip('"'), content, snapshot)
+
+    @property
+    def short(self) -> tuple[str, str, str, str | None]:
+        return self.moment, self.intent, self.content, self.snapshot.actor.tool
+
+
+def expect(rows: Sequence[tuple[str, str]], intent: str = FIRST) -> Callable[[list[Seen]], list[str]]:
+    """Return a check: these (moment, content), all with one intent."""
+    return expect_all([(moment, intent, content) for moment, content in rows])
+
+
+def expect_all(rows: Sequence[tuple[str, str, str]]) -> Callable[[list[Seen]], list[str]]:
+    """Return a check: these (moment, intent, content), oldest first."""
+
+    def check(seen: list[Seen]) -> list[str]:
+        found = [(each.moment, each.intent, each.content) for each in seen]
+        return [] if found == list(rows) else [f"expected {list(rows)}"]
+
+    return check
+
+
+def basic(run: Run) -> Result:
+    """A tool, a snapshot by our server, another tool: old bytes before, new bytes after, and all details."""
+    output = run.ask(FIRST)
+    # The state after the first tool is captured before the next one, or by a hook that follows each tool.
+    between = "after" if run.agent.after_tool else "before"
+    first, second = ("before", FIRST, "0"), (between, FIRST, "1")
+    own = ("-", "taken by the agent itself", "1")
+    wrong = run.settled(expect_all([first, second, own, ("after", FIRST, "2")]))
+    if wrong:
+        return [*wrong, f"tools: {sorted(run.server.offered)}", output[-500:]]
+    return [*_details(run), *_complaints(output)]
+
+
+def _details(run: Run) -> list[str]:
+    before, _, own, after = (each.snapshot for each in run.history())
+    agent = run.agent
+    checks = {
+        f"agent: {before.actor}": before.actor.agent == agent.name and bool(before.actor.session),
+        f"version: {after.actor}": after.actor.agent_version == agent.version or not agent.has_version,
+        f"transcripts: {before.attachments}, {after.attachments}": _has_transcript(after)
+        or agent.name == "opencode",
+        f"transcript before the tool: {before.attachments}": _has_transcript(before)
+        or not agent.has_transcript,
+        f"prompt: {before.attachments}": any(name.endswith("-prompt.txt") for name in before.attachments),
+        f"by the server: {own.actor}": bool(own.actor.agent),
+    }
+    return [text for text, right in checks.items() if not right]
+
+
+def _has_transcript(snapshot: Snapshot) -> bool:
+    return any(not name.endswith("-prompt.txt") for name in snapshot.attachments)
+
+
+def _complaints(output: str) -> list[str]:
+    """Return lines in which an agent complains about hooks."""
+    lines = [line for line in output.splitlines() if "hook" in line.lower()]
+    words = ("fail", "error", "clamp", "invalid")
+    return [line for line in lines if any(word in line.lower() for word in words)]
+
+
+def three_turns(run: Run) -> Result:
+    """Three prompts in one session: each turn has its own intent, and no state is captured twice."""
+    run.ask(FIRST)
+    run.settled(lambda seen: [] if seen and seen[-1].content == "1" else ["first turn"])
+    run.ask(SECOND, again=True)
+    run.settled(lambda seen: [] if seen and seen[-1].content == "2" else ["second turn"])
+    run.ask(THIRD, again=True)
+    return run.settled(
+        expect_all([
+            ("before", FIRST, "0"),
+            ("after", FIRST, "1"),
+            ("after", SECOND, "2"),
+            ("after", THIRD, "3"),
+        ])
+    )  # fmt: skip
+
+
+def parallel(run: Run) -> Result:
+    """Two tools in one answer: the state before both is kept, and the state after both."""
+    run.ask(FIRST)
+
+    def check(seen: list[Seen]) -> list[str]:
+        if not seen or seen[0].content != "0" or seen[-1].content != "1":
+            return ["expected 0 first and 1 last"]
+        # The other file is written by the other tool.
+        own = EnvHistory.open(str(run.repo.path), environ=run.repo.env, one_command=True)
+        with suppress(EnvhistError):
+            return [] if own.read_file(seen[-1].snapshot, "g") == b"1\n" else ["g"]
+        return ["g is missing"]
+
+    return run.settled(check)
+
+
+def subagent(run: Run) -> Result:
+    """A subagent in the background: the person's intent stays, and the subagent's snapshots have its id."""
+    if isinstance(run.agent.subagent, str):
+        return run.agent.subagent
+    run.ask(FIRST)
+
+    def check(seen: list[Seen]) -> list[str]:
+        ids = [dict(each.snapshot.meta).get("agent-id") for each in seen]
+        return [
+            *([] if {each.intent for each in seen} == {FIRST} else ["another intent"]),
+            *([] if any(ids) else ["no snapshot has the id of the subagent"]),
+            *(
+                []
+                if seen and (seen[0].content, seen[-1].content) == ("0", "2")
+                else ["expected 0 first and 2 last"]
+            ),
+        ]
+
+    return run.settled(check)
+
+
+def failing_tool(run: Run) -> Result:
+    """A tool that fails after it changed something."""
+    run.ask(FIRST)
+    return run.settled(expect([("before", "0"), ("after", "1")]))
+
+
+def escape(run: Run) -> Result:
+    """A person presses Esc while a tool runs: its change is in the history under the turn's intent."""
+    run.agent.prepare(run.repo, run.server.address)
+    run.repo.env |= {name: value.format(run.server.address) for name, value in run.agent.environ.items()}
+    words = [run.agent.program, *run.agent.on_terminal, FIRST]
+    with terminal(words, run.repo.path, run.repo.env) as person:
+        if not person.wait(lambda: run.repo.read("f") == b"1\n", 60):
+            # OpenCode fills the prompt in, and a person sends it.
+            person.press(ENTER)
+            if not person.wait(lambda: run.repo.read("f") == b"1\n", LONG):
+                return ["the tool did not run", repr(person.output[-500:])]
+        for _ in range(2):
+            person.press(ESCAPE)
+            time.sleep(1)
+        time.sleep(3)
+    run.ask(SECOND, again=True)
+
+    def check(seen: list[Seen]) -> list[str]:
+        found = [(each.intent, each.content) for each in seen]
+        return [] if found == [(FIRST, "0"), (FIRST, "1"), (SECOND, "2")] else ["expected 0 and 1, then 2"]
+
+    return run.settled(check)
+
+
+def own_worktree(run: Run) -> Result:
+    """`claude --worktree` with our hooks: the worktree starts with ignored files, and its work is captured."""
+    if run.agent.name != "claude-code":
+        return "no hook makes its worktrees"
+    run.repo.write(".gitignore", ".env\n")
+    run.repo.write(".env", "PORT=1\n")
+    events = {"WorktreeCreate": "create", "WorktreeRemove": "remove"}
+    hooks = {
+        event: [{"hooks": [{"type": "command", "command": f"git-envhist agent-worktree {word}"}]}]
+        for event, word in events.items()
+    }
+    run.repo.write(".claude/settings.json", json.dumps({"hooks": hooks}))
+    output = run.ask(FIRST, words=("--worktree", "try", "-p", FIRST, "--allowedTools", "Bash"))
+    fork = Path(f"{run.repo.path}-try")
+    if not (fork / ".env").exists():
+        return ["the worktree has no .env", output[-500:]]
+
+    def check(seen: list[Seen]) -> list[str]:
+        last = seen[-1].short[:3] if seen else None
+        return [] if last == ("after", FIRST, "1") else ["expected the change of the worktree"]
+
+    return run.settled(check, fork)
+
+
+def provider_error(run: Run) -> Result:
+    """The provider refuses after the first tool: the change is the agent's, a later edit is the person's."""
+    run.ask(FIRST)
+    time.sleep(2)
+    if not run.agent.after_tool:
+        run.settled(lambda seen: [] if seen and seen[-1].content == "1" else ["after the error"])
+    run.repo.write("f", "mine\n")
+    run.ask(SECOND)
+
+    def check(seen: list[Seen]) -> list[str]:
+        found = [(each.intent, each.content) for each in seen]
+        return [
+            *([] if (FIRST, "1") in found else ["the change of the first turn is missing"]),
+            *([] if (FIRST, "mine") not in found else ["the person's edit counts as the agent's"]),
+            *([] if (SECOND, "2") in found else ["the second turn is missing"]),
+        ]
+
+    return run.settled(check)
+
+
+def killed(run: Run) -> Result:
+    """The agent is killed while a tool runs: both states are in the history after the next prompt."""
+    process = start(run.agent, run.repo, run.server.address, FIRST)
+    until = time.monotonic() + LONG
+    while run.repo.read("f") != b"1\n" and time.monotonic() < until and process.poll() is None:
+        time.sleep(0.1)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()
+    run.ask(SECOND)
+
+    def check(seen: list[Seen]) -> list[str]:
+        found = [each.content for each in seen]
+        return [] if found[:2] == ["0", "1"] and found[-1] == "2" else ["expected 0, 1 and 2"]
+
+    return run.settled(check)
+
+
+def pid_1(run: Run) -> Result:
+    """The agent is the first process of a container: its end ends everything.
+
+    A hook waits 2.5 seconds at the end of a session, so a busy machine can need the next prompt.
+    """
+    before = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"]
+    if os.geteuid() or shutil.which("unshare") is None:
+        return "needs root and unshare"
+    run.ask(FIRST, before=before)
+    # Nothing runs any more that could add a snapshot.
+    if not expect([("before", "0"), ("after", "1")])(run.history()):
+        return []
+    run.ask(SECOND)
+
+    def check(seen: list[Seen]) -> list[str]:
+        found = [(each.intent, each.content) for each in seen]
+        return [] if found == [(FIRST, "0"), (FIRST, "1"), (SECOND, "2")] else ["expected 0 and 1, then 2"]
+
+    return run.settled(check)
+
+
+def worktree(run: Run) -> Result:
+    """A linked worktree in which the hooks were installed too."""
+    linked = run.repo.path.parent / "linked"
+    run.repo.git("worktree", "add", "-q", str(linked))
+    (linked / "f").write_text("0\n")
+    for name in (run.agent.name, *run.agent.beside):
+        run.repo.run("envlog", "install", "--agent", name, cwd=linked, check=True)
+    run.ask(FIRST, cwd=linked)
+    wrong = run.settled(expect([("before", "0"), ("after", "1")]), linked)
+    return wrong or ([] if not run.history() else ["the main working tree was captured"])
+
+
+def nested(run: Run) -> Result:
+    """The agent changes to a subdirectory: its next tool is captured too."""
+    run.ask(FIRST)
+    return run.settled(
+        expect([("before", "0"), ("after" if run.agent.after_tool else "before", "1"), ("after", "2")])
+    )
+
+
+def both_levels(run: Run) -> Result:
+    """Hooks in the project and for the user: one capture per event, one turn."""
+    _install_globally(run)
+    run.ask(FIRST, prepared=True)
+    wrong = run.settled(expect([("before", "0"), ("after", "1")]))
+    turns = {dict(each.snapshot.meta).get("agent-turn") for each in run.history()}
+    return wrong or ([] if turns == {"1"} else [f"turns: {turns}"])
+
+
+def _install_globally(run: Run) -> None:
+    """Install for the user, after the configuration: both may be in one file."""
+    run.agent.prepare(run.repo, run.server.address)
+    run.repo.run("envlog", "install", "--global", "--agent", run.agent.name, check=True)
+
+
+def no_git(run: Run) -> Result:
+    """A directory without git, which a person captured once."""
+    _install_globally(run)
+    run.ask(FIRST, prepared=True)
+
+    def check(seen: list[Seen]) -> list[str]:
+        found = [each.short[:3] for each in seen]
+        # The configuration of an agent that is in the directory is a change since the snapshot by hand.
+        plain = [row for row in found if row != ("before", FIRST, "0")]
+        return (
+            [] if plain == [("-", "by hand", "0"), ("after", FIRST, "1")] else ["expected 0 by hand, then 1"]
+        )
+
+    return run.settled(check)
+
+
+def plugin(run: Run) -> Result:
+    """The plugin below hooks/plugins/ alone, in a repository that a person captured once."""
+    if not run.agent.plugin:
+        return "no plugin in a format of its own"
+    run.repo.run("envlog", "uninstall", check=True)
+    run.repo.run("envlog", "capture", "by hand", check=True)
+    # A copy: an agent may load the plugin from where it is.
+    source = shutil.copytree(CHECKOUT / "hooks/plugins", run.repo.path.parent / "plugins")
+    run.agent.prepare(run.repo, run.server.address)
+    for words in run.agent.plugin:
+        command = [run.agent.program, *(word.format(source) for word in words)]
+        done = subprocess.run(command, cwd=run.repo.path, env=run.repo.env, capture_output=True, check=False)
+        if done.returncode:
+            return [f"{command}: {(done.stdout + done.stderr).decode()}"]
+    run.ask(FIRST, prepared=True)
+
+    def check(seen: list[Seen]) -> list[str]:
+        found = [each.short[:3] for each in seen if each.short[:3] != ("before", FIRST, "0")]
+        return (
+            [] if found == [("-", "by hand", "0"), ("after", FIRST, "1")] else ["expected 0 by hand, then 1"]
+        )
+
+    return run.settled(check)
+
+
+def two_agents(run: Run) -> Result:
+    """Another agent works in the same tree at the same time: each has its own intent and session."""
+    names = [agent.name for agent in AGENTS]
+    other = AGENTS[(names.index(run.agent.name) + 1) % len(AGENTS)]
+    if not (run.place / "node_modules" / other.package).exists():
+        return f"{other.name} is not installed"
+    for name in (other.name, *other.beside):
+        run.repo.run("envlog", "install", "--agent", name, check=True)
+    with model({SECOND: [other.shell("echo 1 >g"), other.shell("echo 2 >g")]}) as server:
+        second = start(other, run.repo, server.address, SECOND)
+        run.ask(FIRST)
+        second.communicate(timeout=LONG)
+
+        def check(seen: list[Seen]) -> list[str]:
+            by = {(each.snapshot.actor.agent, each.intent) for each in seen if each.moment != "-"}
+            last = seen[-1].content if seen else None
+            expected = {(run.agent.name, FIRST), (other.name, SECOND)}
+            return (
+                [] if by == expected and last == "2" else [f"expected {expected} and 2, not {by} and {last}"]
+            )
+
+        return run.settled(check)
+
+
+def scripts(agent: Agent) -> dict[str, Script]:
+    """Return the script of each case."""
+    one, two = agent.write(1), agent.write(2)
+    slow = agent.shell("echo 1 >f; sleep 60")
+    return {
+        "basic": {FIRST: [one, CAPTURE, two]},
+        "three turns": {FIRST: [one], SECOND: [two], THIRD: [agent.write(3)]},
+        "parallel": {FIRST: [(one, agent.shell("echo 1 >g"))]},
+        "subagent in the background": {
+            SUBAGENT: [two],
+            FIRST: [one, *([agent.subagent] if isinstance(agent.subagent, Call) else []), agent.shell("sleep 6")],
+        },
+        "failing tool": {FIRST: [agent.shell("echo 1 >f; exit 3")]},
+        "Esc": {FIRST: [slow], SECOND: [two]},
+        "its own worktree switch": {FIRST: [one]},
+        "provider error": {FIRST: [one, Failure(400)], SECOND: [two]},
+        "killed": {FIRST: [slow], SECOND: [two]},
+        "PID 1": {FIRST: [one], SECOND: [two]},
+        "worktree": {FIRST: [one]},
+        "subdirectory after cd": {FIRST: [agent.shell("echo 1 >f; mkdir nested; cd nested"),
+                                          agent.shell("cd nested 2>/dev/null; echo 2 >../f")]},
+        "both levels": {FIRST: [one]},
+        "no git": {FIRST: [one]},
+        "plugin": {FIRST: [one]},
+        "two agents at once": {FIRST: [one, two]},
+    }  # fmt: skip
+
+
+CASES: dict[str, Callable[[Run], Result]] = {
+    "basic": basic,
+    "three turns": three_turns,
+    "parallel": parallel,
+    "subagent in the background": subagent,
+    "failing tool": failing_tool,
+    "Esc": escape,
+    "provider error": provider_error,
+    "killed": killed,
+    "PID 1": pid_1,
+    "worktree": worktree,
+    "its own worktree switch": own_worktree,
+    "subdirectory after cd": nested,
+    "both levels": both_levels,
+    "no git": no_git,
+    "two agents at once": two_agents,
+    "plugin": plugin,
+}
+
+
+def run_case(case: str, agent: Agent, place: Path, work: Path) -> Result:
+    """Run one case in a new working tree."""
+    repo = working_tree(agent, place, work, plain=case == "no git")
+    with model(scripts(agent)[case]) as server:
+        return CASES[case](Run(agent, place, repo, server))
