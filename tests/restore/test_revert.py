@@ -12,13 +12,14 @@ import sys
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from types import ModuleType
 from typing import NamedTuple
 
 import pytest
 
 from git_envhist.api import EnvHistory
 from git_envhist.errors import UsageError
-from git_envhist.restore import execute
+from git_envhist.restore import execute, finish
 from git_envhist.restore.revert import RevertConflicts
 from tests.cli.test_json import validate
 from tests.restore.unsigned import make_stranger
@@ -267,6 +268,44 @@ def test_api_returns_the_result_and_refuses_unknown_words(three: Repo) -> None:
         history.revert(":/two", services=True)  # type: ignore[call-arg]
 
 
+def test_sealed_variables_are_reverted_whole_or_conflict_and_are_not_printed(repo: Repo) -> None:
+    history = opened(repo)
+    values = ["TOKEN=one-xyzzy", "TOKEN=two-xyzzy", "TOKEN=three-xyzzy"]
+    repo.write(".env", values[0] + "\nMODE=a\n")
+    history.capture("one")
+    repo.write(".env", values[1] + "\nMODE=a\n")
+    history.capture("two")
+    repo.write("later", b"later")
+    history.revert(":/two")
+    assert repo.read(".env").decode() == values[0] + "\nMODE=a\n"
+    history.undo()
+    repo.write(".env", values[1] + "\nMODE=b\n")
+    refused = repo.run("envlog", "revert", ":/two")
+    assert refused.out == "conflict: .env: its contents changed on both sides\n"
+    assert "xyzzy" not in refused.out + refused.err
+    assert repo.run("envlog", "revert", "--conflict=markers", ":/two").status == 3
+    loose = repo.git("cat-file", "--batch-check", "--batch-all-objects", "--unordered").splitlines()
+    blobs = [line.split()[0] for line in loose if " blob " in line]
+    assert "xyzzy" not in repo.git("cat-file", "--batch", input="\n".join(blobs))
+
+
+def test_names_of_one_file_are_reverted_together(repo: Repo) -> None:
+    history = opened(repo)
+    repo.write("a", b"one")
+    os.link(repo.path / "a", repo.path / "b")
+    history.capture("one")
+    there = {name: one for name, one in listing(repo.path).items() if name in (b"a", b"b")}
+    with open(repo.path / "a", "r+b") as file:
+        file.write(b"two")
+    history.capture("two")
+    repo.write("c", b"later")
+    os.link(repo.path / "c", repo.path / "d")
+    history.revert(":/two")
+    now = listing(repo.path)
+    assert {name: now[name] for name in there} == there
+    assert now[b"c"].linked == (b"d",)
+
+
 # Interruptions.
 
 
@@ -274,29 +313,52 @@ def die(*_: object, **__: object) -> None:
     os._exit(9)
 
 
-def interrupt(repo: Repo, function: str) -> None:
-    """Kill a revert at the call of a function of the execution."""
+def revert_two(history: EnvHistory) -> object:
+    return history.revert(":/two")
+
+
+def interrupt(
+    repo: Repo, module: ModuleType, function: str, work: Callable[[EnvHistory], object] = revert_two
+) -> None:
+    """Kill a revert, or its abort, at the call of a function."""
     process = os.fork()
     if not process:
-        setattr(execute, function, die)
-        opened(repo).revert(":/two")
+        setattr(module, function, die)
+        work(opened(repo))
         os._exit(0)
     assert os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]) == 9
 
 
 def test_interrupted_revert_is_continued_or_aborted(three: Repo) -> None:
     before = state(three)
-    interrupt(three, "apply")
+    interrupt(three, execute, "apply")
     assert three.run("envlog", "revert", ":/two").status == 128
     three.run("envrestore", "--abort", check=True)
     assert state(three) == before
-    interrupt(three, "apply")
+    interrupt(three, execute, "apply")
     three.run("envrestore", "--continue", check=True)
     assert three.read("lines") == LINES.replace(b"\n25\n", b"\ntwenty-five\n")
     assert three.read("old") == b"old"
     step = opened(three).resolve(":/two").id[:7]
     assert opened(three).resolve("@").intent == f"revert of {step}"
     three.run("envrestore", "--undo", check=True)
+    assert state(three) == before
+
+
+@pytest.mark.parametrize("words", [("--continue",), ("--abort",)])
+def test_revert_that_was_undone_or_done_already_ends_at_a_known_state(
+    three: Repo, words: tuple[str, ...]
+) -> None:
+    before = state(three)
+    if words == ("--continue",):
+        interrupt(three, execute, "apply")
+        interrupt(three, finish, "remove_journal", lambda history: history.abort_restore())
+        refused = three.run("envrestore", "--continue")
+        assert (refused.status, "its result is in no snapshot" in refused.err) == (3, True)
+    else:
+        interrupt(three, finish, "remove_journal")
+        assert three.read("old") == b"old"
+    three.run("envrestore", "--abort", check=True)
     assert state(three) == before
 
 
