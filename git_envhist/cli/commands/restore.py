@@ -63,6 +63,9 @@ def write_attachments(session: Session, snapshot: Snapshot, directory: str) -> i
 # List likely snapshots, each with its command, for `git envrestore` without a revision.
 
 
+LIKELY = "likely snapshots: newest, last that passed, last with a name, and others:"
+
+
 def likely_snapshot_lines(session: Session) -> Iterator[str]:
     """Yield the lines for at most five snapshots, the newest first."""
     history = session.history
@@ -74,6 +77,8 @@ def likely_snapshot_lines(session: Session) -> Iterator[str]:
         return
     digits = id_length([snapshot.id for snapshot in snapshots])
     context = FormatContext(history.now, None, digits, ascii_signs=session.columns is None)
+    if not session.json:
+        yield LIKELY
     text = list_lines(snapshots, context, session.palette, session.columns)
     for line, snapshot in zip(text, snapshots, strict=True):
         yield line
