@@ -166,7 +166,7 @@ EXCLUDING = {
 @argument("words", many=True)
 @in_place_options
 @option("--to", "to", metavar="<directory>", help="write into this directory; change nothing here")
-@option("--keep-new", is_flag=True, help="do not remove files that are newer than the snapshot")
+@option("--keep-new", is_flag=True, help="do not remove files that are not in the snapshot")
 @option("--keep-tracked", is_flag=True, help="do not change files that HEAD tracks")
 @option("--only", metavar="<class>,...", multiple=True, help="restore only: " + ", ".join(CLASSES))
 @option("--head", is_flag=True, help="also move HEAD to the code commit of the snapshot")
