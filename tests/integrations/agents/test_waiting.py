@@ -5,25 +5,29 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from socket import AF_UNIX, SOCK_STREAM, socket
+from socket import AF_UNIX, SOCK_STREAM, SOL_SOCKET, socket, socketpair
 
 import pytest
 
 from git_envhist import EnvHistory
 from git_envhist.handlers.agent_client import (
     DONE,
+    SO_PEERPIDFD,
     SOCKET,
     TAKEN,
     WAIT,
     await_done,
     environment_of,
+    is_alike,
     request,
+    restrictions_of,
     with_short_path,
 )
 from git_envhist.handlers.agent_server import may_wait
@@ -186,6 +190,61 @@ def test_variables_are_not_sent_to_a_process_of_another_user_or_a_sandbox(
         here.call("claude-code", "before", tool_use_id="2")
         assert other.stdout.readline() == "0\n"
     assert started.exists()
+
+
+NEXT_ID = Path("/proc/sys/kernel/ns_last_pid")
+
+
+def fork(work: Callable[[], None]) -> int:
+    process = os.fork()
+    if not process:
+        try:
+            work()
+        finally:
+            os._exit(0)
+    return process
+
+
+def fork_with_id(process: int) -> int | None:
+    """Fork a process that waits, with the id of one that ended; None if another process took the id."""
+    for _ in range(100):
+        NEXT_ID.write_text(str(process - 1))
+        made = fork(signal.pause)
+        if made == process:
+            return made
+        os.kill(made, signal.SIGKILL)
+        os.waitpid(made, 0)
+    return None
+
+
+def can_hold_a_process() -> bool:
+    """Return whether the kernel gives a handle of the process at the other end of a socket (Linux 6.5)."""
+    one, other = socketpair()
+    with one, other, suppress(OSError):
+        os.close(one.getsockopt(SOL_SOCKET, SO_PEERPIDFD))
+        return True
+    return False
+
+
+@pytest.mark.skipif(
+    not os.access(NEXT_ID, os.W_OK) or not can_hold_a_process(), reason="cannot choose the id of a process"
+)
+def test_id_of_a_process_that_ended_names_no_other(tmp_path: Path) -> None:
+    with socket(AF_UNIX, SOCK_STREAM) as listening, socket(AF_UNIX, SOCK_STREAM) as asking:
+        listening.bind(str(tmp_path / "s"))
+        listening.listen()
+        ended = fork(lambda: asking.connect(str(tmp_path / "s")))
+        os.waitpid(ended, 0)
+        connection, _ = listening.accept()
+        with connection:
+            if (other := fork_with_id(ended)) is None:
+                pytest.skip("another process took the id")
+            try:
+                assert restrictions_of(str(other)) == restrictions_of("self")
+                assert not is_alike(connection)
+            finally:
+                os.kill(other, signal.SIGKILL)
+                os.waitpid(other, 0)
 
 
 @pytest.mark.parametrize("is_own", [True, False])
