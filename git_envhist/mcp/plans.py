@@ -29,7 +29,7 @@ CONTINUE = "continue"
 DECLINED = "the user declined: nothing was changed. Do not call it again unless the user asks for it"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Plan:
     """One plan: which tool carries it out, how, and what the person is asked."""
 

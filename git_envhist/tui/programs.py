@@ -109,6 +109,11 @@ def rows(year: str) -> tuple[list[SnapshotRow], OwnProgramResult]:
     return found, answer
 
 
+def count_snapshots() -> int:
+    """Return the number of snapshots of the timeline, with those that the list folds."""
+    return ask("envlog", "--no-fold", "-z", "--format=%h").out.count("\0")
+
+
 def _short_time(text: str, year: str) -> str:
     """Return a printed time of the current year as `12 Nov 09:15`; others unchanged."""
     match = re.fullmatch(rf"{year}-(\d\d)-(\d\d) (\d\d:\d\d)", text)
@@ -125,7 +130,7 @@ def read_rows(text: str) -> list[SnapshotRow]:
 
 
 def _row(row: SnapshotRow, carried: str) -> SnapshotRow:
-    """Return a row as the list shows it: a verdict that an equal snapshot has is no check of this one."""
+    """Return a row as the list shows it: a verdict carried over from an equal snapshot moves to the summary."""
     story = with_minus_signs(row.story)
     if carried:
         return row._replace(verdict="", story=" · ".join(filter(None, (story, carried))))

@@ -8,7 +8,6 @@ process that a hook started, or a hook that waits, handles all events up to its 
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
@@ -417,6 +416,7 @@ def _mark_seen(turn: SessionState, event: AgentEvent, now: float) -> tuple[Sessi
 SPOOLED = ".told"
 TAKEN = ".taken."
 LOCK = "lock"
+SESSIONS = "sessions"
 UNFINISHED = 3600
 """Seconds after which an unfinished spool file is deleted, because its writer no longer runs."""
 KINDS = ("prompt", "after", "end")
@@ -464,8 +464,8 @@ def turn_after(
 
     `seal` returns the whole prompt as it may be stored: between two hooks no file contains a prompt in plain text.
     """
-    directory = state_directory(os.path.join(state, "sessions"))
-    path = os.path.join(directory, hashlib.sha256(event.session.encode()).hexdigest()[:32])
+    directory = state_directory(os.path.join(state, SESSIONS))
+    path = os.path.join(directory, _hash(event.session))
     before = _read(path)
     turn, jobs = advance(before, event, now=time.time(), every=every, places=places)
     if event.kind == "prompt":
@@ -474,6 +474,17 @@ def turn_after(
         turn = replace(turn, prompt=title_of(event.prompt), sealed=seal(event.prompt))
     _write(path, turn)
     return jobs
+
+
+def read_session(state: str, session: str) -> SessionState:
+    """Return the present state of a session."""
+    return _read(os.path.join(state, SESSIONS, _hash(session)))
+
+
+def session_lock(state: str, job: Job) -> str:
+    """Return the path of the lock under which a session captures a working tree."""
+    name = _hash(f"{job.event.session}\0{job.place}")
+    return os.path.join(state, SESSIONS, f"{name}.lock")
 
 
 def _oldest_first(spool: str) -> list[str]:
