@@ -104,8 +104,10 @@ def _end(spool: str, report: Report, environ: Mapping[str, str]) -> AgentHistori
 def _answer(spool: str, agent: str, environ: Mapping[str, str], data: bytes, descriptor: int) -> None:
     """Capture before a tool in a child of a waiting process."""
     event = read_event(agent, "before", data, environ, project_of(agent, environ))
-    if event is not None and event.modifies:
-        _work(spool, event, lambda message: _write(descriptor, message), environ)
+    if event is None or not event.modifies:
+        _write(descriptor, DONE)
+        return
+    _work(spool, event, lambda message: _write(descriptor, message), environ)
 
 
 def _wait_for_more(words: Sequence[str], spool: str, agents: AgentHistories) -> None:
