@@ -417,6 +417,7 @@ def _mark_seen(turn: SessionState, event: AgentEvent, now: float) -> tuple[Sessi
 SPOOLED = ".told"
 TAKEN = ".taken."
 LOCK = "lock"
+SESSIONS = "sessions"
 UNFINISHED = 3600
 """Seconds after which an unfinished spool file is deleted, because its writer no longer runs."""
 KINDS = ("prompt", "after", "end")
@@ -464,16 +465,24 @@ def turn_after(
 
     `seal` returns the whole prompt as it may be stored: between two hooks no file contains a prompt in plain text.
     """
-    directory = state_directory(os.path.join(state, "sessions"))
-    path = os.path.join(directory, hashlib.sha256(event.session.encode()).hexdigest()[:32])
+    path = _session_path(state_directory(os.path.join(state, SESSIONS)), event.session)
     before = _read(path)
     turn, jobs = advance(before, event, now=time.time(), every=every, places=places)
     if event.kind == "prompt":
-        _delete_old_sessions(directory)
+        _delete_old_sessions(os.path.dirname(path))
     if turn.number != before.number:
         turn = replace(turn, prompt=title_of(event.prompt), sealed=seal(event.prompt))
     _write(path, turn)
     return jobs
+
+
+def has_session(state: str, session: str) -> bool:
+    """Return whether a hook was called in a session of the last days; older states are deleted."""
+    return os.path.exists(_session_path(os.path.join(state, SESSIONS), session))
+
+
+def _session_path(directory: str, session: str) -> str:
+    return os.path.join(directory, hashlib.sha256(session.encode()).hexdigest()[:32])
 
 
 def _oldest_first(spool: str) -> list[str]:
