@@ -244,7 +244,7 @@ class DirectoryRegistry:
 
 
 def is_directory_of(home: RegisteredDirectory, place: str, identity: DirectoryId) -> bool:
-    """Return whether a directory at a path is the one of a record."""
+    """Return whether the directory that is at `place` now is the recorded one."""
     if home.identity is None:
         return False
     if is_same(home.identity, identity):

@@ -56,7 +56,7 @@ def check_to_run(given: str | None, settings: Settings, snapshot: Snapshot | Non
 
 
 def recorded_check(snapshot: Snapshot, typed: Typed) -> str | None:
-    """Return the command of a snapshot's verdict as it was typed; None if that was not here."""
+    """Return the command of a snapshot's verdict as it was typed; None if it was not typed or configured here."""
     verdict = own_verdict(snapshot) or snapshot.verdict
     # A note may be written by anyone: only commands that were typed or configured here are run again.
     if verdict is None or verdict.claimed_by is not None:

@@ -176,7 +176,7 @@ def literal_pattern(path: str) -> str:
 
 
 def place_name(real: str) -> str:
-    """Return the name of the place of a path."""
+    """Return the name of the directory (a hash) that stores a workspace, from its real path."""
     return hashlib.sha256(os.fsencode(real)).hexdigest()[:HEX]
 
 

@@ -345,7 +345,7 @@ def settled_shards(
 
 
 def _has_more(lines: Lines, directory: bytes, certain: Collection[bytes]) -> bool:
-    """Return whether lines differ in anything but times, apart from lines of paths in `certain`."""
+    """Return whether any pair of lines differs in more than its time; paths in `certain` are ignored."""
     prefix = directory + b"/" if directory else b""
     for before, after in lines:
         name, space, _ = before.partition(b" ")

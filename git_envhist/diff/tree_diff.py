@@ -178,7 +178,7 @@ def _refuse_endless_trees(git: Git, trees: Iterable[str]) -> None:
 
     names = "".join(f"{tree}^{{tree}}\n" for tree in trees).encode("ascii")
     listed = git.run("cat-file", "--batch-check=%(objectname)", stdin=names).decode("ascii").splitlines()
-    # The caller that needs a missing tree reports it.
+    # Missing trees are skipped here; the caller that needs one reports it.
     refuse_too_large(git, [tree for tree in listed if " " not in tree and tree not in EMPTY_TREES.values()])
 
 

@@ -16,13 +16,13 @@ import stat
 import time
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from functools import partial
 
 from git_envhist.api import EnvHistory
 from git_envhist.consent import NOT_APPROVED, UNATTENDED, trusted_list
 from git_envhist.discovery import OpenedRepository, open_repository
-from git_envhist.disk import remove_if_present, state_directory
+from git_envhist.disk import locked, remove_if_present, state_directory
 from git_envhist.errors import EnvhistError, NotARepository
 from git_envhist.git.config import current_actor
 from git_envhist.git.repository import Repository
@@ -34,6 +34,8 @@ from git_envhist.integrations.agents.events import (
     Job,
     project_of,
     read_event,
+    read_session,
+    session_lock,
     spool_lock,
     take_spooled,
     turn_after,
@@ -219,6 +221,8 @@ class AgentHistories:
         self.environ[UNATTENDED] = "1"
         self._trusted = trusted_list(environ)
         self._open: dict[str, EnvHistory] = {}
+        self._tools: dict[str, tuple[int, int]] = {}
+        """Of each session, the turn and its tools when its events were read."""
         self.latest: EnvHistory | None = None
         """The history that the last event concerns."""
 
@@ -287,11 +291,25 @@ class AgentHistories:
                     remove_if_present(file)
                     file = None
                 due += [(job, file if job is jobs[-1] else None) for job in jobs]
+            self._tools |= {job.event.session: self._started_tools(job) for job, _ in due}
         return due
 
     def capture(self, job: Job, captured: Callable[[CaptureResult], None]) -> CaptureResult:
         """Capture for an event, if something changed."""
-        history, event = self.history_at(job), job.event
+        history = self.history_at(job)
+        with ExitStack() as turn:
+            # Two processes of a session capture in turn: else a tool could begin after `_still_true` looked.
+            turn.enter_context(locked(session_lock(self._state_of(job), job), reading=True))
+
+            def release(result: CaptureResult) -> None:
+                turn.close()
+                captured(result)
+
+            return self._capture(history, job, self._still_true(job), release)
+
+    def _capture(
+        self, history: EnvHistory, job: Job, event: AgentEvent, captured: Callable[[CaptureResult], None]
+    ) -> CaptureResult:
         transcript = read_transcript(event.transcript, history.settings.transcript_limit)
         actor = actor_of(event, current_actor(history.settings, self.environ), transcript)
         kind = "before" if event.kind == "before" else "after"
@@ -313,6 +331,24 @@ class AgentHistories:
             ),
             captured=captured,
         )
+
+    def _still_true(self, job: Job) -> AgentEvent:
+        """Return the event of a capture, without the tool and the subagent that ended if another tool began since.
+
+        That tool may have changed something before the capture sees it.
+        """
+        event = job.event
+        if event.kind == "before" or self._started_tools(job) == self._tools.get(event.session):
+            return event
+        return replace(event, tool=None, subagent=None, subagent_type=None)
+
+    def _started_tools(self, job: Job) -> tuple[int, int]:
+        """Return the number of the turn, and of its tools that were announced before they ran."""
+        turn = read_session(self._state_of(job), job.event.session)
+        return turn.number, turn.tools
+
+    def _state_of(self, job: Job) -> str:
+        return os.path.join(self.history_at(job).repository.common_state, "agents")
 
     def note_late(self, job: Job, snapshot: Snapshot) -> None:
         """Add a remark that the tool did not wait for the end of the capture."""

@@ -117,7 +117,7 @@ def _is_expected(captures: str) -> bool:
     outcomes = read_outcomes(captures)
     mark = read_pending(captures)
     if mark is not None:
-        # A capture that waits for the end of a rebase may wait for hours.
+        # A capture may wait for hours for the end of a rebase: the push does not wait for it.
         return not (outcomes and outcomes[-1].result == "waiting" and outcomes[-1].at >= mark.at)
     last = max((os.path.getmtime(path) for path in _called(captures)), default=0.0)
     # A capture that started before the hook may not include the commit.

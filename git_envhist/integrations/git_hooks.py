@@ -400,7 +400,7 @@ def plan_directory_removal(directory: str) -> tuple[FileEdit, ...]:
 
 
 def directory_parts(directory: str) -> tuple[InstalledPart, ...]:
-    """Return a part for each hook; none if the directory has none of our hooks."""
+    """Return a part for each hook event, or nothing if the directory has none of our hooks."""
     found = [_part(directory, event) for event in HOOKS]
     return tuple(found) if any(part.active or part.remark for part in found) else ()
 

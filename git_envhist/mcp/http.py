@@ -24,7 +24,7 @@ LOOPBACK = "127.0.0.1"
 SHORTEST_TOKEN = 24
 TOKEN_BYTES = 32
 STOP_SECONDS = 5
-"""Seconds that open connections have for their end when the server is stopped."""
+"""Seconds for which a server that stops waits for open connections."""
 
 
 class CannotListen(EnvhistError):

@@ -33,7 +33,7 @@ DECLINED = (
 """Agents without a terminal answer a question with no, as a person would."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Plan:
     """One plan: which tool carries it out, how, and what the person is asked."""
 

@@ -64,7 +64,7 @@ NAMED = ("properties", "$defs")
 """Keywords of a JSON schema below which the keys are names."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class ToolEntry:
     """A tool: its function, which also has its name, its title, and what it may do."""
 

@@ -52,7 +52,7 @@ MAX_BLOCKS = 24
 MAX_SIZE = 1 << 26
 """A larger size may be false; `PackFile` reads such an entry with checks."""
 SLACK = 256
-"""The bytes that deflate may add to incompressible data, apart from a fraction of its size: the code tables."""
+"""Bytes of code tables that deflate may add to incompressible data, besides a fraction of its size."""
 LIST_AFTER_READS = 1 << 10
 """After this number of reads from a pack (or a sixteenth of its objects), all its offsets are loaded."""
 WHOLE_SNAPSHOT_FACTOR = 4

@@ -103,7 +103,7 @@ PACKAGE_VERSION = re.compile(r"[0-9A-Za-z][0-9A-Za-z.+~-]{0,100}\Z")
 
 
 def wants(directory: bytes) -> bool:
-    # A list is next to a `package.json` outside of packages; few directories there have either file.
+    # Outside of node_modules every directory is looked at: Yarn's list is next to the `package.json` of a project.
     return b"node_modules" not in directory or PACKAGE.search(directory) is not None or _is_stored(directory)
 
 

@@ -56,7 +56,7 @@ def wants(directory: bytes) -> bool:
 
 
 def facts_of(directory: bytes, files: Files, keyed: Keyed) -> Iterator[Fact]:
-    """Yield the entries of the lists in one directory, or the needs of one installed package."""
+    """Yield packages that the lists of a directory request, or the dependencies of an installed package."""
     place, name = EnvPath(directory), directory.rpartition(b"/")[2]
     if name.endswith(b".dist-info"):
         if b"METADATA" in files:

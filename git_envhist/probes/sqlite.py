@@ -1,8 +1,8 @@
 """Read SQLite databases: tables with columns and row counts, indexes, views, triggers, applied migrations.
 
-The facts describe the database as captured: with transactions that are only in its log, without an unfinished
-transaction. Rows are counted if they are on few enough pages; of a larger table the number of pages is given,
-which the inner pages show exactly. Of a sealed database only a fingerprint is stored.
+The facts describe the database as captured: with finished transactions that are still in its log, without unfinished
+ones. The rows of a small table are counted; of a larger one the number of pages is given, which its inner pages
+show exactly. Of a sealed database only a fingerprint is stored.
 """
 
 from __future__ import annotations
@@ -207,7 +207,7 @@ SHADOWS = (
 
 
 class SchemaItem(NamedTuple):
-    """A row of the schema."""
+    """A row of the schema table of a database: kind, name, table."""
 
     kind: str
     name: str

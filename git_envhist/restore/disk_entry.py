@@ -85,7 +85,7 @@ def is_unchanged(known: DiskEntry, now: DiskEntry | None, *, strictly: bool = Fa
 
 
 def may_match_entry(entry: Entry, now: DiskEntry) -> bool:
-    """Return whether stat data allow that an entry is as in a snapshot."""
+    """Return whether kind, owner, mode and time are those of a snapshot's entry, so only the content may differ."""
     if now.kind is not entry.kind:
         return False
     if entry.kind is EntryKind.DIRECTORY:

@@ -301,7 +301,7 @@ def slot_locations(disk: EnvironmentDisk) -> tuple[SlotLocation, ...]:
 
 
 def with_current_devices(journal: RestoreJournal, disk: EnvironmentDisk) -> RestoreJournal | None:
-    """Return the journal with the present device numbers; None if it was not written here."""
+    """Return the journal with the present device numbers; None if a slot directory is not the journal's."""
     locations_now = {location.root: location for location in slot_locations(disk)}
     devices: dict[int, int] = {}
     for location in journal.locations:

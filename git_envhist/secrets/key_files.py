@@ -32,7 +32,7 @@ def write_key_file(place: KeyDirectory, name: str, content: bytes) -> None:
 
 @contextmanager
 def lock_keys(place: KeyDirectory) -> Iterator[None]:
-    """Lock a directory of keys. Without lock if it cannot be created: storing a key will report that."""
+    """Lock a directory of keys; run without a lock if its file cannot be created, which storing a key will report."""
     try:
         make_private(place.directory)
         descriptor = guarded_open(place.path(LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

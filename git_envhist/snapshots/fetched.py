@@ -198,7 +198,7 @@ class FetchedStore:
         remove_if_present(self._under_way(remote))
 
     def _under_way(self, remote: str) -> str:
-        # No remote has a plus in its name; the name of a temporary file does not end with one.
+        # `/` becomes `+`, which no name of a remote contains; the `+` at the end tells it from a temporary file.
         return os.path.join(self.path, f"{UNDER_WAY}{remote.replace('/', '+')}+")
 
     def delete_broken_refs(self) -> None:

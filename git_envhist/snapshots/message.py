@@ -139,7 +139,7 @@ class MessageFields:
 
 @dataclass(frozen=True, slots=True)
 class ParsedMessage:
-    """A parsed message."""
+    """The parsed message of a snapshot: intent, trailers, MAC."""
 
     intent: bytes
     values: dict[str, Any]
@@ -366,7 +366,7 @@ TRAILERS = (
     _optional_hash("Env-Was", "was"),
     _optional_text("Env-Key", "key"),
 )
-"""In the order in which they are written, between `Env-Format` and `Env-Mac`."""
+"""In the order in which they are written, between `Env-Format` and `Env-Mac`. A new row comes before `Env-Key`."""
 SINGLE = {trailer.key: (trailer.field, trailer.read) for trailer in TRAILERS if not trailer.repeated}
 REPEATED = [trailer for trailer in TRAILERS if trailer.repeated]
 KNOWN = frozenset(("Env-Format", "Env-Mac", *(trailer.key for trailer in TRAILERS)))

@@ -173,7 +173,7 @@ class _NotesTree:
         level.put(name, FILE, self._writer.add(b"blob", before + lines))
 
     def put_file(self, level: NotesLevel, path: bytes, content: bytes) -> None:
-        """Store a file at a path that is not a note's, and replace an existing file."""
+        """Store a file next to the notes; replace an existing one."""
         *directories, name = path.split(b"/")
         for directory in directories:
             if directory not in level.entries:
@@ -395,7 +395,7 @@ def add_local_notes(own: Git, fetched: FetchedStore, found: Sequence[Snapshot]) 
 
 
 def add_fetched_notes(fetched: FetchedStore, found: Sequence[Snapshot]) -> list[Snapshot]:
-    """Add the fetched notes of other writers to any snapshots."""
+    """Return the snapshots with the fetched notes of other writers added."""
     rows = _read(fetched)
     ids = {one.commit for one in found} | {one.id for one in found} if rows else set()
     wanted = [(writer, commit, blob) for writer, commit, blob in rows if commit in ids]

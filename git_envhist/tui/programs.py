@@ -125,7 +125,7 @@ def read_rows(text: str) -> list[SnapshotRow]:
 
 
 def _row(row: SnapshotRow, carried: str) -> SnapshotRow:
-    """Return a row as the list shows it: a verdict that an equal snapshot has is no check of this one."""
+    """Return a row as the list shows it: a verdict carried over from an equal snapshot moves to the summary."""
     story = with_minus_signs(row.story)
     if carried:
         return row._replace(verdict="", story=" · ".join(filter(None, (story, carried))))

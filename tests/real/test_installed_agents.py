@@ -1,4 +1,7 @@
-"""Each real agent that npm can install, in each case of `cases.py`, with a scripted model on this machine."""
+"""Each real agent that npm can install, with a scripted model on this machine.
+
+All cases take more processor time than the rest of `--full` together: `python -m tests.real.agents` runs them.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +14,11 @@ from pathlib import Path
 import pytest
 
 from tests.real.agents import AGENTS, Agent, WrongVersion, install
-from tests.real.cases import CASES, run_case
+from tests.real.cases import run_case
 from tests.real.models import Call, Failure, Found, Server, ToolResult
 from tests.real.tools import MACHINE
 
+FEW = ("basic", "failing tool", "no git")
 KEPT = "ENVHIST_TEST_AGENTS"
 """The variable with a directory in which the agents stay; by default they are in the cache of the user."""
 
@@ -42,7 +46,7 @@ def environment() -> Iterator[None]:
 
 @pytest.mark.full
 @pytest.mark.usefixtures("environment")
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", FEW)
 @pytest.mark.parametrize("agent", AGENTS, ids=lambda agent: agent.name)
 def test_history_shows_the_work_of_a_real_agent(agent: Agent, case: str, place: Path, tmp_path: Path) -> None:
     wrong = run_case(case, agent, place, tmp_path / "work")

@@ -124,7 +124,7 @@ def _checkpoint(turns: Turns) -> CheckpointInfo | None:
     except OSError:
         # The turn is recorded even without a checkpoint, so that the conversation can be undone.
         return None
-    # Not labelled: named checkpoints are a list for users.
+    # Without a label: the list of named checkpoints is for those that users named.
     return CheckpointInfo(made, f"turn-{len(turns.past)}", time.time(), "turn snapshot")
 
 

@@ -335,7 +335,7 @@ class NothingChanged(Exception):
 
 
 class WorkspaceCheckpoints:
-    """A workspace; its calls run one after another."""
+    """The checkpoints of one workspace; calls run one after another."""
 
     def __init__(self, config: CheckpointConfig, book: CheckpointStore) -> None:
         self.conversation: Conversation | None = None

@@ -30,7 +30,7 @@ class CheckpointEvent(str, Enum):  # noqa: UP042 - a member prints as theirs doe
 
 @dataclass
 class CheckpointConfig:
-    """The configuration of a service."""
+    """The settings of the checkpoint service of one workspace."""
 
     workspace_dir: str
     storage_dir: str | None = None

@@ -8,7 +8,6 @@ process that a hook started, or a hook that waits, handles all events up to its 
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
@@ -482,8 +481,19 @@ def has_session(state: str, session: str) -> bool:
     return os.path.exists(_session_path(os.path.join(state, SESSIONS), session))
 
 
+def read_session(state: str, session: str) -> SessionState:
+    """Return the present state of a session."""
+    return _read(_session_path(os.path.join(state, SESSIONS), session))
+
+
+def session_lock(state: str, job: Job) -> str:
+    """Return the path of the lock under which a session captures a working tree."""
+    name = _hash(f"{job.event.session}\0{job.place}")
+    return os.path.join(state, SESSIONS, f"{name}.lock")
+
+
 def _session_path(directory: str, session: str) -> str:
-    return os.path.join(directory, hashlib.sha256(session.encode()).hexdigest()[:32])
+    return os.path.join(directory, _hash(session))
 
 
 def _oldest_first(spool: str) -> list[str]:

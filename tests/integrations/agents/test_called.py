@@ -315,7 +315,7 @@ def test_nothing_is_captured_after_a_tool_that_only_reads() -> None:
     data = b'{"tool_name":"mcp_envhist_environment_history_log","session_id":"s"}'
     event = read_event("gemini", "after", data, {})
     assert event is not None
-    assert advance(SessionState(), event, now=1.0, every=1)[1] is None
+    assert advance(SessionState(), event, now=1.0, every=1)[1] == []
 
 
 def test_hook_does_nothing_without_the_program_or_script(working: Callable[..., Working]) -> None:

@@ -42,7 +42,7 @@ THEIRS = """\
     ids=["spaces", "crlf", "tabs", "one line", "empty"],
 )
 def test_named_hook_is_added_as_strict_json_and_removed_exactly(text: str) -> None:
-    put = NAMED._with_hooks("", text, COMMANDS)
+    put = NAMED._with_hooks("", text, NAMED.form, COMMANDS)
     hooks = json.loads(put)[HOOK_NAME]
     assert list(hooks) == ["PreInvocation", "PreToolUse", "Stop"]
     # Only events of tools have groups. A timeout is a whole number of seconds.
@@ -51,7 +51,7 @@ def test_named_hook_is_added_as_strict_json_and_removed_exactly(text: str) -> No
         int,
         int,
     ]
-    assert NAMED._with_hooks("", put, COMMANDS) == put
+    assert NAMED._with_hooks("", put, NAMED.form, COMMANDS) == put
     assert len(NAMED._found_hooks("", put)) == 3
     left = NAMED._without_hooks("", put)
     if "\n" in text:
@@ -74,12 +74,16 @@ def test_named_hook_is_added_as_strict_json_and_removed_exactly(text: str) -> No
 )
 def test_file_that_antigravity_would_ignore_is_refused(text: str) -> None:
     with pytest.raises(UnknownSettingsForm):
-        NAMED._with_hooks("", text, COMMANDS)
+        NAMED._with_hooks("", text, NAMED.form, COMMANDS)
 
 
 def test_older_named_hook_is_replaced() -> None:
-    older = NAMED._with_hooks("", THEIRS, {event: f"{each} older" for event, each in COMMANDS.items()})
-    assert NAMED._with_hooks("", older, COMMANDS) == NAMED._with_hooks("", THEIRS, COMMANDS)
+    older = NAMED._with_hooks(
+        "", THEIRS, NAMED.form, {event: f"{each} older" for event, each in COMMANDS.items()}
+    )
+    assert NAMED._with_hooks("", older, NAMED.form, COMMANDS) == NAMED._with_hooks(
+        "", THEIRS, NAMED.form, COMMANDS
+    )
 
 
 def test_uninstall_restores_the_files_of_both_agents(repo: Repo) -> None:
