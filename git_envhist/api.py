@@ -1007,7 +1007,7 @@ class EnvHistory(HistoryContext):
     # Retention.
 
     def drop(self, *revisions: SnapshotRef, dry_run: bool = False) -> DropResult:
-        """Drop snapshots, or all snapshots of ranges; `undrop` brings them back for 30 days."""
+        """Drop snapshots, or all snapshots of ranges; `undrop` restores them within 30 days."""
         return self.dropper.drop(self.snapshots_of(revisions), dry_run=dry_run)
 
     def undrop(self, *revisions: str) -> DropResult:

@@ -10,7 +10,7 @@ complete -c git-envrestore -n __envhist_in -l plan -x -d 'refuse unless the plan
 complete -c git-envrestore -n __envhist_in -s f -l force -d 'override a refusal whose hint names --force'
 complete -c git-envrestore -n __envhist_in -l services -d 'also restore the state of the configured services'
 complete -c git-envrestore -n __envhist_in -l to -x -k -a '(__fish_complete_directories)' -d 'write into this directory; change nothing here'
-complete -c git-envrestore -n __envhist_in -l keep-new -d 'do not remove files that are newer than the snapshot'
+complete -c git-envrestore -n __envhist_in -l keep-new -d 'do not remove files that are not in the snapshot'
 complete -c git-envrestore -n __envhist_in -l keep-tracked -d 'do not change files that HEAD tracks'
 complete -c git-envrestore -n __envhist_in -l only -x -a 'packages env databases files' -d 'restore only: packages, env, databases, files'
 complete -c git-envrestore -n __envhist_in -l head -d 'also move HEAD to the code commit of the snapshot'

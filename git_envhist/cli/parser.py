@@ -204,7 +204,7 @@ def allow_tokens(also: str = "") -> Decorator:
         "--allow",
         metavar="<path>",
         multiple=True,
-        help=f"send it although it contains a token{also}",
+        help=f"allow this path although it has a token{also}",
     )
 
 

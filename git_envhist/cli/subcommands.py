@@ -70,9 +70,7 @@ SUBCOMMANDS = {
         "git_envhist.cli.commands.export:import_command", "read timelines from an archive file"
     ),
     "gc": Subcommand("git_envhist.cli.commands.gc:gc", "compact storage; no snapshot is removed"),
-    "drop": Subcommand(
-        "git_envhist.cli.commands.drop:drop", "remove snapshots; undrop restores them for 30 days"
-    ),
+    "drop": Subcommand("git_envhist.cli.commands.drop:drop", "remove snapshots; undrop works within 30 days"),
     "undrop": Subcommand("git_envhist.cli.commands.drop:undrop", "restore dropped snapshots"),
     "prune": Subcommand("git_envhist.cli.commands.prune:prune", "drop old snapshots by a retention policy"),
     "du": Subcommand("git_envhist.cli.commands.du:du", "show what uses disk space, and what would free it"),

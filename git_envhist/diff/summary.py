@@ -89,9 +89,9 @@ NOTHING = "nothing changed"
 
 
 def describe_counts(changed: ChangeCount, first: bool = False) -> str:
-    """`3,811 files` for a first snapshot, `+1,204 ~3 −1 files` for a later one."""
+    """`3,811 files in all` for a first snapshot, `+1,204 ~3 −1 files` for a later one."""
     if first:
-        return _files(changed.added)
+        return f"{_files(changed.added)} in all"
     if not changed.total:
         return NOTHING
     return f"{describe_marks(changed)} {'file' if changed.total == 1 else 'files'}"
@@ -282,7 +282,8 @@ def summarize(
 def _count_files(changed: ChangeCount, has_facts: bool, first: bool) -> str:
     if not has_facts:
         return describe_counts(changed, first)
-    return f"{changed.total:,} {'file' if changed.total == 1 else 'files'}"
+    # A first snapshot counts every file, a later one those that changed.
+    return f"{_files(changed.total)}{' in all' if first else ''}"
 
 
 def _cells(changes: Iterable[FactChange]) -> str:

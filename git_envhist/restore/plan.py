@@ -182,7 +182,7 @@ class SkipReason(StrEnum):
 
     OWN_FILES = "used by git-envhist"
     OTHER_TREE = "another working tree"
-    NEW = "newer than the snapshot"
+    NEW = "not in the snapshot"
     NOT_CAPTURED = "not in the snapshot"
     LEFT_OUT_THEN = "excluded from the snapshot"
     LEFT_OUT_NOW = "excluded from the environment now"

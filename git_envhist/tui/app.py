@@ -18,7 +18,15 @@ from textual.worker import get_current_worker
 from git_envhist.text import escape
 from git_envhist.tui import text as plans
 from git_envhist.tui import widgets
-from git_envhist.tui.programs import JsonResult, OwnProgramResult, SnapshotRow, ask_json, fits, rows
+from git_envhist.tui.programs import (
+    JsonResult,
+    OwnProgramResult,
+    SnapshotRow,
+    ask_json,
+    count_snapshots,
+    fits,
+    rows,
+)
 from git_envhist.tui.text import Text, diff_text, headline, snapshot_text
 from git_envhist.tui.widgets import Panel, SnapshotList, Write, indent_text
 
@@ -65,6 +73,8 @@ class Browser(App[None]):
     def __init__(self) -> None:
         super().__init__()
         self._all: list[SnapshotRow] = []
+        self._total = 0
+        """The number of snapshots, with those that a row stands for; 0 before they are counted."""
         self._shown_for: str | None = None
         self._operation = ""
         """The running operation; no other one is started meanwhile."""
@@ -91,13 +101,21 @@ class Browser(App[None]):
     def _load(self) -> None:
         found, answer = rows(time.strftime("%Y"))
         self.call_from_thread(self._set_rows, found, answer)
+        # Counting takes a second program: the list does not wait for it.
+        total = count_snapshots()
+        if not get_current_worker().is_cancelled:
+            self.call_from_thread(self._set_total, total)
 
     def _set_rows(self, found: list[SnapshotRow], answer: OwnProgramResult) -> None:
-        self._all = found
+        self._all, self._total = found, 0
         self._filter()
         if answer.status or not found:
             words = answer.err.strip() or "no snapshots yet: git envlog capture"
             self.query_one(Panel).show_text(Text(escape(words, lines=True)))
+
+    def _set_total(self, total: int) -> None:
+        self._total = total
+        self._head()
 
     def _filter(self) -> None:
         words = self._search_words()
@@ -109,11 +127,13 @@ class Browser(App[None]):
 
     def _head(self) -> None:
         snapshots = self.query_one(SnapshotList)
-        number = f"{len(self._all):,}"
+        total = max(self._total, len(self._all))
+        number = f"{total:,} {'snapshot' if total == 1 else 'snapshots'}"
         if self._search_words():
             number = f"{snapshots.count:,} of {number}"
-        noun = "snapshot" if len(self._all) == 1 else "snapshots"
-        head = f"{escape(os.path.basename(os.getcwd()) or '/')} · {number} {noun}"
+        if total > len(self._all):
+            number += f" ({total - len(self._all):,} folded)"
+        head = f"{escape(os.path.basename(os.getcwd()) or '/')} · {number}"
         if self._operation:
             head += f" · {self._operation}…"
         elif snapshots.marked:

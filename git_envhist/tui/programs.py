@@ -109,6 +109,11 @@ def rows(year: str) -> tuple[list[SnapshotRow], OwnProgramResult]:
     return found, answer
 
 
+def count_snapshots() -> int:
+    """Return the number of snapshots of the timeline, with those that the list folds."""
+    return ask("envlog", "--no-fold", "-z", "--format=%h").out.count("\0")
+
+
 def _short_time(text: str, year: str) -> str:
     """Return a printed time of the current year as `12 Nov 09:15`; others unchanged."""
     match = re.fullmatch(rf"{year}-(\d\d)-(\d\d) (\d\d:\d\d)", text)

@@ -70,7 +70,7 @@ LIST = """\
 <4..>  10:27  · the \\x1b[2Jintent\\u202e of  ~1 file
 <3..>  10:18  · after package install       +2 -1 files
 <2..>  10:11  · before auth refactor (v1)   +1 ~1 files
-<1..>  10:02  · clean clone                 1 file
+<1..>  10:02  · clean clone                 1 file in all
 """
 
 

@@ -25,7 +25,7 @@ def test_list_has_aligned_columns() -> None:
         "9ac31f2  10:27  ✓ working version, app healthy  ~3 files · .env.local: API_URL",
         f"b71e02c  10:18  ✗ after package install         {after_install} · npm test exit 1",
         "0f12dd8  10:11  · before auth refactor          ~2 files",
-        "41be770  10:02  ✓ clean clone                   3,811 files",
+        "41be770  10:02  ✓ clean clone                   3,811 files in all",
     ]
 
 

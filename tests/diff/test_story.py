@@ -40,9 +40,9 @@ def _told(row: SummaryRow) -> str:
 @pytest.mark.parametrize(
     ("changed", "first", "words"),
     [
-        (ChangeCount(3811), True, "3,811 files"),
-        (ChangeCount(1), True, "1 file"),
-        (ChangeCount(), True, "0 files"),
+        (ChangeCount(3811), True, "3,811 files in all"),
+        (ChangeCount(1), True, "1 file in all"),
+        (ChangeCount(), True, "0 files in all"),
         (ChangeCount(0, 2, 0), False, "~2 files"),
         (ChangeCount(0, 1, 0), False, "~1 file"),
         (ChangeCount(1204, 3, 1), False, "+1,204 ~3 −1 files"),

@@ -95,7 +95,7 @@ def test_changes_of_a_turn_are_counted_from_the_first_snapshot(repo: Repo) -> No
     turn, begun = lines(repo)
     assert (turn[:7], begun[:7]) == (newest[:7], first[:7])
     assert turn.endswith("+2 files · 2 captures")
-    assert begun.endswith("  1 file")
+    assert begun.endswith("  1 file in all")
 
 
 def test_two_sessions_are_two_turns(repo: Repo) -> None:
@@ -143,7 +143,7 @@ def test_list_has_day_headings_and_folds_captures_of_hooks(repo: Repo) -> None:
     assert today.endswith(", today")
     assert run.endswith("commit: first commit  ~3 files · 3 snapshots")
     assert (gap, day) == ("", "2020-02-03 Monday")
-    assert old.split()[1:] == ["10:00", "·", "old", "1", "file"]
+    assert old.split()[1:] == ["10:00", "·", "old", "1", "file", "in", "all"]
     assert len(lines(repo, "--fold", "--format=%h")) == 2
     assert len(lines(repo, "--format=%h")) == 4
     assert "2020-02-03 10:00" in lines(repo, "--oneline", "--format=%(time)")[-1]

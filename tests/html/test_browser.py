@@ -314,3 +314,18 @@ def test_changes_use_the_full_width_of_a_phone(sight: Sight) -> None:
     widths = [box["width"] for one in cells.all() if (box := one.bounding_box())]
     assert min(widths) > 300
     assert page.evaluate("document.documentElement.scrollWidth") == 390
+
+
+def test_count_names_folded_snapshots(
+    browser: Browser, values: list[dict[str, object]], tmp_path: Path
+) -> None:
+    newest, folded, *rest = values
+    made = [newest, {**folded, "folded_into": newest["id"]}, *rest]
+    place = tmp_path / "page.html"
+    place.write_text(document("shop", str(newest["at"]), made), "utf-8")
+    page = browser.new_page()
+    page.goto(place.as_uri())
+    assert page.locator("#found").inner_text() == f"{MOMENTS} snapshots (1 folded)"
+    page.locator("#query").fill(str(folded["id"])[:12])
+    assert page.locator("#found").inner_text() == f"1 of {MOMENTS} snapshots"
+    page.close()

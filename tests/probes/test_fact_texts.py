@@ -87,7 +87,7 @@ def test_summary_line_names_variables() -> None:
     assert summarize(variables[:1], ChangeCount(0, 3), KINDS) == "~3 files · .env.local: ~API_URL"
     assert summarize(variables, ChangeCount(0, 1), KINDS) == "~1 file · .env.local: ~API_URL, ~B, ~1 more"
     assert summarize([], ChangeCount(0, 2), KINDS) == "~2 files"
-    assert summarize([], ChangeCount(3811), KINDS, first=True) == "3,811 files"
+    assert summarize([], ChangeCount(3811), KINDS, first=True) == "3,811 files in all"
 
 
 def test_package_revision_is_shown_when_only_it_differs() -> None:

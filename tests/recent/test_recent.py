@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -247,3 +248,8 @@ def test_recent_reports_a_deleted_directory(repo: Repo) -> None:
     done = repo.execute("sh", "-c", words, "sh", "git-envlog", "recent", check=False)
     assert done.status == 128
     assert done.err == "error: the current directory was removed\nhint: cd to an existing directory\n"
+
+
+def test_first_line_has_the_day(repo: Repo) -> None:
+    line = repo.run("envlog", "recent", "1h", check=True).out.split("\n")[0]
+    assert re.match(r"changes since \d{4}-\d\d-\d\d \d\d:\d\d, found by ", line), line

@@ -144,7 +144,7 @@ def test_first_capture_and_list_have_equal_counts(repo: Repo) -> None:
     (repo.path / "link").symlink_to("app.py")
     said = repo.run("envlog", "capture", "first", check=True).out
     assert said.splitlines()[1].startswith(" 2 files, ")
-    assert repo.run("envlog", check=True).out.endswith("first  2 files\n")
+    assert repo.run("envlog", check=True).out.endswith("first  2 files in all\n")
 
 
 def test_count_of_hidden_losses_is_exact(repo: Repo) -> None:

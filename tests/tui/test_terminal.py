@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from git_envhist.api import EnvHistory
+from git_envhist.model import Trigger
 from tests.support.needs import needs
 from tests.support.repository import Repo
 from tests.tui.growing import grow_timeline
@@ -256,3 +258,15 @@ def test_list_has_summaries_at_80_columns_and_folds_as_the_terminal_list(told: R
     shown = screen.see("3 snapshots")
     newest = next(line for line in shown.split("\n") if "›" in line)
     assert re.search(r"[+~−]\d", newest), shown
+
+
+def test_head_counts_folded_snapshots(told: Repo, browse: Open) -> None:
+    history = EnvHistory.open(str(told.path), workers="here", one_command=True)
+    for number in range(3):
+        told.write("app.py", f"{number}\n")
+        history.capture(trigger=Trigger.COMMIT)
+    screen = browse((80, 24))
+    screen.see("· 6 snapshots (2 folded)")
+    screen.type("/")
+    screen.write("package inst")
+    screen.see("1 of 6 snapshots (2 folded)")

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 @argument("revisions", many=True)
 @dry_run()
 def drop(session: Session, revisions: tuple[str, ...], dry_run: bool) -> None:
-    """Remove snapshots, or all of a range. For 30 days 'git envlog undrop' restores them."""
+    """Remove snapshots, or all of a range. Within 30 days 'git envlog undrop' restores them."""
     session.no_paths()
     if not revisions:
         raise UsageError(

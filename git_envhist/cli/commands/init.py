@@ -11,7 +11,7 @@ from git_envhist.text import escape, escape_invalid
 
 @command("init", "git envlog init [--new | --adopt=<history>] [<directory>]", writes=True)
 @argument("directory")
-@force("allow your home directory or /, or a used history")
+@force("allow your home directory, / or a history in use")
 @option("--new", is_flag=True, help="create a new history; keep the old one")
 @option(
     "--adopt",

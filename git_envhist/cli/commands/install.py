@@ -101,7 +101,7 @@ DONE = {"git": "git's hooks", ALL_AGENTS: "data of agent hooks"}
     help="claude-code, codex, gemini, cursor, copilot, opencode, antigravity",
 )
 @option("--global", "everywhere", is_flag=True, help="add hooks for all your repositories")
-@option("--worktrees", is_flag=True, help="with --agent claude-code: make its worktrees as forks")
+@option("--worktrees", is_flag=True, help="with --agent claude-code: its worktrees are forks")
 @option("--shell", is_flag=True, help="link the man pages and shell completions instead")
 @force("change hooks that are shared or committed too")
 @dry_run("print what would be written; write nothing")

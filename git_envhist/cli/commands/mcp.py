@@ -18,10 +18,10 @@ class McpNotInstalled(EnvhistError):
 
 @command("mcp", "git envlog mcp [--read-only] [--no-confirm] [--http <port>]")
 @option("--read-only", is_flag=True, help="serve only the tools that change nothing")
-@option("--no-confirm", is_flag=True, help="carry out plans without asking the person")
-@option("--http", metavar="<port>", help="serve on this port of the loopback address (0: any free one)")
+@option("--no-confirm", is_flag=True, help="carry out plans without asking you")
+@option("--http", metavar="<port>", help="serve on this port of 127.0.0.1 (0: any)")
 def mcp(session: Session, read_only: bool, no_confirm: bool, http: str | None) -> None:
-    """Serve the history to an agent: list, compare, plan, restore, check, on standard input and output."""
+    """Serve the history to an agent over the Model Context Protocol, on standard input and output."""
     session.no_paths()
     port = None if http is None else _port(http)
     # Report a missing environment now, not at the first tool call.

@@ -29,7 +29,7 @@ NARROWEST = 12
     "--keep-last",
     metavar="<number>",
     number=True,
-    help="keep the <number> newest, with and without intent",
+    help="keep the <number> newest, and as many with an intent",
 )
 @option("--keep-hourly", metavar="<number>", number=True, help="keep the newest of each of <number> hours")
 @option("--keep-daily", metavar="<number>", number=True, help="keep the newest of each of <number> days")

@@ -51,9 +51,9 @@ def recent(session: Session, span: str | None) -> None:
         return
     style = DiffStyle(session.palette, session.columns, plain=session.output.plain)
     session.page()
-    since_then = printed_time(found.since, found.until)
+    since_then = found.since.astimezone(found.until.tzinfo)
     session.line(
-        f"changes since {since_then}, found by the times of {count(found.examined, 'path')} and in logs:"
+        f"changes since {since_then:%Y-%m-%d %H:%M}, found by the times of {count(found.examined, 'path')} and in logs:"
     )
     for text in _texts(found, style):
         session.output.write(text)

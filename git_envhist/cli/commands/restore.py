@@ -63,6 +63,9 @@ def write_attachments(session: Session, snapshot: Snapshot, directory: str) -> i
 # List likely snapshots, each with its command, for `git envrestore` without a revision.
 
 
+LIKELY = "likely snapshots: newest, last that passed, last with a name, and others:"
+
+
 def likely_snapshot_lines(session: Session) -> Iterator[str]:
     """Yield the lines for at most five snapshots, the newest first."""
     history = session.history
@@ -74,6 +77,8 @@ def likely_snapshot_lines(session: Session) -> Iterator[str]:
         return
     digits = id_length([snapshot.id for snapshot in snapshots])
     context = FormatContext(history.now, None, digits, ascii_signs=session.columns is None)
+    if not session.json:
+        yield LIKELY
     text = list_lines(snapshots, context, session.palette, session.columns)
     for line, snapshot in zip(text, snapshots, strict=True):
         yield line
@@ -161,7 +166,7 @@ EXCLUDING = {
 @argument("words", many=True)
 @in_place_options
 @option("--to", "to", metavar="<directory>", help="write into this directory; change nothing here")
-@option("--keep-new", is_flag=True, help="do not remove files that are newer than the snapshot")
+@option("--keep-new", is_flag=True, help="do not remove files that are not in the snapshot")
 @option("--keep-tracked", is_flag=True, help="do not change files that HEAD tracks")
 @option("--only", metavar="<class>,...", multiple=True, help="restore only: " + ", ".join(CLASSES))
 @option("--head", is_flag=True, help="also move HEAD to the code commit of the snapshot")

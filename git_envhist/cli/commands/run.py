@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     "messages",
     metavar="<intent>",
     multiple=True,
-    help="why you run it (the command itself); repeatable",
+    help="why you run it (default: the command); repeatable",
 )
 @option("--verify", metavar="<command>", help="then run this check and store its result")
 def run(session: Session, messages: tuple[str, ...], verify: str | None) -> int:

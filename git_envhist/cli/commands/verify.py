@@ -46,7 +46,7 @@ def verify(session: Session, revision: str | None) -> int:
 @option("--good", metavar="<rev>", help="a snapshot where the check passes (the newest such)")
 @option("--bad", metavar="<rev>", help="a later snapshot where it fails (the newest)")
 def bisect(session: Session, good: str | None, bad: str | None) -> int:
-    """Find the first snapshot where a check fails by binary search, and show what that snapshot changed."""
+    """Find, by binary search, the first snapshot where a check fails, and show what it changed."""
     watch = watching(session)._replace(trying=_print_candidate, tried=_print_checked)
     found = session.history.checks.bisect(good, bad, _typed(session), watch)
     if session.json:

@@ -351,7 +351,7 @@ def _info(history: EnvHistory, options: argparse.Namespace) -> int:
 def _delete(history: EnvHistory, options: argparse.Namespace) -> int:
     one, snapshot = _with_snapshot(history, options, "delete")
     history.drop(snapshot)
-    back = f"back with: git envlog undrop {snapshot.id[:7]}"
+    back = f"to restore it: git envlog undrop {snapshot.id[:7]}"
     _answer(options, {"deleted": one.id}, f"Checkpoint {_plain(one.id)} deleted; {back}")
     return 0
 
@@ -359,7 +359,7 @@ def _delete(history: EnvHistory, options: argparse.Namespace) -> int:
 def _restore(history: EnvHistory, options: argparse.Namespace) -> int:
     one, snapshot = _with_snapshot(history, options, "restore")
     restored = history.restore(snapshot)
-    done = f"Restored {_plain(one.id)}; back with: git envrestore --undo"
+    done = f"Restored {_plain(one.id)}; to undo: git envrestore --undo"
     _answer(
         options,
         {"restored": one.id, "exact": restored.exact, "undo": restored.undo and restored.undo.id},

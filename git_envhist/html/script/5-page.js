@@ -76,7 +76,7 @@ class Page {
     this.shown = [];
     this.newestFirst.forEach((snapshot, index) => {
       // Fold as the list on the terminal does; a search includes folded snapshots.
-      const folded = snapshot.folded_into && !words.length && !this.verdicts.size && !this.unfolded;
+      const folded = snapshot.folded_into && !words.length && !this.verdicts.size;
       const fits = !folded && (!this.verdicts.size || this.verdicts.has(verdictOf(snapshot))) && words.every((word) => this.haystacks[index].includes(word));
       this.rows[index].hidden = !fits;
       if (fits) this.shown.push(index);
@@ -84,7 +84,13 @@ class Page {
     for (const one of this.days) one.section.hidden = [...one.rows.children].every((made) => made.hidden);
     byId("nothing").hidden = this.shown.length > 0;
     const all = this.newestFirst.length;
-    byId("found").textContent = this.shown.length === all ? count(all, "snapshot") : `${numbers.format(this.shown.length)} of ${count(all, "snapshot")}`;
+    const filtered = words.length || this.verdicts.size;
+    const folded = filtered ? 0 : all - this.shown.length;
+    byId("found").textContent = [
+      filtered && this.shown.length !== all ? `${numbers.format(this.shown.length)} of ` : "",
+      count(all, "snapshot"),
+      folded ? ` (${numbers.format(folded)} folded)` : "",
+    ].join("");
     this.words = words;
     if (this.shown.length && this.rows[this.chosen].hidden) this.choose(this.shown[0], { quiet: true });
     else { this.updateTabStop(); this.markWords(); }
