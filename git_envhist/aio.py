@@ -183,6 +183,7 @@ class AsyncEnvHistory(AsyncWrapper[EnvHistory]):
     write_to = awaited(EnvHistory.write_to)
     plan_fork = awaited(EnvHistory.plan_fork)
     undo = awaited(EnvHistory.undo)
+    revert = awaited(EnvHistory.revert)
     redo = awaited(EnvHistory.redo)
     continue_restore = awaited(EnvHistory.continue_restore)
     abort_restore = awaited(EnvHistory.abort_restore)

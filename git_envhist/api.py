@@ -76,7 +76,7 @@ if TYPE_CHECKING:
     )
     from git_envhist.model.work import IntegrationChange, IntegrationStatus, RecentChanges
     from git_envhist.remote.sign import Signing
-    from git_envhist.restore.options import RestoreKeywords, RestoreOptions
+    from git_envhist.restore.options import RestoreKeywords, RestoreOptions, RevertKeywords
     from git_envhist.restore.restorer import Restorer
     from git_envhist.retention.drop import SnapshotDropper
     from git_envhist.retention.prune import Pruner
@@ -575,6 +575,32 @@ class EnvHistory(HistoryContext):
         return self.restorer.write_to(
             self.snapshot_of(revision), str(directory), self._restore_options(keywords)
         )
+
+    def revert(
+        self,
+        revision: SnapshotRef,
+        *,
+        conflict: str = "",
+        dry_run: bool = False,
+        **keywords: Unpack[RevertKeywords],
+    ) -> RestoreResult:
+        """Take what one step changed out of the environment and keep what came later.
+
+        `revision`: a snapshot (its step begins at the one before it), or a range `a..b`. `conflict`: the side of paths
+        that later work changed too: `ours` (the present version), `theirs` (the version before the step) or `markers`
+        (both, in text files); without it `RevertConflicts` is raised and nothing is changed. After a dry run,
+        `RestoreResult.conflicts` lists them. `paths` and `only` select; `force` overrides a refusal that names it.
+        Callbacks as of `restore`: `progress`, `waiting`, `planned`, `saved`.
+        """
+        from git_envhist.restore.options import RevertKeywords  # loaded late: keeps envlog fast
+        from git_envhist.restore.revert import find_step, prefer_of  # loaded late: keeps envlog fast
+
+        refuse_unknown("revert", keywords, RevertKeywords.__annotations__)
+        options = self._restore_options(cast("RestoreKeywords", keywords), dry_run=dry_run)
+        reverted = self.restorer.revert(find_step(self, revision, prefer_of(conflict)), options)
+        if not dry_run:
+            self.notify(HistoryEvent.RESTORED, reverted)
+        return reverted
 
     def undo(self, steps: int = 1, **keywords: Unpack[RestoreKeywords]) -> RestoreResult:
         """Restore the newest earlier state that differs from the current one, `steps` times; keywords of `restore`."""

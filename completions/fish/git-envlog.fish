@@ -6,7 +6,7 @@ function __envhist_in --argument-names wanted
     contains -- -- $words; and return 1
     set -l found list
     for word in $words[2..-1]
-        if contains -- $word capture show recent verify bisect name note undo redo run watch task resume effect observe fork init push fetch export import gc drop undrop prune du fsck purge install uninstall status key browse mcp help
+        if contains -- $word capture show recent verify bisect name note undo redo revert run watch task resume effect observe fork init push fetch export import gc drop undrop prune du fsck purge install uninstall status key browse mcp help
             set found $word
             break
         end
@@ -60,6 +60,7 @@ complete -c git-envlog -n '__envhist_in list' -f -a name -d 'name a snapshot, or
 complete -c git-envlog -n '__envhist_in list' -f -a note -d 'add a note to a snapshot'
 complete -c git-envlog -n '__envhist_in list' -f -a undo -d 'undo the last restore, or go one state back'
 complete -c git-envlog -n '__envhist_in list' -f -a redo -d 'redo the last undo'
+complete -c git-envlog -n '__envhist_in list' -f -a revert -d 'take out what one step changed, keep the rest'
 complete -c git-envlog -n '__envhist_in list' -f -a run -d 'run a command between two snapshots'
 complete -c git-envlog -n '__envhist_in list' -f -a watch -d 'take a snapshot after each change, until stopped'
 complete -c git-envlog -n '__envhist_in list' -f -a task -d 'add tasks and mark them started, done or failed'
@@ -193,6 +194,22 @@ complete -c git-envlog -n '__envhist_in redo' -s h -d 'print this short help'
 complete -c git-envlog -n '__envhist_in redo' -l help -d 'open the man page'
 complete -c git-envlog -n '__envhist_in redo' -l version -d 'print the version of this program'
 complete -c git-envlog -n '__envhist_in redo' -l no-color -d 'no colour'
+complete -c git-envlog -n '__envhist_in revert' -s n -l dry-run -d 'print the plan and the conflicts; change nothing'
+complete -c git-envlog -n '__envhist_in revert' -s f -l force -d 'override a refusal whose hint names --force'
+complete -c git-envlog -n '__envhist_in revert' -l ours -d 'keep the present version of paths in conflict'
+complete -c git-envlog -n '__envhist_in revert' -l theirs -d 'take the version before the step of paths in conflict'
+complete -c git-envlog -n '__envhist_in revert' -l conflict -x -a 'markers' -d 'write both sides of text in conflict into the file'
+complete -c git-envlog -n '__envhist_in revert' -l only -x -a 'packages env databases files' -d 'revert only: packages, env, databases, files'
+complete -c git-envlog -n '__envhist_in revert' -s q -l quiet -d 'print only warnings and errors'
+complete -c git-envlog -n '__envhist_in revert' -l json -d 'print JSON'
+complete -c git-envlog -n '__envhist_in revert' -l color -d 'colour: always, never or auto (--no-color: never)'
+complete -c git-envlog -n '__envhist_in revert' -s P -l no-pager -d 'do not use the pager'
+complete -c git-envlog -n '__envhist_in revert' -s C -x -k -a '(__fish_complete_directories)' -d 'run as if started in that directory; repeatable'
+complete -c git-envlog -n '__envhist_in revert' -s h -d 'print this short help'
+complete -c git-envlog -n '__envhist_in revert' -l help -d 'open the man page'
+complete -c git-envlog -n '__envhist_in revert' -l version -d 'print the version of this program'
+complete -c git-envlog -n '__envhist_in revert' -l no-color -d 'no colour'
+complete -c git-envlog -n '__envhist_in revert' -f -k -a '(git envhist complete revisions 2>/dev/null)'
 complete -c git-envlog -n '__envhist_in run' -s m -l message -x -d 'why you run it (default: the command); repeatable'
 complete -c git-envlog -n '__envhist_in run' -l verify -x -d 'then run this check and store its result'
 complete -c git-envlog -n '__envhist_in run' -s q -l quiet -d 'print only warnings and errors'
@@ -502,4 +519,4 @@ complete -c git-envlog -n '__envhist_in help' -s h -d 'print this short help'
 complete -c git-envlog -n '__envhist_in help' -l help -d 'open the man page'
 complete -c git-envlog -n '__envhist_in help' -l version -d 'print the version of this program'
 complete -c git-envlog -n '__envhist_in help' -l no-color -d 'no colour'
-complete -c git-envlog -n '__envhist_in help' -f -a 'capture show recent verify bisect name note undo redo run watch task resume effect observe fork init push fetch export import gc drop undrop prune du fsck purge install uninstall status key browse mcp help'
+complete -c git-envlog -n '__envhist_in help' -f -a 'capture show recent verify bisect name note undo redo revert run watch task resume effect observe fork init push fetch export import gc drop undrop prune du fsck purge install uninstall status key browse mcp help'

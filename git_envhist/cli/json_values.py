@@ -363,6 +363,18 @@ def restored_json(restored: RestoreResult, back: str, *, dry_run: bool) -> Json:
     }
 
 
+def reverted_json(reverted: RestoreResult, back: str, *, dry_run: bool) -> Json:
+    """Return the plan and the result of a revert, with the step and the conflicts."""
+    return {
+        **restored_json(reverted, back, dry_run=dry_run),
+        "reverted": reverted.reverted,
+        "conflicts": [
+            {**path_fields(conflict.path), "why": escape_invalid(conflict.why)}
+            for conflict in reverted.conflicts
+        ],
+    }
+
+
 def _outside(change: FactChange) -> Json:
     from git_envhist.diff.facts import command_for  # loaded late: only changed facts need it
 

@@ -39,6 +39,9 @@ SUBCOMMANDS = {
         "git_envhist.cli.commands.restore:undo", "undo the last restore, or go one state back"
     ),
     "redo": Subcommand("git_envhist.cli.commands.restore:redo", "redo the last undo"),
+    "revert": Subcommand(
+        "git_envhist.cli.commands.revert:revert", "take out what one step changed, keep the rest"
+    ),
     "run": Subcommand("git_envhist.cli.commands.run:run", "run a command between two snapshots"),
     "watch": Subcommand(
         "git_envhist.cli.commands.watch:watch_command", "take a snapshot after each change, until stopped"
@@ -205,7 +208,7 @@ GROUPS = {
     "take snapshots": ("capture", "run", "watch", "name", "note"),
     "look at snapshots": ("show", "recent", "browse", "status"),
     "run checks": ("verify", "bisect"),
-    "go back, or try two ways": ("undo", "redo", "fork"),
+    "go back, or try two ways": ("undo", "redo", "revert", "fork"),
     "record work": ("task", "resume", "effect", "observe"),
     "share": ("push", "fetch", "export", "import"),
     "clean up and repair": ("drop", "undrop", "prune", "purge", "gc", "du", "fsck"),

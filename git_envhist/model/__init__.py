@@ -58,6 +58,7 @@ from git_envhist.model.snapshots import (
 
 if TYPE_CHECKING:
     from git_envhist.model.restores import (
+        Conflict,
         DirectoryListing,
         DirectoryPair,
         ForkPlan,
@@ -140,6 +141,7 @@ __all__ = [
     "ChangeSide",
     "CheckResult",
     "ClassSize",
+    "Conflict",
     "DirectoryListing",
     "DirectoryPair",
     "DiskUsage",

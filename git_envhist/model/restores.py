@@ -80,6 +80,14 @@ class SkippedPath:
 
 
 @dataclass(frozen=True, slots=True)
+class Conflict:
+    """A path that a revert cannot decide about, because the step and later work changed it, and the reason."""
+
+    path: EnvPath
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class RestorePlan:
     """All changes of a restore, in order."""
 
@@ -146,6 +154,10 @@ class RestoreResult:
     warnings: tuple[str, ...] = ()
     checked: CheckResult | None = None
     """The result of the check that ran after the restore."""
+    reverted: str = ""
+    """The snapshot or the range that a revert took out."""
+    conflicts: tuple[Conflict, ...] = ()
+    """After a dry run of a revert: the paths that it cannot decide about."""
 
     @property
     def undo(self) -> Snapshot | None:

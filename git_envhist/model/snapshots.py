@@ -38,6 +38,8 @@ class RestoreRole(Enum):
     """The state after the restore."""
     UNDO = "undo"
     REDO = "redo"
+    REVERT = "revert"
+    """The state after a step was taken out of it."""
 
 
 class IntentSource(Enum):

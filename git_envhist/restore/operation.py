@@ -91,6 +91,7 @@ from git_envhist.restore.report import (
     report_damage_in_target,
     unstable_path_warnings,
 )
+from git_envhist.restore.revert import RevertConflicts, RevertedStep, RevertMerge
 from git_envhist.restore.untrusted import (
     Findings,
     free_bytes_at,
@@ -155,7 +156,12 @@ Find = Callable[[str], Snapshot]
 Unseal = Callable[[EnvPath, bytes], bytes]
 
 
-SAVED_BEFORE = {RestoreRole.TO: "restore of", RestoreRole.UNDO: "undo to", RestoreRole.REDO: "redo to"}
+SAVED_BEFORE = {
+    RestoreRole.TO: "restore of",
+    RestoreRole.UNDO: "undo to",
+    RestoreRole.REDO: "redo to",
+    RestoreRole.REVERT: "revert of",
+}
 """The intent of the snapshot of the present files, by the operation that it precedes."""
 
 
@@ -218,7 +224,7 @@ NOT_RECORDED = "the restore is done, but could not be recorded"
 @step("record the restore")
 def publish_now(
     capturing: CapturePipeline,
-    source: SnapshotId | None,
+    source: str | None,
     role: RestoreRole,
     since: KnownWrites | None = None,
     target: Snapshot | None = None,
@@ -229,11 +235,13 @@ def publish_now(
 ) -> tuple[Snapshot | None, frozenset[bytes] | None]:
     """Capture the environment after a restore; return the snapshot and the tracked files that differ from HEAD.
 
-    `target`: the restored snapshot; its summary is reused if the environment equals it. `undone`: the snapshot that an
-    undo undoes. `paths`: how many paths were restored, if not all. `services`: the services are restored too.
+    `source`: the restored snapshot; for a revert, the step as printed. `target`: the restored snapshot; its summary is
+    reused if the environment equals it. `undone`: the snapshot that an undo undoes. `paths`: how many paths were
+    restored, if not all. `services`: the services are restored too.
     """
     words = os.fsencode(operation_words(role, undone or source, paths, services=services))
-    request = CaptureOptions(words, trigger=Trigger.RESTORE, restore=role, restored_from=source)
+    restored_from = None if role is RestoreRole.REVERT else source
+    request = CaptureOptions(words, trigger=Trigger.RESTORE, restore=role, restored_from=restored_from)
     with capturing.capture_tree(request, since) as captured:
         if target is not None:
             captured.reuse_facts_of(target)
@@ -310,6 +318,8 @@ def plan_follow_up(
 
 RECOVERY_FILE = "way"
 TARGET, SAFETY, GOAL = "target", "safety", "goal"
+REVERTED = "reverted"
+"""The step that a revert takes out. Its result is no snapshot, so that only the journal leads there."""
 LINKS = "links"
 """Set if symbolic links of an unsigned snapshot may lead outside the environment."""
 Notes = tuple[tuple[str, str], ...]
@@ -359,6 +369,7 @@ def follow_journal(place: RestoreTarget, goal: str, final_action: FinalAction) -
                 "no restore was interrupted", hint="to undo a finished restore: git envrestore --undo"
             )
         # The next capture finds out how far the recovery got.
+        _refuse_without_snapshot(recovery._replace(goal=goal))
         return RecoveryStep(None, recovery._replace(goal=goal))
     notes = dict(journal.notes)
     recovery = RecoveryGoal(
@@ -374,12 +385,23 @@ def follow_journal(place: RestoreTarget, goal: str, final_action: FinalAction) -
                 else revert_interrupted(place, final_action),
                 None,
             )
+        _refuse_without_snapshot(recovery)
         write_recovery(place.private, recovery)
         return RecoveryStep(finish_interrupted(place), recovery)
     except JournalElsewhere:
         # Both ends are complete snapshots, so a restore can lead to either from the present state.
+        _refuse_without_snapshot(recovery)
         write_recovery(place.private, recovery)
         return RecoveryStep(discard_journal(place), recovery)
+
+
+def _refuse_without_snapshot(recovery: RecoveryGoal) -> None:
+    """Raise `Refused` if the goal is the result of a revert, which no snapshot has."""
+    if not recovery.source:
+        raise Refused(
+            "this revert cannot be continued: its result is in no snapshot",
+            hint="undo it, then revert again: git envrestore --abort",
+        )
 
 
 def settle(
@@ -438,8 +460,10 @@ class RestoreRunner:
     changed: Snapshot | None = None
     """The safety snapshot, once something was changed."""
 
-    def restore(self, options: RestoreOptions, role: RestoreRole, choose: Choose) -> RestoreResult:
-        """Restore the snapshot that `choose` returns."""
+    def restore(
+        self, options: RestoreOptions, role: RestoreRole, choose: Choose, step: RevertedStep | None = None
+    ) -> RestoreResult:
+        """Restore the snapshot that `choose` returns; with `step`, take out only that step."""
         repository = self._stay_at_top()
         if not (options.force or self.context.capturing.settings.named_only):
             refuse_home(repository.root, self.context.capturing.environ)
@@ -447,7 +471,7 @@ class RestoreRunner:
         with capturing.locked(CaptureOptions(waiting=options.waiting, dry_run=options.dry_run)):
             capturing.refuse_unfinished_restore()
             capturing.sweep_staged()
-            return self.run(capturing, options, role, choose)
+            return self.run(capturing, options, role, choose, step=step)
 
     def run(
         self,
@@ -456,14 +480,15 @@ class RestoreRunner:
         role: RestoreRole,
         choose: Choose,
         extra: ExtraSteps | None = None,
+        step: RevertedStep | None = None,
     ) -> RestoreResult:
-        """Restore under locks that are already locked. `extra`: steps of a recovery."""
+        """Restore under locks that are already locked. `extra`: steps of a recovery; `step`: the step to revert."""
         started = time.monotonic()
         operations: list[RestoreOperation] = []
 
         def meanwhile(tip: str | None) -> None:
 
-            operations.append(RestoreOperation(self.context, capturing, options, role, choose, extra))
+            operations.append(RestoreOperation(self.context, capturing, options, role, choose, extra, step))
             operations[0].predict(tip)
 
         request = CaptureOptions(progress=options.progress, dumps=options.dumps, dry_run=options.dry_run)
@@ -555,7 +580,6 @@ def verify_safety_capture(plan: RestorePlan, open_contents: Callable[[], ObjectR
 
 
 PART = "part"
-SAVED_BEFORE = {RestoreRole.TO: "restore of", RestoreRole.UNDO: "undo to", RestoreRole.REDO: "redo to"}
 LESS = "less"
 """Set if only a part of the snapshot is restored."""
 
@@ -586,7 +610,10 @@ class RestoreOperation:
     role: RestoreRole
     choose: Choose
     extra: ExtraSteps | None = None
+    step: RevertedStep | None = None
     prediction: PredictedPlan = field(default_factory=PredictedPlan)
+    merged: Mapping[bytes, bytes] = field(default_factory=dict)
+    """The texts that a revert merged, by the id of their blob."""
     unfetched: tuple[MissingSubmoduleCommit, ...] = ()
     """Commits that submodules made in the snapshot's working tree and that this repository lacks."""
 
@@ -604,9 +631,12 @@ class RestoreOperation:
         planned = self._plan_from(captured)
         planned = replace(planned, roots=roots_changed(planned.plan, captured.environment.scope.bases))
         refuse_names(planned.plan, captured.environment.scope.bases)
-        planned = add_machine_facts(planned, captured, options)
+        if self.step is None:
+            planned = add_machine_facts(planned, captured, options)
         if options.planned is not None:
             options.planned(planned)
+        if planned.conflicts and not options.dry_run:
+            raise RevertConflicts(planned.reverted, planned.conflicts)
         if is_idle(planned, options, self.capturing.repository):
             refuse_left_out(planned.plan, options)
             return RestoreDecision(self._idle(captured, self._with_missing_commits(planned)))
@@ -614,7 +644,7 @@ class RestoreOperation:
         if options.dry_run:
             return RestoreDecision(preview(self._with_missing_commits(planned), options, captured, guard))
         follow_up = guard()
-        safety = self._save(captured, planned.target)
+        safety = self._save(captured, planned)
         if options.saved is not None:
             options.saved(safety)
         saved = SafetyCapture.of(
@@ -670,11 +700,13 @@ class RestoreOperation:
         """Return the notes of the journal."""
         options = self.options
         links = options.allow_unsigned and options.force and options.links
-        recovery = RecoveryGoal(TARGET, planned.target.id, saved.safety.id, links, *follow_up)
+        target = "" if planned.reverted else planned.target.id
+        recovery = RecoveryGoal(TARGET, target, saved.safety.id, links, *follow_up)
         notes = (self.extra.recovery if self.extra is not None else recovery).notes
         stopped = ((STOPPED, " ".join(options.stopped)),) if options.stopped else ()
         less = ((LESS, "yes"),) if options.is_part else ()
-        return (*notes, *stopped, *less, (PART, self.role.value))
+        reverted = ((REVERTED, planned.reverted),) if planned.reverted else ()
+        return (*notes, *stopped, *less, *reverted, (PART, self.role.value))
 
     def _idle(self, captured: CapturedTree, planned: RestoreResult) -> RestoreResult:
         """Return a plan with nothing to do; refuse if the restore skips mounted directories."""
@@ -686,6 +718,8 @@ class RestoreOperation:
         return planned
 
     def _plan_from(self, captured: CapturedTree) -> RestoreResult:
+        if self.step is not None:
+            return self._plan_revert(captured, self.step)
         git = captured.context.repository.git.with_objects(captured.staging.path)
         now = PresentState(captured.content, captured.finish().tree, git)
         planned = self._plan(captured, self.context.judge(self.choose(now)))
@@ -722,6 +756,30 @@ class RestoreOperation:
             RestoreResult(target, plan, files=captured.environment.files, warnings=warnings), findings, pairs
         )
 
+    def _plan_revert(self, captured: CapturedTree, step: RevertedStep) -> RestoreResult:
+        for snapshot in (step.before, step.after):
+            if self.context.judge(snapshot).trusted is False:
+                raise Refused(f"'{snapshot.id[:7]}' is unsigned: none of your keys signed it")
+        repository = captured.context.repository
+        git = repository.git.with_objects(captured.staging.path)
+        merge = RevertMerge(git, repository.object_format, step, time.time_ns())
+        planner = Planner(git, self.context.contents(git), captured.environment, merge)
+        plan = planner.plan(captured.finish().tree, step.before.tree, self.options)
+        conflicts = merge.conflicts(self.options)
+        self.merged = merge.blobs
+        if not (conflicts or self.options.dry_run):
+            write_blobs(repository.git, merge.blobs)
+        hidden = hidden_by_mounts(plan, captured.environment.out_of_reach)
+        return RestoreResult(
+            step.before,
+            plan,
+            captured.environment.files,
+            losses=(*closed_paths(plan), *planner.unreached, *hidden),
+            warnings=(*captured.warnings, *unstable_path_warnings(git, step.before.tree, plan)),
+            reverted=step.words,
+            conflicts=conflicts,
+        )
+
     def _inspect(
         self, target: Snapshot, bases: Mapping[bytes, bytes]
     ) -> tuple[list[DirectoryPair], Findings]:
@@ -743,16 +801,16 @@ class RestoreOperation:
         refuse_unsaved(planned.plan, captured.environment.scan_result.missing)
         refuse_locked_repositories(planned.plan, bases)
         git = captured.context.repository.git
-        with closing(self.context.contents(git)) as contents:
+        with closing(self.context.contents(git, self.merged)) as contents:
             refuse_without_space(planned.plan, bases, captured.staging.path, git, contents)
         if not self.options.force:
             refuse_mounted(planned.plan, captured.environment.out_of_reach)
             refuse_open_databases(planned.plan, bases)
         return plan_follow_up(self.context.capturing, planned.target, captured.view, self.options)
 
-    def _save(self, captured: CapturedTree, target: Snapshot) -> Snapshot:
+    def _save(self, captured: CapturedTree, planned: RestoreResult) -> Snapshot:
         # The intent of the target is not repeated, so that a search for it does not find this snapshot.
-        words = f"before the {SAVED_BEFORE[self.role]} {target.id[:7]}"
+        words = f"before the {SAVED_BEFORE[self.role]} {planned.reverted or planned.target.id[:7]}"
         request = CaptureOptions(os.fsencode(words), trigger=Trigger.RESTORE, restore=RestoreRole.BEFORE)
         safety = captured.publish(request).snapshot
         assert safety is not None
@@ -770,10 +828,10 @@ class RestoreOperation:
         try:
             recorded, differing = publish_now(
                 self.capturing,
-                planned.target.id,
+                planned.reverted or planned.target.id,
                 self.role,
                 since,
-                planned.target,
+                None if planned.reverted else planned.target,
                 undone=self._undone(saved.safety) if self.role is RestoreRole.UNDO else None,
                 paths=_count_of_paths(planned) if self.options.is_part else "",
                 services=bool(self.options.stopped),

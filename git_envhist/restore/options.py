@@ -86,6 +86,21 @@ class RestoreKeywords(TypedDict, total=False):
     saved: Callable[[Snapshot], None] | None
 
 
+class RevertKeywords(TypedDict, total=False):
+    """The keywords of `EnvHistory.revert`; see `git-envlog(1)` for each."""
+
+    paths: Sequence[str | bytes]
+    """git pathspecs relative to the top; default: everything."""
+    only: Iterable[str]
+    """Classes of paths: packages, env, databases, files."""
+    force: bool
+    progress: Callable[[CaptureProgress], None] | None
+    waiting: Callable[[], None] | None
+    planned: Callable[[RestoreResult], None] | None
+    """Called with the plan, before anything is saved; an exception stops the revert."""
+    saved: Callable[[Snapshot], None] | None
+
+
 def restore_options(
     options: RestoreOptions | None, keywords: RestoreKeywords, dry_run: bool
 ) -> RestoreOptions:

@@ -13,6 +13,7 @@ import stat
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from functools import partial
+from typing import Protocol
 
 from git_envhist import trace
 from git_envhist.capture.captured_tree import CapturedTree
@@ -342,11 +343,20 @@ class PredictedPlan:
         return list(differing_directories(contents, before, after))
 
 
+class PairSource(Protocol):
+    """The directories that a restore changes."""
+
+    def pairs(
+        self, contents: ObjectReader, before: bytes, after: bytes, taken: CapturedEnvironment | None = None
+    ) -> list[DirectoryPair]:
+        """Return the pairs from the tree of the environment now, given the tree of the target."""
+
+
 class Planner:
     """Plan the restore from one tree to another."""
 
     def __init__(
-        self, git: Git, contents: ObjectReader, taken: CapturedEnvironment, prediction: PredictedPlan
+        self, git: Git, contents: ObjectReader, taken: CapturedEnvironment, prediction: PairSource
     ) -> None:
         self._git = git
         self._contents = contents

@@ -17,6 +17,7 @@ from git_envhist.restore.operation import (
     LESS,
     NOT_RECORDED,
     PART,
+    REVERTED,
     SAFETY,
     TARGET,
     ExtraSteps,
@@ -75,7 +76,9 @@ def _record_end(
     notes = dict(carried.notes)
     if goal == TARGET:
         role = RestoreRole(notes.get(PART, role.value))
-    source = SnapshotId(notes[goal]) if notes.get(goal) else None
+    source: str | None = notes.get(goal) or None
+    if role is RestoreRole.REVERT:
+        source = notes.get(REVERTED)
     try:
         paths = "in part" if goal == TARGET and LESS in notes else ""
         undone = SnapshotId(notes[TARGET]) if role is RestoreRole.UNDO and notes.get(TARGET) else None

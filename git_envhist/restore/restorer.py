@@ -28,6 +28,7 @@ from git_envhist.model import (
 )
 from git_envhist.restore.operation import Choose, PresentState, RestoreContext, RestoreRunner
 from git_envhist.restore.options import DEFAULT_OPTIONS, RestoreOptions
+from git_envhist.restore.revert import RevertedStep
 from git_envhist.restore.states import Difference, State, States, UndoStack, read_undo_stack
 from git_envhist.secrets.seal import unseal
 from git_envhist.worktree.timeline_name import current_timeline
@@ -188,6 +189,12 @@ class Restorer:
         warning = foreign_path_warning(context, restored, asked=options.relocate)
         return replace(restored, warnings=(*restored.warnings, warning)) if warning else restored
 
+    def revert(self, step: RevertedStep, options: RestoreOptions = DEFAULT_OPTIONS) -> RestoreResult:
+        """Take one step out of the environment and keep what came later; raise `RevertConflicts` if both overlap."""
+        for snapshot in (step.before, step.after):
+            self._history.with_contents(snapshot, TOP)
+        return self._run(options, RestoreRole.REVERT, lambda _: step.before, step)
+
     def undo(self, steps: int = 1, options: RestoreOptions = DEFAULT_OPTIONS) -> RestoreResult:
         """Restore the newest earlier state that differs from the environment now, `steps` back."""
         stepping = self._stepping
@@ -257,7 +264,9 @@ class Restorer:
         with CatFile(self._history.repository.git) as reader:
             return write_attachments(directory, read_attachments(reader, snapshot, self._open_attachment))
 
-    def _run(self, options: RestoreOptions, role: RestoreRole, choose: Choose) -> RestoreResult:
+    def _run(
+        self, options: RestoreOptions, role: RestoreRole, choose: Choose, step: RevertedStep | None = None
+    ) -> RestoreResult:
         effects: dict[SnapshotId, tuple[Effect, ...]] = {}
 
         def chosen(now: PresentState | None) -> Snapshot:
@@ -270,8 +279,12 @@ class Restorer:
 
         try:
             with self._with_system_errors():
-                runner = self._service_restore if options.services else self._runner
-                restored = runner.restore(options, role, chosen)
+                if step is not None:
+                    restored = self._runner.restore(options, role, chosen, step)
+                    effects[step.before.id] = self._effects_of(step)
+                else:
+                    runner = self._service_restore if options.services else self._runner
+                    restored = runner.restore(options, role, chosen)
             if restored.snapshot is not None:
                 self._tidy(self._capturing.repository)
             return replace(restored, effects=effects.get(restored.target.id, ()))
@@ -282,6 +295,15 @@ class Restorer:
         newest = self._history.log(RECENT_SNAPSHOTS)
         is_near = len(newest) < RECENT_SNAPSHOTS or any(one.id == target.id for one in newest)
         return effects_since(newest if is_near else self._history.log(), target.id)
+
+    def _effects_of(self, step: RevertedStep) -> tuple[Effect, ...]:
+        """Return the effects of a step; those of later snapshots are none of the step."""
+        later = {effect.mark for effect in effects_since(self._history.log(), step.after.id)}
+        return tuple(
+            effect
+            for effect in effects_since(self._history.log(), step.before.id)
+            if effect.mark not in later
+        )
 
     def _is_captured(self, directory: str) -> bool:
         if self._history.repository.bare:

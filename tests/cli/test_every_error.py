@@ -97,6 +97,7 @@ CASES = {
     "output": Case(128, ":", "git-envlog > /dev/full"),
     "platform-failed": Case(128, "git config envhist.platformList 'exit 3'", "git-envlog observe"),
     "remote-failed": Case(128, "git remote set-url origin ../nowhere", "git-envlog push --yes"),
+    "conflicts": Case(3, "echo other > gone", "git-envlog revert late"),
     "stale-plan": Case(3, ":", "git-envrestore --plan 0123456789abcdef early"),
     "too-large": Case(
         3,

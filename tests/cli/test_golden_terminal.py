@@ -73,6 +73,7 @@ READING = {
     "names": ("git-envlog", "name"),
     "observe": ("git-envlog", "observe"),
     "drop-dry": ("git-envlog", "drop", "-n", "late"),
+    "revert-dry": ("git-envlog", "revert", "-n", "late"),
     "error": ("git-envlog", "show", "lat"),
     "usage": ("git-envdiff", "--stats"),
 }

@@ -1964,6 +1964,48 @@ RESTORE = (
         ("restore/test_programs.py::test_dry_run_of_undo_changes_nothing",),
     ),
     Line(
+        "envlog revert",
+        "takes out what a step changed and keeps what came later; an overlap is a conflict",
+        (
+            "restore/test_revert.py::test_revert_takes_out_one_step_and_keeps_later_changes",
+            "restore/test_revert.py::test_range_is_reverted_as_one_step",
+            "restore/test_revert.py::test_conflict_changes_nothing_and_each_one_is_printed",
+            "restore/test_revert.py::test_versions_of_a_package_are_not_mixed",
+            "restore/test_revert.py::test_reverted_step_of_a_random_history_equals_a_history_without_it",
+            "restore/test_revert.py::test_interrupted_revert_is_continued_or_aborted",
+        ),
+    ),
+    Line(
+        "envlog revert --dry-run",
+        "prints the plan and the conflicts",
+        ("restore/test_revert.py::test_dry_run_of_a_revert_changes_nothing_and_lists_conflicts",),
+    ),
+    Line(
+        "envlog revert --ours",
+        "keeps the present versions of conflicts",
+        ("restore/test_revert.py::test_conflicts_take_the_chosen_side_and_the_rest_is_reverted",),
+    ),
+    Line(
+        "envlog revert --theirs",
+        "takes the versions before the step",
+        ("restore/test_revert.py::test_conflicts_take_the_chosen_side_and_the_rest_is_reverted",),
+    ),
+    Line(
+        "envlog revert --conflict",
+        "writes both sides of text into the file",
+        ("restore/test_revert.py::test_markers_show_both_sides_of_text_and_other_conflicts_remain",),
+    ),
+    Line(
+        "envlog revert --only",
+        "reverts one class of paths",
+        ("restore/test_revert.py::test_pathspecs_and_classes_choose_what_is_reverted",),
+    ),
+    Line(
+        "envlog revert --force",
+        "overrides refusals",
+        ("restore/test_revert.py::test_forced_revert_changes_an_open_database",),
+    ),
+    Line(
         "envlog redo",
         "redoes an undo until the state changes otherwise",
         (
@@ -2039,6 +2081,11 @@ PYTHON = (
         "python undo",
         "restores the state before",
         ("restore/test_api.py::test_restore_undo_and_redo_return_results",),
+    ),
+    Line(
+        "python revert",
+        "takes out one step, or raises with the conflicts",
+        ("restore/test_revert.py::test_api_returns_the_result_and_refuses_unknown_words",),
     ),
     Line(
         "python redo",

@@ -307,7 +307,8 @@ def _revision(session: Session, revision: str | None) -> str:
     )
 
 
-def _classes(lists: tuple[str, ...]) -> frozenset[str] | None:
+def chosen_classes(lists: tuple[str, ...]) -> frozenset[str] | None:
+    """Return the classes that `--only` names; None for all."""
     words = [word for words in lists for word in words.split(",") if word]
     if not set(words) <= set(CLASSES):
         from git_envhist.cli.views.restore import (
@@ -327,7 +328,7 @@ def _wish(
     silent = quiet or options["dry_run"]
     return RestoreOptions(
         pathspecs=anchored_paths(session),
-        classes=_classes(options["only"]),
+        classes=chosen_classes(options["only"]),
         keep_new=options["keep_new"],
         keep_tracked=options["keep_tracked"],
         head=options["head"],
@@ -341,7 +342,7 @@ def _wish(
         planned=require_plan(
             options["plan"], None if silent else lambda planned: _print_short_plan(session, planned)
         ),
-        saved=None if quiet else lambda safety: _print_saved(session, safety),
+        saved=None if quiet else lambda safety: print_saved(session, safety),
     )
 
 
@@ -353,7 +354,8 @@ def _print_short_plan(session: Session, planned: RestoreResult) -> None:
     session.output.flush()
 
 
-def _print_saved(session: Session, safety: Snapshot) -> None:
+def print_saved(session: Session, safety: Snapshot) -> None:
+    """Print the snapshot that was saved first, at once."""
     session.line(saved_line(safety))
     session.output.flush()
 

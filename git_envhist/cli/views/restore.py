@@ -214,12 +214,8 @@ def dry_run_lines(
     yield "  " + counts_line(restored)
     yield from root_lines(restored.roots)
     yield from story
-    for action, title in TITLES:
-        rows = _rows(restored.plan, action)
-        if rows:
-            yield f"{title}:"
-            yield from (f"    {_row(row, signed)}" for row in rows)
-    yield from _left_lines(notable_skips(restored.plan.skipped))
+    yield from step_lines(restored.plan, signed)
+    yield from skipped_lines(restored)
     yield from (f"service {escape(line)}" for line in restored.services)
     if restored.head is not None:
         yield f"then: {escape(restored.head)}"
@@ -228,6 +224,20 @@ def dry_run_lines(
         yield "nothing was written"
     else:
         yield f"nothing was changed; your files would be saved first; {_return_words(back)}"
+
+
+def step_lines(plan: RestorePlan, signed: Signed) -> Iterator[str]:
+    """Yield the paths of a plan, by what is done with them."""
+    for action, title in TITLES:
+        rows = _rows(plan, action)
+        if rows:
+            yield f"{title}:"
+            yield from (f"    {_row(row, signed)}" for row in rows)
+
+
+def skipped_lines(restored: RestoreResult) -> Iterator[str]:
+    """Yield the paths that are not changed, with the reason."""
+    yield from _left_lines(notable_skips(restored.plan.skipped))
 
 
 def done_lines(
