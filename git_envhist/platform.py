@@ -267,6 +267,10 @@ def _parse_mount(line: bytes) -> Mount:
     return Mount(fields[0], fields[1], point, fields[2], root, file_system, tuple(options))
 
 
+START_TIME = 19
+"""The index of the start time, in ticks since the boot, in the list that `process_fields` returns."""
+
+
 def process_fields(pid: int, processes: str = PROCESSES) -> list[bytes]:
     """Return the fields of `/proc/<pid>/stat` after the name: state, parent, group, ...; OSError if it ended."""
     with open(f"{processes}/{pid}/stat", "rb") as file:

@@ -198,7 +198,7 @@ complete -c git-envlog -n '__envhist_in revert' -s n -l dry-run -d 'print the pl
 complete -c git-envlog -n '__envhist_in revert' -s f -l force -d 'override a refusal whose hint names --force'
 complete -c git-envlog -n '__envhist_in revert' -l ours -d 'keep the present version of paths in conflict'
 complete -c git-envlog -n '__envhist_in revert' -l theirs -d 'take the version before the step of paths in conflict'
-complete -c git-envlog -n '__envhist_in revert' -l conflict -x -a 'default iso iso8601 iso-strict iso8601-strict rfc rfc2822 short raw unix human relative local' -d 'markers: write both sides of text into the file'
+complete -c git-envlog -n '__envhist_in revert' -l conflict -x -a 'markers' -d 'write both sides of text in conflict into the file'
 complete -c git-envlog -n '__envhist_in revert' -l only -x -a 'packages env databases files' -d 'revert only: packages, env, databases, files'
 complete -c git-envlog -n '__envhist_in revert' -s q -l quiet -d 'print only warnings and errors'
 complete -c git-envlog -n '__envhist_in revert' -l json -d 'print JSON'

@@ -23,13 +23,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from git_envhist.errors import EnvhistError
 from git_envhist.lazy import dataclass, pattern
-from git_envhist.platform import PROCESSES, SYSTEM, open_file_only, parent_process
+from git_envhist.platform import PROCESSES, START_TIME, SYSTEM, open_file_only, parent_process
 
 if TYPE_CHECKING:
     from git_envhist.git.other_users import Access
 
-START_TIME = 19
-"""The index of the start time, in ticks since the boot, in the list that `process_fields` returns."""
 TAKES_A_VALUE = frozenset(
     (b"-C", b"-c", b"--git-dir", b"--work-tree", b"--namespace", b"--super-prefix", b"--config-env")
 )

@@ -3,10 +3,14 @@
 The hook of an agent loads this module alone with `python -I -S`, which takes about 9 ms: it imports nothing of the
 package and nothing that is slow. A process that has loaded the program answers it (`agent_server`). Each message is a
 line: `+` the process takes the event, `t<seconds>` how long the tool may wait, `.` the snapshot exists.
+
+Both ends ask the kernel for the process at the other end, and speak only to one of the same user that is restricted in
+exactly the same way: a request contains the variables of the agent, and an answer lets its tool run.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import select
 import sys
@@ -14,6 +18,7 @@ import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # the module typing takes 2 ms
+    import _socket
     from collections.abc import Callable, Mapping
 
 MAX_INPUT = 8 << 20
@@ -29,6 +34,18 @@ PRIME = (1 << 61) - 1
 """The remainder by this number names an environment; no module has to be loaded for it."""
 VOLATILE = frozenset(("_", "SHLVL", "PWD", "OLDPWD", "TRACEPARENT", "TRACESTATE"))
 """Variables that differ between the hooks of one agent, and that decide nothing."""
+SOL_SOCKET, SO_PEERCRED, SO_PEERPIDFD = 1, 17, 77
+"""Linux's numbers; another system has no such options, and no process waits there."""
+CREDENTIALS = 12
+"""Bytes of the process id, the user and the group of the other end."""
+FLAGS = frozenset((
+    *(b"Uid", b"Gid", b"Groups", b"Umask", b"NoNewPrivs", b"Seccomp", b"Seccomp_filters"),
+    *(b"CapInh", b"CapPrm", b"CapEff", b"CapBnd", b"CapAmb"),
+))  # fmt: skip
+"""Lines of a process's status that say what it may do."""
+NAMESPACES = ("mnt", "user", "pid", "net", "ipc", "uts", "cgroup")
+LABEL = "attr/current"
+"""The label that SELinux or AppArmor gives a process."""
 SOCKET = "waiting-"
 PIPE_SIZE = 32 << 10
 """Bytes that fit into every pipe."""
@@ -41,7 +58,7 @@ def main() -> int:
     try:
         if ask(os.path.join(os.path.dirname(shim), "spool"), data):
             return 0
-    except OSError:
+    except (OSError, ValueError):
         pass
     _give_input(data)
     return os.execv(program, [program, "agent-hook", shim, agent, "before"])
@@ -70,28 +87,72 @@ def ask(spool: str, data: bytes) -> bool:
     try:
         connection.settimeout(ANSWER)
         with_short_path(socket_path(spool, environment), connection.connect)
+        if not is_alike(connection):
+            return False
         connection.sendall(request(environment, os.fsencode(os.getcwd()), data))
         if connection.recv(len(TAKEN)) != TAKEN:
             return False
-        await_done(connection.fileno(), lambda: connection.recv(64))
-        return True
+        return await_done(connection.fileno(), lambda: connection.recv(64))
     finally:
         connection.close()
 
 
-def await_done(descriptor: int, receive: Callable[[], bytes]) -> None:
-    """Return when the snapshot exists, at the end of the messages, or when the tool may wait no longer."""
-    started, seconds, received = time.monotonic(), AGENT_TIMEOUT, b""
-    while not received.endswith(DONE):
+def is_alike(connection: _socket.socket) -> bool:
+    """Return whether the process at the other end is of this user and restricted exactly as this process."""
+    found = connection.getsockopt(SOL_SOCKET, SO_PEERCRED, CREDENTIALS)
+    process, user = (int.from_bytes(found[at : at + 4], sys.byteorder) for at in (0, 4))
+    if user != os.geteuid():
+        return False
+    own = restrictions_of("self")
+    if own is None or restrictions_of(str(process)) != own:
+        return False
+    try:
+        descriptor = connection.getsockopt(SOL_SOCKET, SO_PEERPIDFD)
+    except OSError as error:
+        # Linux before 6.5 has no such option; the id of a process that ended could name another one there.
+        return error.errno == errno.ENOPROTOOPT
+    # Readable: it ended, and what was read may be that of another process with its id.
+    has_ended = select.select([descriptor], [], [], 0)[0]
+    os.close(descriptor)
+    return not has_ended
+
+
+def restrictions_of(process: str) -> tuple[bytes, ...] | None:
+    """Return what decides what a process may do: user, capabilities, flags, label, root directory and namespaces."""
+    place = f"/proc/{process}"
+    try:
+        with open(f"{place}/status", "rb") as file:
+            flags = [line for line in file.read().split(b"\n") if line.partition(b":")[0] in FLAGS]
+        links = ["root", *(f"ns/{name}" for name in NAMESPACES)]
+        return (*flags, _label(place), *(os.fsencode(os.readlink(f"{place}/{link}")) for link in links))
+    except OSError:
+        return None
+
+
+def _label(place: str) -> bytes:
+    try:
+        with open(f"{place}/{LABEL}", "rb") as file:
+            return file.read()
+    except OSError:
+        return b""
+
+
+def await_done(descriptor: int, receive: Callable[[], bytes]) -> bool:
+    """Return when the snapshot exists, at the end of the messages, or when the tool may wait no longer.
+
+    False: the messages ended before the first one, so the other process handles no event.
+    """
+    started, seconds, received, has_ended = time.monotonic(), AGENT_TIMEOUT, b"", False
+    while not has_ended and not received.endswith(DONE):
         left = started + seconds - time.monotonic()
         if not select.select([descriptor], [], [], max(0.0, left))[0]:
             break
         data = receive()
-        if not data:
-            break
+        has_ended = not data
         received += data
         told = [line for line in received.split(b"\n")[:-1] if line.startswith(WAIT)]
         seconds = float(told[-1][1:]) if told else seconds
+    return bool(received) or not has_ended
 
 
 def environment_of(environ: Mapping[str, str]) -> bytes:

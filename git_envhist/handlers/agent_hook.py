@@ -41,7 +41,7 @@ from git_envhist.integrations.agents.events import (
     turn_after,
     version_in,
 )
-from git_envhist.integrations.agents.outcomes import _path
+from git_envhist.integrations.agents.outcomes import _path, write_version
 from git_envhist.lazy import replace
 from git_envhist.model import Actor, CaptureResult, IntentSource, Snapshot, Trigger
 from git_envhist.platform import open_file_only, own_command
@@ -104,8 +104,10 @@ def _end(spool: str, report: Report, environ: Mapping[str, str]) -> AgentHistori
 def _answer(spool: str, agent: str, environ: Mapping[str, str], data: bytes, descriptor: int) -> None:
     """Capture before a tool in a child of a waiting process."""
     event = read_event(agent, "before", data, environ, project_of(agent, environ))
-    if event is not None and event.modifies:
-        _work(spool, event, lambda message: _write(descriptor, message), environ)
+    if event is None or not event.modifies:
+        _write(descriptor, DONE)
+        return
+    _work(spool, event, lambda message: _write(descriptor, message), environ)
 
 
 def _wait_for_more(words: Sequence[str], spool: str, agents: AgentHistories) -> None:
@@ -472,7 +474,9 @@ class HookOutcomes:
                 self._agents.note_late(job, captured.snapshot)
             result = "captured" if captured.snapshot is not None else "nothing changed"
             why_not = next((f": {one}" for one in captured.warnings if NOT_APPROVED in one), "")
-            self._write(self._agents.history_at(job), job.event, result + why_not)
+            history = self._agents.history_at(job)
+            self._write(history, job.event, result + why_not)
+            _keep_version(history, job.event, captured.snapshot)
         except Exception as error:
             self.failed(job.event, error)
 
@@ -488,3 +492,10 @@ class HookOutcomes:
             _path(place, event.registered, event.kind), "w", encoding="utf-8", errors="replace"
         ) as file:
             file.write(f"{outcome} ({at})\n")
+
+
+def _keep_version(history: EnvHistory, event: AgentEvent, snapshot: Snapshot | None) -> None:
+    """Write the version of the agent, unless another agent reads its settings."""
+    version = event.version if snapshot is None else snapshot.actor.agent_version
+    if version and event.agent == event.registered:
+        write_version(state_directory(os.path.join(history.repository.state, "agents")), event.agent, version)

@@ -5,9 +5,9 @@ as in a process of its own. The process ends after `envhist.agentIdle` without a
 when the program was changed.
 
 The environment of an agent decides which programs run, e.g. by `PATH`, so it is never taken from a request: a request
-must come from a process with the same variables, user, root and namespaces, that has no more restrictions than this
-process (`NoNewPrivs`: each sandbox that a program enters by itself sets it). Other processes are refused and start the
-program themselves.
+must name the same variables and come from a process of the same user with exactly the capabilities, groups, flags
+(`NoNewPrivs`: a sandbox that a program enters by itself sets it), label, root and namespaces of this process. Other
+processes are refused and start the program themselves.
 """
 
 from __future__ import annotations
@@ -17,11 +17,10 @@ import os
 import select
 import signal
 import stat
-import struct
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from socket import AF_UNIX, SOCK_STREAM, SOL_SOCKET, socket
+from socket import AF_UNIX, SOCK_STREAM, socket
 
 from git_envhist.disk import remove_if_present
 from git_envhist.errors import EnvhistError
@@ -30,6 +29,8 @@ from git_envhist.handlers.agent_client import (
     SOCKET,
     TAKEN,
     environment_of,
+    is_alike,
+    restrictions_of,
     socket_path,
     with_short_path,
 )
@@ -41,11 +42,8 @@ TICK = 2.0
 MAX_WAITING = 4
 """How many such processes may wait at once for the agents of one user."""
 READ_TIMEOUT = 1.0
+"""Seconds in which a whole request must arrive."""
 MAX_PART = MAX_INPUT + (1 << 20)
-SO_PEERCRED = 17
-"""Linux's number; another system has no such option, and no process waits there."""
-CREDENTIALS = struct.Struct("3i")
-NAMESPACES = ("mnt", "user", "pid", "net")
 
 Handle = Callable[[bytes, int], None]
 """Capture for the input of a hook; messages go to the descriptor."""
@@ -53,7 +51,7 @@ Handle = Callable[[bytes, int], None]
 
 def may_wait(spool: str) -> bool:
     """Return whether a process may wait here: the system tells who asks, and few processes wait already."""
-    own = _restrictions("self")
+    own = restrictions_of("self")
     if not SYSTEM.proc or not SYSTEM.fork or own is None or b"NoNewPrivs:\t0" not in own:
         return False
     with suppress(OSError):
@@ -81,7 +79,9 @@ def wait_for_events(
         _reap()
         if select.select([listening], [], [], min(TICK, idle))[0]:
             connection, _ = listening.accept()
-            _answer(connection, listening, environment, handle)
+            # The program may have been changed during the wait.
+            if _program_state() == program:
+                _answer(connection, listening, environment, handle)
             connection.close()
             last = time.monotonic()
     if _inode(path) == place:
@@ -117,8 +117,7 @@ def _listen(spool: str, path: str) -> socket | None:
 def _answer(connection: socket, listening: socket, environment: bytes, handle: Handle) -> None:
     """Read one request, and let a child capture for it."""
     with suppress(OSError, ValueError):
-        connection.settimeout(READ_TIMEOUT)
-        if not _may_ask(connection):
+        if not is_alike(connection):
             return
         sent, directory, data = _read_parts(connection, 3)
         if sent != environment or os.fork():
@@ -133,31 +132,9 @@ def _answer(connection: socket, listening: socket, environment: bytes, handle: H
             os._exit(0)
 
 
-def _may_ask(connection: socket) -> bool:
-    """Return whether the process at the other end is of this user and restricted by nothing that this one is not."""
-    data = connection.getsockopt(SOL_SOCKET, SO_PEERCRED, CREDENTIALS.size)
-    process, user, _ = CREDENTIALS.unpack(data)
-    asking = _restrictions(str(process))
-    return user == os.geteuid() and asking is not None and asking == _restrictions("self")
-
-
-def _restrictions(process: str) -> tuple[bytes, ...] | None:
-    """Return the restrictions of a process: its flags against new privileges, root directory and namespaces."""
-    place = f"/proc/{process}"
-    try:
-        with open(f"{place}/status", "rb") as file:
-            flags = [
-                line for line in file.read().split(b"\n") if line.startswith((b"NoNewPrivs:", b"Seccomp:"))
-            ]
-        links = ["root", *(f"ns/{name}" for name in NAMESPACES)]
-        return (*flags, *(os.fsencode(os.readlink(f"{place}/{link}")) for link in links))
-    except OSError:
-        return None
-
-
 def _read_parts(connection: socket, number: int) -> list[bytes]:
     """Return the parts of a request; raise ValueError for a malformed one."""
-    received, parts = b"", list[bytes]()
+    received, parts, until = b"", list[bytes](), time.monotonic() + READ_TIMEOUT
     while len(parts) < number:
         head, found, rest = received.partition(b"\n")
         size = int(head) if found else 0
@@ -167,8 +144,9 @@ def _read_parts(connection: socket, number: int) -> list[bytes]:
             parts.append(rest[:size])
             received = rest[size:]
             continue
+        connection.settimeout(max(0.001, until - time.monotonic()))
         data = connection.recv(1 << 16)
-        if not data:
+        if not data or time.monotonic() > until:
             raise ValueError("incomplete request")
         received += data
     return parts

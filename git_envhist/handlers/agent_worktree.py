@@ -1,8 +1,9 @@
 """Make and remove the worktrees of an agent: `git-envhist agent-worktree create|remove`, as hooks of Claude Code.
 
 `create` captures the project and forks it, so that the worktree starts with `.env`, `node_modules` and `.venv` in
-place; it prints the directory. If that fails, it makes a plain worktree: the agent is never blocked. `remove` captures
-the worktree under a name and removes it then; what cannot be captured is not removed.
+place; it prints the directory. If that fails, it makes a plain worktree: the agent is never blocked. In a repository
+that no person approved, git runs no hook and no filter of that repository for it. `remove` captures the worktree under
+a name and removes it then; what cannot be captured is not removed.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from git_envhist.git.repository import Repository
 from git_envhist.handlers.agent_client import read_input
 from git_envhist.handlers.removed_worktree import REMOVED, name_removed, slug
 from git_envhist.model import Snapshot, Trigger
+from git_envhist.remote.remotes import own_config
 from git_envhist.text import escape
 
 CREATE, REMOVE = "create", "remove"
@@ -66,7 +68,7 @@ def _create(value: Mapping[str, object], environ: dict[str, str]) -> str:
         return made.repository.root
     except (EnvhistError, OSError) as error:
         print(escape(f"git-envhist: {error}; the worktree has tracked files only"), file=sys.stderr)
-        return _plain_worktree(repository, name)
+        return _plain_worktree(repository, name, environ)
 
 
 def _remove(value: Mapping[str, object], environ: dict[str, str]) -> None:
@@ -123,15 +125,30 @@ def _free_place(repository: Repository, base: str, name: str) -> tuple[str, str]
     raise Refused(f"too many worktrees are called '{name}'", hint="git worktree list")
 
 
-def _plain_worktree(repository: Repository, name: str) -> str:
+def _plain_worktree(repository: Repository, name: str, environ: Mapping[str, str]) -> str:
     """Make a worktree of tracked files where Claude Code itself makes them; return its directory."""
     base = os.path.join(repository.root, ".claude", "worktrees", name)
     directory, branch = _free_place(repository, base, name)
-    done = _git_with_hooks("-C", repository.root, "worktree", "add", "--quiet", "-b", branch, directory)
+    words = ("worktree", "add", "--quiet", "-b", branch, directory)
+    if trusted_list(environ).has_repository(repository.common_dir):
+        done = _git_with_hooks("-C", repository.root, *words)
+    else:
+        # The repository may be part of an archive, with programs of its own.
+        done = repository.git.try_run(*_without_filters(repository), *words)
     if done.status:
         reason = done.err.decode("utf-8", "replace").strip()
         raise Refused(f"git made no worktree: {reason}", hint="git worktree list")
     return directory
+
+
+def _without_filters(repository: Repository) -> list[str]:
+    """Return options of git that switch off the filters of the repository's own configuration."""
+    keys = {key for key, _ in own_config(repository) if key.startswith("filter.")}
+    names = sorted({key.removeprefix("filter.").rpartition(".")[0] for key in keys})
+    if any("=" in name for name in names):
+        raise Refused("a filter has '=' in its name, and no person approved it", hint="git envlog capture")
+    switches = ("smudge=", "clean=", "process=", "required=false")
+    return [word for name in names for switch in switches for word in ("-c", f"filter.{name}.{switch}")]
 
 
 def _git_with_hooks(*words: str) -> GitResult:

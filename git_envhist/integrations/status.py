@@ -5,13 +5,16 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from git_envhist.config import Settings
 from git_envhist.git.repository import Repository
 from git_envhist.integrations import install
-from git_envhist.integrations.agents.outcomes import last_outcomes
-from git_envhist.integrations.base import InstallTarget
+from git_envhist.integrations.agents.conversations import Conversation, newest_conversation
+from git_envhist.integrations.agents.events import has_session
+from git_envhist.integrations.agents.outcomes import last_outcomes, last_version
+from git_envhist.integrations.agents.registry import AGENTS
+from git_envhist.integrations.base import NOT_NAMED, InstallTarget
 from git_envhist.integrations.edits import read_record, read_state
 from git_envhist.integrations.git_hooks import (
     PUSH_HOOK,
@@ -44,10 +47,12 @@ def read_status(target: InstallTarget, settings: Settings, *, now: float | None 
     if repository.plain:
         # git calls no hooks for a directory without a repository.
         everywhere.pop("git", None)
+    everywhere |= _plugins(target, here, everywhere)
     outcomes, waiting = read_outcomes(hooks), read_pending(hooks)
     pushes = read_outcomes(pushes_state(repository.state))
     warnings = [
         *_warnings(target, settings, here, everywhere, outcomes, waiting, now or time.time()),
+        *(_silent_agents(target, {**everywhere, **here}, now or time.time()) if settings.enabled else ()),
         *_push_warnings(settings, [*here.get("git", ()), *everywhere.get("git", ())], pushes),
     ]
     runs = tuple(sorted((*outcomes, *pushes, *_agent_runs(repository)), key=lambda one: one.at))
@@ -62,6 +67,80 @@ def read_status(target: InstallTarget, settings: Settings, *, now: float | None 
         tuple(warnings),
         is_watched(repository.state),
     )
+
+
+PLUGIN = "plugin"
+"""The event of the one part that stands for the hooks of a plugin."""
+RECENT = 6 * 86_400.0
+"""Older conversations are not compared: the state of their sessions is deleted after a week."""
+IN_PROGRESS = 10.0
+"""Seconds within which the background process may still handle the first event of a session."""
+Parts = Mapping[str, tuple[InstalledPart, ...]]
+
+
+def _plugins(target: InstallTarget, here: Parts, everywhere: Parts) -> dict[str, tuple[InstalledPart, ...]]:
+    """Return a part for each agent whose hooks are in no settings, because its plugin brings them."""
+    user = replace(target, everywhere=True)
+    named = target.trusted.agents(None) - set(everywhere) - set(here)
+    record = read_record(user.state)
+    found = sorted(name for name in named if name in AGENTS and not record.of(name))
+    return {name: (_plugin_part(target, name),) for name in found}
+
+
+def _plugin_part(target: InstallTarget, name: str) -> InstalledPart:
+    assert target.repository is not None
+    script = os.path.join(target.own_data, "hooks", f"agent-{name}")
+    if not os.path.exists(script):
+        return InstalledPart(PLUGIN, False, script, f"'{script}' is missing, so the hook calls nothing")
+    if not target.trusted.has_repository(target.repository.common_dir):
+        return InstalledPart(PLUGIN, False, script, NOT_NAMED)
+    runs = [
+        (at, f"{kind}: {runs}")
+        for name_, kind, runs, at in last_outcomes(target.repository.state)
+        if name_ == name
+    ]
+    return InstalledPart(PLUGIN, True, script, max(runs)[1] if runs else "")
+
+
+def _silent_agents(target: InstallTarget, installed: Parts, now: float) -> Iterator[str]:
+    """Yield a warning for each agent that worked here without calling a hook, although hooks of it are installed.
+
+    A new version of an agent may not call them any more, or wait for an approval.
+    """
+    repository = target.repository
+    assert repository is not None
+    for name in AGENTS:
+        if not any(part.active for part in installed.get(name, ())):
+            continue
+        since = _last_call(repository, name) or _installed_at(target, name)
+        if since is None:
+            continue
+        found = newest_conversation(
+            name, repository.root, target.environ, after=max(since, now - RECENT), before=now - IN_PROGRESS
+        )
+        if found is not None and not has_session(
+            os.path.join(repository.common_state, "agents"), found.session
+        ):
+            yield _silence(name, found, last_version(repository.state, name))
+
+
+def _silence(name: str, found: Conversation, known: str | None) -> str:
+    at = time.strftime("%Y-%m-%d %H:%M", time.localtime(found.at))
+    version = f" {found.version}" if found.version else ""
+    earlier = f"; version {known} called them" if known and known != found.version else ""
+    return (
+        f"{name}{version} worked here at {at} and called no hook{earlier}: look whether the hooks are approved and "
+        f"enabled there, and install them again: git envlog install --agent {name}"
+    )
+
+
+def _last_call(repository: Repository, agent: str) -> float | None:
+    return max((at for name, _, _, at in last_outcomes(repository.state) if name == agent), default=None)
+
+
+def _installed_at(target: InstallTarget, agent: str) -> float | None:
+    """Return when the hooks were installed in this repository; None if they are those of the user or of a plugin."""
+    return max((one.at for one in read_record(target.state).of(agent).values()), default=None)
 
 
 def _agent_runs(repository: Repository) -> Iterator[HookRun]:

@@ -26,7 +26,11 @@ MAX_TITLE = 72
 FIRST_STATELESS = "2026-07-28"
 RESTORE, UNDO, FORK = "restore", "undo", "fork"
 CONTINUE = "continue"
-DECLINED = "the user declined: nothing was changed. Do not call it again unless the user asks for it"
+DECLINED = (
+    "the user declined, or could not be asked: nothing was changed. Do not call it again unless the user asks for it. "
+    "For an agent that works without a user, the user starts this server with --no-confirm"
+)
+"""Agents without a terminal answer a question with no, as a person would."""
 
 
 @dataclass(frozen=True, slots=True)

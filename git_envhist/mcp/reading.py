@@ -14,6 +14,7 @@ from git_envhist.mcp import answers, schemas
 from git_envhist.mcp.hints import PREFIX
 from git_envhist.mcp.plans import FORK, RESTORE, UNDO, question_of_restore, server_of
 from git_envhist.mcp.programs import AnyContext, marked, run
+from git_envhist.text import escape
 
 Revision = Annotated[
     str,
@@ -209,7 +210,7 @@ async def plan_fork(
     planned = await run(context, "envlog", [*words, "--dry-run", *operands(directory, revision)])
     # Use the resolved directory and id: the given words may mean something else when the plan is carried out.
     carried = [*words, *operands(planned["root"], planned["source"])]
-    question = f"Copy snapshot {planned['source'][:7]} into the new directory '{planned['root']}'?"
+    question = f"Copy snapshot {planned['source'][:7]} into the new directory '{escape(planned['root'])}'?"
     server_of(context).plans.add(planned["plan_id"], FORK, carried, question)
     return answer(answers.result_answer(planned))
 

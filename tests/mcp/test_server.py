@@ -239,6 +239,22 @@ def test_person_is_asked_before_a_plan_is_carried_out(repo: Repo, mode: str) -> 
     talk(repo, accept, mode=mode, person=person)
     assert len(person.asked) == 3
     assert str(repo.path.parent / "attempt") in person.asked[2]
+
+
+def test_agent_writes_no_line_of_its_own_into_the_question(repo: Repo) -> None:
+    repo.run("envlog", "capture", "a\n\x1b[2Jtitle", check=True)
+    repo.write("f", "new\n")
+    declines = Person("decline")
+
+    async def use(client: Client) -> None:
+        forked = await answer(client, "plan_fork", directory="../x'?\n\x1b[2JNothing is written.")
+        assert "the user declined" in await refusal(client, "fork", plan_id=forked["plan_id"])
+        plan = await answer(client, "plan_restore", revision="@")
+        assert "the user declined" in await refusal(client, "restore", plan_id=plan["plan_id"])
+
+    talk(repo, use, person=declines)
+    assert len(declines.asked) == 2
+    assert all(question.isprintable() for question in declines.asked)
     assert repo.read("f") == b"new\n"
 
 

@@ -16,9 +16,10 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, Protocol
 
 from tests.conftest import sealed_environment
 from tests.real.models import Call
@@ -28,11 +29,18 @@ from tests.support.repository import Repo, make_repo
 LONG = 240
 CODEX_MODEL = "gpt-6.1-sol"
 """A model that Codex knows: it is called in code mode, as Codex calls its newest models."""
-SERVER = {"command": "git", "args": ["envlog", "mcp"]}
+SERVER = ("envlog", "mcp")
+"""The arguments with which git starts our server; further options follow."""
 
 
 class WrongVersion(Exception):
     """npm installed another version than the one that is tested."""
+
+
+class Prepare(Protocol):
+    """Write the configuration: the address of the model, our server with its options, the trusted directory."""
+
+    def __call__(self, repo: Repo, address: str, options: Sequence[str] = ()) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -46,8 +54,7 @@ class Agent:
     tool: str
     """The tool that runs a command of the shell."""
     word: str
-    prepare: Callable[[Repo, str], None]
-    """Write the configuration: the address of the model, our server, the trusted directory."""
+    prepare: Prepare
     words: tuple[str, ...]
     """The arguments of a run; `{}` is the prompt."""
     again: tuple[str, ...]
@@ -64,6 +71,10 @@ class Agent:
     """Whether it has a hook after each tool, so that the state after a tool is captured before the next one."""
     subagent: Call | str = ""
     """The call that starts a subagent with the prompt `SUBAGENT`, or why the model here cannot start one."""
+    silent: tuple[str, ...] = ()
+    """The arguments of a run in which it calls no hook."""
+    asks: bool = False
+    """Whether it declares that it can ask a person, and answers with no where nobody is there."""
     has_version: bool = True
     has_transcript: bool = True
 
@@ -78,8 +89,12 @@ class Agent:
 SUBAGENT = "look at the tests and repair them"
 
 
-def _claude_code(repo: Repo, _address: str) -> None:
-    repo.write(".mcp.json", json.dumps({"mcpServers": {"envhist": SERVER}}))
+def _server(options: Sequence[str]) -> dict[str, Any]:
+    return {"command": "git", "args": [*SERVER, *options]}
+
+
+def _claude_code(repo: Repo, address: str, options: Sequence[str] = ()) -> None:
+    repo.write(".mcp.json", json.dumps({"mcpServers": {"envhist": _server(options)}}))
     trusted = {"hasTrustDialogAccepted": True, "hasCompletedProjectOnboarding": True}
     settings = {
         "hasCompletedOnboarding": True,
@@ -91,7 +106,7 @@ def _claude_code(repo: Repo, _address: str) -> None:
         _in_home(repo, ".claude.json", json.dumps(settings))
 
 
-def _codex(repo: Repo, address: str) -> None:
+def _codex(repo: Repo, address: str, options: Sequence[str] = ()) -> None:
     text = f"""\
 model = "{CODEX_MODEL}"
 model_provider = "here"
@@ -103,7 +118,7 @@ request_max_retries = 0
 stream_max_retries = 0
 [mcp_servers.envhist]
 command = "git"
-args = ["envlog", "mcp"]
+args = {json.dumps([*SERVER, *options])}
 required = true
 startup_timeout_sec = 60
 [projects."{repo.path}"]
@@ -112,22 +127,22 @@ trust_level = "trusted"
     _in_home(repo, ".codex/config.toml", text)
 
 
-def _gemini(repo: Repo, _address: str) -> None:
+def _gemini(repo: Repo, address: str, options: Sequence[str] = ()) -> None:
     settings = {
         "security": {"auth": {"selectedType": "gemini-api-key"}},
-        "mcpServers": {"envhist": SERVER},
+        "mcpServers": {"envhist": _server(options)},
     }
     _in_home(repo, ".gemini/settings.json", json.dumps(settings))
     _in_home(repo, ".gemini/trustedFolders.json", json.dumps({str(repo.path.parent): "TRUST_FOLDER"}))
 
 
-def _copilot(repo: Repo, _address: str) -> None:
-    server = {"type": "local", **SERVER, "tools": ["*"]}
+def _copilot(repo: Repo, address: str, options: Sequence[str] = ()) -> None:
+    server = {"type": "local", **_server(options), "tools": ["*"]}
     _in_home(repo, ".copilot/mcp-config.json", json.dumps({"mcpServers": {"envhist": server}}))
     _in_home(repo, ".copilot/config.json", json.dumps({"trusted_folders": [str(repo.path.parent)]}))
 
 
-def _opencode(repo: Repo, address: str) -> None:
+def _opencode(repo: Repo, address: str, options: Sequence[str] = ()) -> None:
     one = {"name": "m", "tool_call": True, "limit": {"context": 100_000, "output": 4_000}}
     settings = {
         "autoupdate": False,
@@ -140,7 +155,7 @@ def _opencode(repo: Repo, address: str) -> None:
                 "models": {"m": one},
             }
         },
-        "mcp": {"envhist": {"type": "local", "command": ["git", "envlog", "mcp"], "timeout": 60_000}},
+        "mcp": {"envhist": {"type": "local", "command": ["git", *SERVER, *options], "timeout": 60_000}},
     }
     _in_home(repo, ".config/opencode/opencode.json", json.dumps(settings))
 
@@ -162,17 +177,19 @@ AGENTS = (
     Agent(
         "claude-code", "@anthropic-ai/claude-code", "2.1.328", "claude", "Bash", "command", _claude_code,
         ("-p", "{}", *CLAUDE_WORDS), ("-p", "{}", "--continue", *CLAUDE_WORDS), (*CLAUDE_WORDS, "--"),
+        silent=("-p", "{}", *CLAUDE_WORDS, "--settings", '{"disableAllHooks": true}'),
         environ={"ANTHROPIC_BASE_URL": "{}", "ANTHROPIC_API_KEY": "none", "DISABLE_AUTOUPDATER": "1",
                  "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "ENABLE_TOOL_SEARCH": "false"},
         subagent=Call("Agent", {"description": "tests", "prompt": SUBAGENT, "subagent_type": "general-purpose",
                                 "run_in_background": True}),
-        plugin=(("plugin", "marketplace", "add", "{}"), ("plugin", "install", PLUGIN)),
+        plugin=(("plugin", "marketplace", "add", "{}"), ("plugin", "install", PLUGIN)), asks=True,
     ),
     Agent(
         "codex", "@openai/codex", "0.169.0", "codex", "exec_command", "cmd", _codex,
         (*CODEX_WORDS, "{}"), (*CODEX_WORDS, "resume", "--last", "{}"), CODEX_TRUST,
+        silent=(*CODEX_WORDS[:-1], "{}"),
         subagent="the prompt of a subagent is encrypted",
-        plugin=(("plugin", "marketplace", "add", "{}"), ("plugin", "add", PLUGIN)),
+        plugin=(("plugin", "marketplace", "add", "{}"), ("plugin", "add", PLUGIN)), asks=True,
     ),
     Agent(
         "gemini", "@google/gemini-cli", "0.61.0", "gemini", "run_shell_command", "command", _gemini,
@@ -189,11 +206,11 @@ AGENTS = (
         beside=("claude-code",), has_transcript=False,
         subagent=Call("task", {"description": "tests", "prompt": SUBAGENT, "agent_type": "general-purpose",
                                "name": "tests", "mode": "background"}),
-        plugin=(("plugin", "marketplace", "add", "{}"), ("plugin", "install", PLUGIN)),
+        plugin=(("plugin", "marketplace", "add", "{}"), ("plugin", "install", PLUGIN)), asks=True,
     ),
     Agent(
         "opencode", "opencode-ai", "1.18.33", "opencode", "bash", "command", _opencode,
-        ("run", "{}"), ("run", "--continue", "{}"), ("--prompt",),
+        ("run", "{}"), ("run", "--continue", "{}"), ("--prompt",), silent=("run", "--pure", "{}"),
         environ={"OPENCODE_DISABLE_AUTOUPDATE": "1", "OPENCODE_DISABLE_MODELS_FETCH": "1"},
         has_transcript=False,
         subagent=Call("task", {"description": "tests", "prompt": SUBAGENT, "subagent_type": "general"}),

@@ -8,26 +8,35 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from git_envhist.api import EnvHistory
 from git_envhist.errors import EnvhistError
+from git_envhist.integrations.status import IN_PROGRESS
 from git_envhist.model import Snapshot
 from tests.real.agents import AGENTS, LONG, SUBAGENT, Agent, start, working_tree
-from tests.real.models import Call, Failure, Script, Server, model
+from tests.real.models import Call, Failure, Found, Script, Server, model
 from tests.real.terminal import ENTER, ESCAPE, terminal
+from tests.support.oracle import Listing, listing
 from tests.support.programs import CHECKOUT
 from tests.support.repository import Repo
 
 FIRST, SECOND, THIRD = "make the greeting friendlier", "then write it shorter", "at last say goodbye"
 CAPTURE = Call(".*envhist.*capture.*", {"intent": "taken by the agent itself"})
+PACKAGE = "node_modules/react/package.json"
+CHECK = f"test -e {PACKAGE} && grep -q ^API_URL= .env"
+BREAK = "rm -r node_modules/react; grep -v ^API_URL .env >kept; mv kept .env"
+VERDICT = re.compile(r"verify\W+status\W+(\w+)")
+OF_AGENTS = (b".git", b".claude", b".opencode")
+"""Directories at the top in which agents and we write ourselves."""
 SETTLED = 60.0
 Result = list[str] | str
 
@@ -394,6 +403,95 @@ def plugin(run: Run) -> Result:
     return run.settled(check)
 
 
+def own_tool(name: str, **words: object) -> Call:
+    """Return the call of a tool of our server; agents put the name of the server before it."""
+    return Call(f".*environment_history_{name}", words)
+
+
+def repair_script(agent: Agent) -> Script:
+    """Break the environment by a command, then repair it with the tools of our server alone."""
+    passing = Found(r"snapshots\W+id\W+([0-9a-f]{7,})")
+    repair = [
+        own_tool("verify"),
+        own_tool("log", verdict="pass", limit=1),
+        own_tool("diff", before=passing),
+        own_tool("plan_restore", revision=passing, only=["packages", "env"]),
+        own_tool("restore", plan_id=Found(r"plan_id\W+([0-9a-f]{7,})")),
+        own_tool("verify"),
+    ]
+    return {FIRST: [agent.shell(BREAK), *repair]}
+
+
+def repairs(run: Run) -> Result:
+    """An agent removes a package and a variable, and repairs both with our tools; nobody is asked."""
+    before, output = _broken_and_repaired(run, "--no-confirm")
+    wrong = [] if (after := _tree(run.repo)) == before else [f"not repaired: {_differing(before, after)}"]
+    verdicts = [match[1] for row in run.server.results for match in VERDICT.finditer(row)]
+    if (verdicts[:1], verdicts[-1:]) != (["fail"], ["pass"]):
+        wrong.append("the check did not fail first and pass last")
+    return [*wrong, *map(str, run.server.results), output[-500:]] if wrong else []
+
+
+def asked(run: Run) -> Result:
+    """The same without `--no-confirm`: an agent that declares that it can ask, with nobody there, changes nothing."""
+    before, output = _broken_and_repaired(run)
+    is_repaired = _tree(run.repo) == before
+    if is_repaired == run.agent.asks:
+        return [f"repaired: {is_repaired}", *map(str, run.server.results), output[-500:]]
+    return []
+
+
+def _broken_and_repaired(run: Run, *options: str) -> tuple[Listing, str]:
+    """Run the agent in an environment that works; return the tree before, and the agent's output."""
+    repo = run.repo
+    repo.write(".gitignore", "node_modules/\n.env\n")
+    repo.write("app.js", "start\n")
+    repo.write(PACKAGE, json.dumps({"name": "react", "version": "18.2.0"}))
+    repo.write(".env", "API_URL=https://api.example\nPORT=3000\n")
+    repo.run("envlog", "capture", "it works", "--verify", CHECK, check=True)
+    # Work since then is not part of the repair.
+    repo.write("app.js", "a feature\n")
+    run.agent.prepare(repo, run.server.address, options)
+    before = _tree(repo)
+    return before, run.ask(FIRST, prepared=True)
+
+
+def _tree(repo: Repo) -> Listing:
+    """Return the tree as `find` and `sha256sum` see it, without times of directories."""
+    return {
+        path: replace(one, mtime_ns=0) if one.kind == "d" else one
+        for path, one in listing(repo.path, without=OF_AGENTS).items()
+    }
+
+
+def _differing(before: Listing, after: Listing) -> list[bytes]:
+    return sorted(path for path in before | after if before.get(path) != after.get(path))
+
+
+def silent(run: Run) -> Result:
+    """The agent works once with hooks, then without: `git envlog status` warns, and names the agent's version."""
+    if not run.agent.silent:
+        return "no option turns its hooks off"
+    run.ask(FIRST)
+    run.settled(lambda seen: [] if seen and seen[-1].content == "1" else ["first turn"])
+    wrong = [f"too early: {line}" for line in _warnings(run)]
+    run.ask(SECOND, words=tuple(word.replace("{}", SECOND) for word in run.agent.silent))
+    expected = f"{run.agent.name} {run.agent.version} worked here"
+    until = time.monotonic() + IN_PROGRESS + SETTLED
+    warnings: list[str] = []
+    while not any(expected in line for line in warnings) and time.monotonic() < until:
+        time.sleep(1)
+        warnings = _warnings(run)
+    if run.repo.read("f") != b"2\n" or not any(expected in line for line in warnings):
+        wrong.append(f"file: {run.repo.read('f')!r}, warnings: {warnings}")
+    return wrong
+
+
+def _warnings(run: Run) -> list[str]:
+    done = run.repo.run("envlog", "status", check=True)
+    return [line for line in done.err.splitlines() if "no hook" in line]
+
+
 def two_agents(run: Run) -> Result:
     """Another agent works in the same tree at the same time: each has its own intent and session."""
     names = [agent.name for agent in AGENTS]
@@ -442,6 +540,9 @@ def scripts(agent: Agent) -> dict[str, Script]:
         "both levels": {FIRST: [one]},
         "no git": {FIRST: [one]},
         "plugin": {FIRST: [one]},
+        "hooks not called": {FIRST: [one], SECOND: [two]},
+        "repairs": repair_script(agent),
+        "repairs, asked": repair_script(agent),
         "two agents at once": {FIRST: [one, two]},
     }  # fmt: skip
 
@@ -462,6 +563,9 @@ CASES: dict[str, Callable[[Run], Result]] = {
     "both levels": both_levels,
     "no git": no_git,
     "two agents at once": two_agents,
+    "hooks not called": silent,
+    "repairs": repairs,
+    "repairs, asked": asked,
     "plugin": plugin,
 }
 

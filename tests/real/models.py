@@ -18,10 +18,23 @@ from typing import Any, NamedTuple
 
 Json = dict[str, Any]
 LAST_WORDS = "Done."
-RESULT = None
-"""A tool result in a conversation; every other item is a text of the user."""
 CODE = "code"
 CODE_MODE_TOOL = re.compile(r"declare const tools: \{ (\w+)\(")
+
+
+class ToolResult(str):
+    """A tool result in a conversation, as JSON; every other item is a text of the user."""
+
+
+class Found(NamedTuple):
+    """A value that the model takes from the newest tool result in which a pattern matches: its first group."""
+
+    pattern: str
+
+    def value(self, results: Sequence[ToolResult]) -> str:
+        """Return the value; empty without a match, so that the tool refuses it."""
+        found = (re.search(self.pattern, each) for each in reversed(results))
+        return next((match[1] for match in found if match), "")
 
 
 class Call(NamedTuple):
@@ -29,6 +42,7 @@ class Call(NamedTuple):
 
     tool: str
     words: Json
+    """The arguments; a `Found` stands for a value of an earlier result."""
 
 
 class Failure(NamedTuple):
@@ -40,7 +54,7 @@ class Failure(NamedTuple):
 Step = Call | Failure | tuple[Call, ...]
 """One answer: a call, several at once, or a failure."""
 Script = Mapping[str, Sequence[Step]]
-Conversation = Sequence[str | None]
+Conversation = Sequence[str]
 
 
 class Chosen(NamedTuple):
@@ -52,10 +66,11 @@ class Chosen(NamedTuple):
 
 
 class Server(ThreadingHTTPServer):
-    """Listens, and keeps the names of the tools that it was offered."""
+    """Listens, and keeps the names of the tools that it was offered and the results of the newest conversation."""
 
     script: Script
     offered: set[str]
+    results: list[ToolResult]
 
     @property
     def address(self) -> str:
@@ -72,6 +87,8 @@ class Server(ThreadingHTTPServer):
         `deferred`: the agent has more tools than the request names; their pattern is returned as the name.
         """
         self.offered |= set(tools)
+        results = [each for each in conversation if isinstance(each, ToolResult)]
+        self.results = results or self.results
         step, number = self._step(conversation)
         if isinstance(step, Failure):
             return step if tools else []
@@ -81,11 +98,18 @@ class Server(ThreadingHTTPServer):
             found = next((name for name in tools if re.fullmatch(call.tool, name)), None)
             name = call.tool if found is None and deferred else found
             if name is not None:
-                chosen.append(Chosen(f"{number}_{index}", name, call.words))
+                words = {
+                    key: value.value(results) if isinstance(value, Found) else value
+                    for key, value in call.words.items()
+                }
+                chosen.append(Chosen(f"{number}_{index}", name, words))
         return chosen
 
     def _step(self, conversation: Conversation) -> tuple[Step, int]:
-        keys = [next((key for key in self.script if text and key in text), None) for text in conversation]
+        keys = [
+            None if isinstance(text, ToolResult) else next((key for key in self.script if key in text), None)
+            for text in conversation
+        ]
         prompts = [(at, key) for at, key in enumerate(keys) if key is not None]
         if not prompts:
             return (), 0
@@ -93,7 +117,7 @@ class Server(ThreadingHTTPServer):
         # An agent may repeat the prompt after a tool: the turn begins where the prompt follows another one.
         other = max((at for at, key in prompts if key != prompt), default=-1)
         begin = next(at for at, _ in prompts if at > other)
-        results = sum(each is RESULT for each in conversation[begin:])
+        results = sum(isinstance(each, ToolResult) for each in conversation[begin:])
         done = 0
         for step in self.script[prompt]:
             if results <= done:
@@ -106,7 +130,7 @@ class Server(ThreadingHTTPServer):
 def model(script: Script) -> Iterator[Server]:
     """Serve the model while the context is open."""
     server = Server(("127.0.0.1", 0), _Handler)
-    server.script, server.offered = script, set()
+    server.script, server.offered, server.results = script, set(), []
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     try:
@@ -156,12 +180,14 @@ class _Handler(BaseHTTPRequestHandler):
         return found
 
     def _anthropic(self, value: Json) -> None:
-        said: list[str | None] = []
+        said: list[str] = []
         for row in value["messages"]:
             if row["role"] == "user":
                 blocks = _list(row["content"])
                 said += [
-                    RESULT if each.get("type") == "tool_result" else str(each.get("text", ""))
+                    _result(each.get("content"))
+                    if each.get("type") == "tool_result"
+                    else str(each.get("text", ""))
                     for each in blocks
                 ]
         calls = self._answer(said, [each["name"] for each in value.get("tools", [])])
@@ -194,11 +220,11 @@ class _Handler(BaseHTTPRequestHandler):
         self._stream(rows)
 
     def _openai(self, value: Json) -> None:
-        said: list[str | None] = []
+        said: list[str] = []
         offered = list(value.get("tools", []))
         for each in value["input"]:
             if str(each.get("type")).endswith("call_output"):
-                said.append(RESULT)
+                said.append(_result(each.get("output")))
             elif each.get("type") == "additional_tools":
                 offered += each["tools"]
             elif each.get("role") == "user":
@@ -225,10 +251,10 @@ class _Handler(BaseHTTPRequestHandler):
         ])  # fmt: skip
 
     def _completions(self, value: Json) -> None:
-        said: list[str | None] = []
+        said: list[str] = []
         for row in value["messages"]:
             if row["role"] == "tool":
-                said.append(RESULT)
+                said.append(_result(row.get("content")))
             elif row["role"] == "user":
                 content = row["content"]
                 texts = [content] if isinstance(content, str) else [each.get("text") for each in content]
@@ -260,12 +286,15 @@ class _Handler(BaseHTTPRequestHandler):
         self._stream([{**common, "choices": [first]}, {**common, "choices": [last], "usage": usage}, None])
 
     def _google(self, value: Json, *, streamed: bool) -> None:
-        said: list[str | None] = []
+        said: list[str] = []
         for row in value.get("contents", []):
             if row.get("role") != "model":
                 parts = row.get("parts", [])
                 said += [
-                    RESULT if "functionResponse" in part else str(part.get("text", "")) for part in parts
+                    _result(part["functionResponse"])
+                    if "functionResponse" in part
+                    else str(part.get("text", ""))
+                    for part in parts
                 ]
         declared = [each for tool in value.get("tools", []) for each in tool.get("functionDeclarations", [])]
         calls = self._answer(said, [each["name"] for each in declared])
@@ -347,3 +376,7 @@ def _list(content: object) -> list[Json]:
     if isinstance(content, str):
         return [{"type": "text", "text": content}]
     return [each for each in content if isinstance(each, dict)] if isinstance(content, list) else []
+
+
+def _result(content: object) -> ToolResult:
+    return ToolResult(json.dumps(content))

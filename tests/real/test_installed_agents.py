@@ -5,6 +5,7 @@ All cases take more processor time than the rest of `--full` together: `python -
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 from collections.abc import Iterator
@@ -14,7 +15,7 @@ import pytest
 
 from tests.real.agents import AGENTS, Agent, WrongVersion, install
 from tests.real.cases import run_case
-from tests.real.models import Call, Failure, Server
+from tests.real.models import Call, Failure, Found, Server, ToolResult
 from tests.real.tools import MACHINE
 
 FEW = ("basic", "failing tool", "no git")
@@ -69,22 +70,36 @@ def test_another_version_than_the_named_one_fails(tmp_path: Path) -> None:
         install(agent, tmp_path, {"PATH": f"{npm.parent}:/usr/bin:/bin"})
 
 
+DONE = ToolResult("the second")
+
+
 def test_model_answers_by_the_last_prompt_and_the_results_since_then() -> None:
     one, two = Call("sh.*", {"n": 1}), Call("sh.*", {"n": 2})
     server = Server(("127.0.0.1", 0), None)  # type: ignore[arg-type]
-    server.offered = set()
+    server.offered, server.results = set(), []
     server.script = {"first": [(one, two), Failure(400)], "second": [two]}
     tools = ["read", "shell"]
 
-    def words(*said: str | None) -> object:
+    def words(*said: str) -> object:
         found = server.answer(said, tools)
         return found if isinstance(found, Failure) else [(call.tool, call.words["n"]) for call in found]
 
     assert words("do the first") == [("shell", 1), ("shell", 2)]
-    assert words("do the first", None) == Failure(400)
-    assert words("do the first", None, None, "then the second") == [("shell", 2)]
-    assert words("do the first", None, None, "then the second", None, "a reminder") == []
-    assert words("do the first", None, None, "then the second", None, "the user said: second") == []
+    assert words("do the first", DONE) == Failure(400)
+    assert words("do the first", DONE, DONE, "then the second") == [("shell", 2)]
+    assert words("do the first", DONE, DONE, "then the second", DONE, "a reminder") == []
+    assert words("do the first", DONE, DONE, "then the second", DONE, "the user said: second") == []
     # A request without tools asks for a title.
     assert server.answer(["first"], []) == []
+    server.server_close()
+
+
+def test_model_takes_values_from_the_newest_result_that_has_them() -> None:
+    server = Server(("127.0.0.1", 0), None)  # type: ignore[arg-type]
+    server.offered, server.results = set(), []
+    server.script = {"first": [Call("x", {}), Call("x", {}), Call("x", {"n": Found(r"id\W+(\d+)"), "m": 1})]}
+    results = [ToolResult(json.dumps(text)) for text in ('{"id": "12", "x": {"id": "3"}}', "none")]
+    (call,) = server.answer(["first", *results], ["x"])
+    assert call.words == {"n": "12", "m": 1}
+    assert Found("id=(.)").value(results) == ""
     server.server_close()

@@ -27,7 +27,12 @@ MARKERS = "markers"
 @force()
 @option("--ours", is_flag=True, help="keep the present version of paths in conflict")
 @option("--theirs", is_flag=True, help="take the version before the step of paths in conflict")
-@option("--conflict", metavar="<style>", help="markers: write both sides of text into the file")
+@option(
+    "--conflict",
+    metavar="markers",
+    choices=(MARKERS,),
+    help="write both sides of text in conflict into the file",
+)
 @option("--only", metavar="<class>,...", multiple=True, help="revert only: " + ", ".join(CLASSES))
 def revert(session: Session, revision: str | None, **options: Any) -> int:
     """Take the changes of <rev>, or of a range, out of the files and keep later ones. The files are saved first."""

@@ -21,7 +21,7 @@ from git_envhist.disk import Durability, locked, remove_if_present, replace_file
 from git_envhist.errors import EnvhistError, in_words
 from git_envhist.git.config import version_of_agent
 from git_envhist.lazy import dataclass, replace
-from git_envhist.platform import open_file_only
+from git_envhist.platform import START_TIME, open_file_only, process_fields
 from git_envhist.secrets.masking import title_of
 
 MAX_PROMPT = 65_536
@@ -436,13 +436,14 @@ def take_spooled(spool: str, environ: Mapping[str, str]) -> Iterator[tuple[Agent
     """Yield the events in the spool, oldest first, each with the file to remove after it was handled.
 
     The first line of each file is the project directory that the agent named, or empty. A file that is being handled
-    has the id of the process in its name; if that process was killed, the next one handles the event again.
+    has the id and the start time of the process in its name; if that process was killed, the next one handles the
+    event again.
     """
     for path in _oldest_first(spool):
         name = os.path.basename(path)
         agent, _, rest = name.partition(".")
         kind = rest.partition(".")[0]
-        taken = f"{path.partition(TAKEN)[0]}{TAKEN}{os.getpid()}"
+        taken = f"{path.partition(TAKEN)[0]}{TAKEN}{_process_mark(os.getpid())}"
         try:
             os.rename(path, taken)
             with open(taken, "rb", opener=open_file_only) as file:
@@ -464,27 +465,35 @@ def turn_after(
 
     `seal` returns the whole prompt as it may be stored: between two hooks no file contains a prompt in plain text.
     """
-    directory = state_directory(os.path.join(state, SESSIONS))
-    path = os.path.join(directory, _hash(event.session))
+    path = _session_path(state_directory(os.path.join(state, SESSIONS)), event.session)
     before = _read(path)
     turn, jobs = advance(before, event, now=time.time(), every=every, places=places)
     if event.kind == "prompt":
-        _delete_old_sessions(directory)
+        _delete_old_sessions(os.path.dirname(path))
     if turn.number != before.number:
         turn = replace(turn, prompt=title_of(event.prompt), sealed=seal(event.prompt))
     _write(path, turn)
     return jobs
 
 
+def has_session(state: str, session: str) -> bool:
+    """Return whether a hook was called in a session of the last days; older states are deleted."""
+    return os.path.exists(_session_path(os.path.join(state, SESSIONS), session))
+
+
 def read_session(state: str, session: str) -> SessionState:
     """Return the present state of a session."""
-    return _read(os.path.join(state, SESSIONS, _hash(session)))
+    return _read(_session_path(os.path.join(state, SESSIONS), session))
 
 
 def session_lock(state: str, job: Job) -> str:
     """Return the path of the lock under which a session captures a working tree."""
     name = _hash(f"{job.event.session}\0{job.place}")
     return os.path.join(state, SESSIONS, f"{name}.lock")
+
+
+def _session_path(directory: str, session: str) -> str:
+    return os.path.join(directory, _hash(session))
 
 
 def _oldest_first(spool: str) -> list[str]:
@@ -501,8 +510,9 @@ def _oldest_first(spool: str) -> list[str]:
 
 def _is_left(name: str) -> bool:
     """Return whether a process that was killed had taken this event."""
-    _, mark, process = name.partition(TAKEN)
-    if not mark or not process.isdigit():
+    _, taken, mark = name.partition(TAKEN)
+    process, _, start = mark.partition("-")
+    if not taken or not process.isdigit():
         return False
     try:
         os.kill(int(process), 0)
@@ -510,7 +520,16 @@ def _is_left(name: str) -> bool:
         return True
     except (OSError, OverflowError):
         return False
-    return False
+    # In another container the same id is another process, which started at another time.
+    return bool(start) and _process_mark(int(process)) != mark
+
+
+def _process_mark(process: int) -> str:
+    """Return the id of a process and, if the system tells it, when it started."""
+    try:
+        return f"{process}-{int(process_fields(process)[START_TIME])}"
+    except (OSError, ValueError, IndexError):
+        return str(process)
 
 
 def _is_abandoned(entry: os.DirEntry[str]) -> bool:

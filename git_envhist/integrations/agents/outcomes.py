@@ -1,4 +1,4 @@
-"""Read the result of the last event of each kind that an agent's hooks sent, for `git envlog status`."""
+"""The result of the last event of each kind that an agent's hooks sent, and its version, for `git envlog status`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import suppress
 
 from git_envhist.platform import open_file_only
 
-LAST = "last-"
+LAST, VERSION = "last-", "version-"
 
 
 def last_outcome(state: str, agent: str, kind: str) -> str | None:
@@ -35,6 +35,25 @@ def last_outcomes(state: str) -> Iterator[tuple[str, str, str, float]]:
                     outcome.rpartition(" (")[0],
                     os.stat(os.path.join(directory, name)).st_mtime,
                 )
+
+
+def last_version(state: str, agent: str) -> str | None:
+    """Return the version of an agent that last called a hook in a working tree, if it named one."""
+    try:
+        with open(_version_path(os.path.join(state, "agents"), agent), opener=open_file_only) as file:
+            return file.read(64).strip() or None
+    except (OSError, ValueError):
+        return None
+
+
+def write_version(directory: str, agent: str, version: str) -> None:
+    """Write the version of an agent that called a hook."""
+    with open(_version_path(directory, agent), "w", encoding="utf-8") as file:
+        file.write(version + "\n")
+
+
+def _version_path(directory: str, agent: str) -> str:
+    return os.path.join(directory, f"{VERSION}{agent}")
 
 
 def _path(directory: str, agent: str, kind: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -16,9 +17,11 @@ from git_envhist.integrations.agents.events import (
     AgentEvent,
     Job,
     SessionState,
+    _process_mark,
     advance,
     read_event,
     read_turn,
+    take_spooled,
     write_turn,
 )
 from tests.integrations.agents.test_called import Working, hooks_of, told
@@ -181,3 +184,17 @@ def test_event_of_a_killed_process_is_processed_by_the_next_hook(repo: Repo, tmp
     here.snapshots(1)
     here.idle()
     assert list(spool.glob("*.taken.*")) == []
+
+
+def test_event_of_a_killed_process_is_handled_if_another_process_has_its_id(tmp_path: Path) -> None:
+    own = _process_mark(os.getpid())
+    # The second is of a process with this id in another container; an earlier version wrote only the id.
+    names = [
+        f"claude-code.after.{n}.told.taken.{mark}"
+        for n, mark in enumerate((own, f"{os.getpid()}-1", os.getpid()))
+    ]
+    for name in names:
+        (tmp_path / name).write_text('\n{"session_id": "s"}')
+    taken = [Path(path).name for _, path in take_spooled(str(tmp_path), {})]
+    assert taken == [f"claude-code.after.1.told.taken.{own}"]
+    assert {path.name for path in tmp_path.iterdir()} == {names[0], *taken, names[2]}

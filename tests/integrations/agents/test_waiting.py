@@ -5,17 +5,31 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from socket import AF_UNIX, SOCK_STREAM, socket
+from socket import AF_UNIX, SOCK_STREAM, SOL_SOCKET, socket, socketpair
 
 import pytest
 
 from git_envhist import EnvHistory
-from git_envhist.handlers.agent_client import SOCKET, TAKEN, environment_of, request, with_short_path
+from git_envhist.handlers.agent_client import (
+    DONE,
+    SO_PEERPIDFD,
+    SOCKET,
+    TAKEN,
+    WAIT,
+    await_done,
+    environment_of,
+    is_alike,
+    request,
+    restrictions_of,
+    with_short_path,
+)
 from git_envhist.handlers.agent_server import may_wait
 from git_envhist.platform import SYSTEM
 from tests.integrations.agents.test_called import LONG, Working, hooks_of
@@ -112,18 +126,125 @@ def test_tool_with_other_variables_starts_the_program(here: Working, tmp_path: P
     assert started.exists()
 
 
+RESTRICTED = {
+    "flag": ("setpriv", "--no-new-privs"),
+    "capabilities": ("setpriv", "--bounding-set=-all", "--inh-caps=-all"),
+    "groups": ("setpriv", "--groups=27"),
+    "names": ("unshare", "--uts"),
+    "umask": ("sh", "-c", 'umask 0007; exec "$@"', "sh"),
+}
+UNRESTRICTED = ("flag", "umask")
+"""Restrictions that a process needs no capability to take."""
+
+
 @pytest.mark.skipif(shutil.which("setpriv") is None, reason="needs setpriv")
-def test_restricted_process_is_not_answered(here: Working, tmp_path: Path) -> None:
+@pytest.mark.parametrize("how", RESTRICTED)
+def test_restricted_process_is_not_answered(here: Working, tmp_path: Path, how: str) -> None:
+    if how not in UNRESTRICTED and os.geteuid() != 0:
+        pytest.skip("needs root")
     started = replace_program(here.repo, tmp_path)
     script = hooks_of(here.repo) / "agent-claude-code"
     here.repo.write("f", "second\n")
     subprocess.run(
-        ["setpriv", "--no-new-privs", script, "before"],
+        [*RESTRICTED[how], script, "before"],
         input=b'{"session_id": "c-1", "tool_name": "Write", "cwd": "%b"}' % os.fsencode(here.repo.path),
         env=here.repo.env, cwd=here.repo.path, check=True,
     )  # fmt: skip
     assert started.exists()
     assert count(here.repo) == 1
+
+
+LISTEN = """
+import os, sys
+from socket import AF_UNIX, SOCK_STREAM, socket
+os.chdir(sys.argv[1])
+listening = socket(AF_UNIX, SOCK_STREAM)
+listening.bind(sys.argv[2])
+listening.listen()
+print("listening", flush=True)
+connection, _ = listening.accept()
+connection.settimeout(20)
+print(len(connection.recv(1 << 16)), flush=True)
+"""
+
+
+@pytest.mark.skipif(shutil.which("setpriv") is None, reason="needs setpriv")
+@pytest.mark.parametrize("is_other_user", [True, False])
+def test_variables_are_not_sent_to_a_process_of_another_user_or_a_sandbox(
+    here: Working, tmp_path: Path, is_other_user: bool
+) -> None:
+    if is_other_user and os.geteuid() != 0:
+        pytest.skip("needs root")
+    started = replace_program(here.repo, tmp_path)
+    (path,) = waiting(here.repo)
+    path.unlink()
+    code = LISTEN
+    if is_other_user:
+        code = code.replace("listening =", "os.setresuid(12345, 12345, 12345); listening =")
+        path.parent.chmod(0o777)
+    words = [] if is_other_user else ["setpriv", "--no-new-privs"]
+    command = [*words, sys.executable, "-I", "-c", code, path.parent, path.name]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "listening\n"
+        here.call("claude-code", "before", tool_use_id="2")
+        assert other.stdout.readline() == "0\n"
+    assert started.exists()
+
+
+NEXT_ID = Path("/proc/sys/kernel/ns_last_pid")
+
+
+def fork(work: Callable[[], None]) -> int:
+    process = os.fork()
+    if not process:
+        try:
+            work()
+        finally:
+            os._exit(0)
+    return process
+
+
+def fork_with_id(process: int) -> int | None:
+    """Fork a process that waits, with the id of one that ended; None if another process took the id."""
+    for _ in range(100):
+        NEXT_ID.write_text(str(process - 1))
+        made = fork(signal.pause)
+        if made == process:
+            return made
+        os.kill(made, signal.SIGKILL)
+        os.waitpid(made, 0)
+    return None
+
+
+def can_hold_a_process() -> bool:
+    """Return whether the kernel gives a handle of the process at the other end of a socket (Linux 6.5)."""
+    one, other = socketpair()
+    with one, other, suppress(OSError):
+        os.close(one.getsockopt(SOL_SOCKET, SO_PEERPIDFD))
+        return True
+    return False
+
+
+@pytest.mark.skipif(
+    not os.access(NEXT_ID, os.W_OK) or not can_hold_a_process(), reason="cannot choose the id of a process"
+)
+def test_id_of_a_process_that_ended_names_no_other(tmp_path: Path) -> None:
+    with socket(AF_UNIX, SOCK_STREAM) as listening, socket(AF_UNIX, SOCK_STREAM) as asking:
+        listening.bind(str(tmp_path / "s"))
+        listening.listen()
+        ended = fork(lambda: asking.connect(str(tmp_path / "s")))
+        os.waitpid(ended, 0)
+        connection, _ = listening.accept()
+        with connection:
+            if (other := fork_with_id(ended)) is None:
+                pytest.skip("another process took the id")
+            try:
+                assert restrictions_of(str(other)) == restrictions_of("self")
+                assert not is_alike(connection)
+            finally:
+                os.kill(other, signal.SIGKILL)
+                os.waitpid(other, 0)
 
 
 @pytest.mark.parametrize("is_own", [True, False])
@@ -145,6 +266,67 @@ def test_malformed_request_ends_no_process(here: Working, data: bytes) -> None:
     here.repo.write("f", "second\n")
     here.call("claude-code", "before", tool_use_id="2")
     assert count(here.repo) == 2
+
+
+def test_request_that_arrives_slowly_is_ended(here: Working) -> None:
+    with socket(AF_UNIX, SOCK_STREAM) as connection:
+        assert connected(connection, waiting(here.repo)[0])
+        connection.sendall(b"99999\n")
+
+        def is_ended() -> bool:
+            try:
+                connection.sendall(b"x")
+            except OSError:
+                return True
+            return False
+
+        wait_until(is_ended)
+
+
+ANSWER_AFTER_CHANGE = """
+import os, sys
+from git_envhist.handlers import agent_server
+agent_server._program_state = lambda: (os.stat(sys.argv[1]).st_mtime_ns,)
+agent_server.TICK = 60.0
+agent_server.wait_for_events(
+    sys.argv[2], 60.0, os.environ, lambda: None, lambda data, descriptor: None
+)
+"""
+
+
+def test_process_of_a_changed_program_answers_nothing(tmp_path: Path) -> None:
+    program, spool = tmp_path / "program", tmp_path / "spool"
+    program.touch()
+    command = [sys.executable, "-c", ANSWER_AFTER_CHANGE, program, spool]
+
+    def asked(path: Path) -> bytes:
+        with socket(AF_UNIX, SOCK_STREAM) as connection:
+            connection.settimeout(LONG)
+            wait_until(lambda: connected(connection, path))
+            connection.sendall(request(environment_of(os.environ), b"/", b"{}"))
+            with suppress(ConnectionError):
+                return connection.recv(len(TAKEN))
+            return b""
+
+    with subprocess.Popen(command) as server:
+        wait_until(lambda: spool.is_dir() and any(spool.glob(f"{SOCKET}*")))
+        (path,) = spool.glob(f"{SOCKET}*")
+        assert asked(path) == TAKEN
+        os.utime(program, (1, 1))
+        assert asked(path) == b""
+        assert server.wait(LONG) == 0
+    assert not path.exists()
+
+
+@pytest.mark.parametrize(
+    ("messages", "handles"), [([], False), ([WAIT + b"3\n"], True), ([WAIT + b"3\n", DONE], True)]
+)
+def test_answer_without_a_message_starts_the_program(messages: list[bytes], handles: bool) -> None:
+    reading, writing = os.pipe()
+    os.write(writing, b"".join(messages))
+    os.close(writing)
+    assert await_done(reading, lambda: os.read(reading, 64)) is handles
+    os.close(reading)
 
 
 def test_process_ends_with_the_session(here: Working) -> None:

@@ -184,6 +184,35 @@ def test_worktree_is_created_in_the_project_when_the_fork_place_is_unusable(proj
     assert (made / "app.py").exists()
 
 
+@pytest.mark.parametrize("is_approved", [True, False])
+def test_worktree_of_a_repository_runs_its_programs_only_if_a_person_approved_it(
+    repo: Repo, tmp_path: Path, is_approved: bool
+) -> None:
+    ran = tmp_path / "ran"
+    repo.write(".gitattributes", "*.x filter=own\n")
+    repo.write("f.x", "text\n")
+    repo.commit("filtered")
+    repo.write(".git/hooks/post-checkout", f"#!/bin/sh\necho hook >>{ran}\n", mode=0o755)
+    for kind, value in {"smudge": f"echo filter >>{ran}; cat", "required": "true"}.items():
+        repo.git("config", f"filter.own.{kind}", value)
+    repo.git("config", "core.fsmonitor", f"echo monitor >>{ran}; false")
+    if is_approved:
+        repo.run("envlog", "capture", check=True)
+        _block_the_history(repo)
+    ran.unlink(missing_ok=True)
+    made = create(repo)
+    assert made == repo.path / ".claude/worktrees/try-1"
+    assert (made / "f.x").read_text() == "text\n"
+    assert ran.exists() is is_approved
+
+
+def test_filter_whose_name_cannot_be_switched_off_is_refused(repo: Repo) -> None:
+    repo.git("config", "filter.a=b.smudge", "cat")
+    done = call(repo, "create", repo.path, name="x")
+    assert done.returncode == 1
+    assert "a filter has '=' in its name" in done.stderr
+
+
 def test_worktree_that_cannot_be_captured_is_not_removed(project: Repo, tmp_path: Path) -> None:
     made = tmp_path / "other"
     project.git("worktree", "add", "-q", str(made))
