@@ -1964,6 +1964,21 @@ RESTORE = (
         ("restore/test_programs.py::test_dry_run_of_undo_changes_nothing",),
     ),
     Line(
+        "envlog --session",
+        "lists the snapshots of one session of an agent",
+        ("history/test_choice.py::test_list_is_selected_by_session_and_subagent",),
+    ),
+    Line(
+        "envlog --agent-id",
+        "lists the snapshots of one subagent",
+        ("history/test_choice.py::test_list_is_selected_by_session_and_subagent",),
+    ),
+    Line(
+        "envlog install --worktrees",
+        "adds the hooks that make an agent's worktrees as forks",
+        ("integrations/agents/test_worktrees.py::test_installed_hooks_make_and_remove_worktrees",),
+    ),
+    Line(
         "envlog revert",
         "takes out what a step changed and keeps what came later; an overlap is a conflict",
         (
