@@ -79,6 +79,15 @@ def test_revert_takes_out_one_step_and_keeps_later_changes(three: Repo) -> None:
     assert state(three) == before
 
 
+def test_output_about_tracked_files_names_no_option_that_a_revert_lacks(three: Repo) -> None:
+    three.git("add", "lines")
+    three.git("commit", "-q", "-m", "lines")
+    three.write("lines", three.read("lines").replace(b"\n20\n", b"\ntwenty\n"))
+    shown = three.run("envlog", "revert", ":/two", "--", "lines", check=True).out
+    assert "uncommitted changes of lines were replaced: they are in" in shown
+    assert "--keep-tracked" not in shown
+
+
 def test_range_is_reverted_as_one_step(three: Repo) -> None:
     three.write("after", b"after")
     three.run("envlog", "revert", ":/one..:/three", check=True)

@@ -261,7 +261,7 @@ def done_lines(
     if restored.edits_replaced:
         yield _edits_line(restored)
     if restored.tracked_differing:
-        yield _tracked_line(restored.tracked_differing, restored.tracked_differed or 0)
+        yield _tracked_line(restored, restored.tracked_differing, restored.tracked_differed or 0)
     if restored.services:
         yield f"services: {escape('; '.join(restored.services))}"
     yield from _outside_lines(restored)
@@ -367,13 +367,19 @@ def _failed_restore_lines(target: Snapshot) -> Iterator[str]:
         yield f"it was saved before a restore of {meant[:7]}; to restore that: git envrestore {meant[:7]}"
 
 
-def _tracked_line(now: int, before: int) -> str:
+def _how_to_keep_code(restored: RestoreResult) -> str:
+    # A revert has no such option.
+    return "" if restored.reverted else "to keep your code: --keep-tracked"
+
+
+def _tracked_line(restored: RestoreResult, now: int, before: int) -> str:
     """Return `5 tracked files now differ from HEAD (3 did before; to keep your code: --keep-tracked)`."""
     files = count(now, "tracked file")
     if before == now:
         return f"{files} {'differs' if now == 1 else 'differ'} from HEAD, as before"
-    did = f"{before:,} did before; " if before else ""
-    return f"{files} now {'differs' if now == 1 else 'differ'} from HEAD ({did}to keep your code: --keep-tracked)"
+    remarks = [f"{before:,} did before" if before else "", _how_to_keep_code(restored)]
+    remark = "; ".join(filter(None, remarks))
+    return f"{files} now {'differs' if now == 1 else 'differ'} from HEAD" + (f" ({remark})" if remark else "")
 
 
 def _edits_line(restored: RestoreResult) -> str:
@@ -382,7 +388,8 @@ def _edits_line(restored: RestoreResult) -> str:
     more = len(restored.edits_replaced) - len(paths)
     named = ", ".join(paths) + (f" and {more:,} more" if more else "")
     where = restored.safety.id[:7] if restored.safety is not None else "@~1"
-    return f"uncommitted changes of {named} were replaced: they are in {where} (to keep your code: --keep-tracked)"
+    how = _how_to_keep_code(restored)
+    return f"uncommitted changes of {named} were replaced: they are in {where}" + (f" ({how})" if how else "")
 
 
 def later_changes_line(restored: RestoreResult, steps: int, *, dry_run: bool) -> str:
