@@ -226,7 +226,7 @@ def test_packages_that_dpkg_changes_are_shown(repo: Repo, machine: Path, tmp_pat
         "system: -small-server 1.6",
         "system: small-server 1.5 → 1.6",
         "system: +small-server 1.5",
-        "1 file",
+        "1 file in all",
     ]
     assert (
         repo.run("envdiff", "@~2", "now", check=True).out == "system                   - small-server 1.5\n"

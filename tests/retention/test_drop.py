@@ -105,12 +105,12 @@ def test_hash_between_two_rewrites_is_resolved(repo: Repo) -> None:
 
 def test_summary_is_rewritten_for_a_new_predecessor(repo: Repo) -> None:
     before = take(repo, 3)
-    assert [one.story for one in before] == ["2 files", "+1 file", "+1 file"]
+    assert [one.story for one in before] == ["2 files in all", "+1 file", "+1 file"]
     repo.run("envlog", "drop", before[1].id, check=True)
-    assert [one.story for one in open_history(repo).log()] == ["+2 files", "2 files"]
+    assert [one.story for one in open_history(repo).log()] == ["+2 files", "2 files in all"]
     repo.run("envlog", "drop", before[0].id, check=True)
     (last,) = open_history(repo).log()
-    assert (last.story, last.parent, last.changed.added) == ("4 files", None, 4)
+    assert (last.story, last.parent, last.changed.added) == ("4 files in all", None, 4)
 
 
 @pytest.mark.parametrize("order", list(itertools.permutations([0, 2, 3, 4]))[1::8])

@@ -82,7 +82,7 @@ def test_purged_file_is_nowhere_and_all_else_is_unchanged(repo: Repo) -> None:
     assert repo.git("fsck", "--strict", "--no-dangling") == ""
     history = EnvHistory.open(str(repo.path), workers="here", one_command=True)
     assert [one.id for one in history.log()] == [third, second, first]
-    assert [one.story for one in history.log()] == ["nothing changed", "~1 file", "2 files"]
+    assert [one.story for one in history.log()] == ["nothing changed", "~1 file", "2 files in all"]
     assert (history.resolve("start").id, history.resolve("good").id) == (first, second)
     assert all(history.judge(one).trusted for one in history.log())
     for one, content in ((first, b"one"), (second, b"two")):
@@ -185,7 +185,7 @@ def test_purge_covers_the_trash_and_every_timeline(repo: Repo) -> None:
     repo.run("envlog", "undrop", first, check=True)
     assert [one.story for one in EnvHistory.open(str(repo.path), one_command=True).log()] == [
         "+1 file",
-        "1 file",
+        "1 file in all",
     ]
     assert holding(repo, b"creds", b"xyzzy") == []
 

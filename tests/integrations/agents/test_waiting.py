@@ -227,7 +227,8 @@ def can_hold_a_process() -> bool:
 
 
 @pytest.mark.skipif(
-    not os.access(NEXT_ID, os.W_OK) or not can_hold_a_process(), reason="cannot choose the id of a process"
+    os.geteuid() != 0 or not os.access(NEXT_ID, os.W_OK) or not can_hold_a_process(),
+    reason="cannot choose the id of a process",
 )
 def test_id_of_a_process_that_ended_names_no_other(tmp_path: Path) -> None:
     with socket(AF_UNIX, SOCK_STREAM) as listening, socket(AF_UNIX, SOCK_STREAM) as asking:
@@ -303,8 +304,9 @@ def test_process_of_a_changed_program_answers_nothing(tmp_path: Path) -> None:
         with socket(AF_UNIX, SOCK_STREAM) as connection:
             connection.settimeout(LONG)
             wait_until(lambda: connected(connection, path))
-            connection.sendall(request(environment_of(os.environ), b"/", b"{}"))
+            # The process may end the connection before it has read the request.
             with suppress(ConnectionError):
+                connection.sendall(request(environment_of(os.environ), b"/", b"{}"))
                 return connection.recv(len(TAKEN))
             return b""
 
