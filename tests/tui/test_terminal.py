@@ -150,7 +150,8 @@ def test_restore_is_planned_confirmed_and_undone(told: Repo, browse: Open, size:
     assert told.read("app.py") == b"print('hello')\n"
     assert told.read(".env") == b"A=1\n"
     screen.type("Enter")
-    assert "restore of " in screen.see("4 snapshots")
+    # The snapshot before the restore is folded.
+    screen.see("restore of ", "5 snapshots (1 folded)")
     screen.type("u")
     screen.see("undo the last restore", "Enter confirms")
     screen.type("Enter")
