@@ -759,7 +759,10 @@ class RestoreOperation:
     def _plan_revert(self, captured: CapturedTree, step: RevertedStep) -> RestoreResult:
         for snapshot in (step.before, step.after):
             if self.context.judge(snapshot).trusted is False:
-                raise Refused(f"'{snapshot.id[:7]}' is unsigned: none of your keys signed it")
+                raise Refused(
+                    f"'{snapshot.id[:7]}' is unsigned: none of your keys signed it",
+                    hint="import the key of its author, then revert: git envlog key import <file>",
+                )
         repository = captured.context.repository
         git = repository.git.with_objects(captured.staging.path)
         merge = RevertMerge(git, repository.object_format, step, time.time_ns())

@@ -118,7 +118,7 @@ def test_recent_lists_changes_and_writes_nothing(repo: Repo, tmp_path: Path) -> 
 
     shown = repo.run("envlog", "recent", f"@{since}", check=True)
     rows = shown.out.splitlines()
-    assert rows[0].startswith("since ")
+    assert rows[0].startswith("changes since ")
     assert rows[1] == "pip       .venv          + backdated 2.0   + flask 3.0.1"
     assert rows[2] == "npm       node_modules   + pg 8.11.3"
     assert rows[3] == "system                   + postgresql 15+248"

@@ -207,7 +207,7 @@ def test_purge_reports_and_keeps_objects_of_others(repo: Repo) -> None:
     done = repo.run("envlog", "purge", "loose", check=True)
     assert "erased 'loose' from 1 snapshot" in done.out
     assert "delete them: git gc --prune=now" in done.err
-    assert "the next snapshot contains it again unless .envhistignore names it" in done.err
+    assert "contain it again (to prevent that, name it in .envhistignore)" in done.err
 
 
 def test_dry_run_erases_nothing_and_reports_unknown_paths(repo: Repo) -> None:
