@@ -133,7 +133,7 @@ def _watch(
 
 
 def _ignore(_source: int, _data: bytes) -> None:
-    """Do nothing: the output goes to files."""
+    """Ignore output: the command writes it to files."""
 
 
 def _truncate_output(output: IO[bytes]) -> None:

@@ -465,7 +465,7 @@ def _not_a_repository(directory: str, done: GitResult, environment: Mapping[byte
     if b"safe.bareRepository" in done.err:
         return bare_repository(os.path.realpath(directory))
     if b"not a git repository" in done.err and b"GIT_DIR" in environment:
-        # The directory may well be in a repository: git was told to look elsewhere.
+        # The directory may be in a repository, but GIT_DIR names another place.
         named = os.fsdecode(environment[b"GIT_DIR"])
         return NotARepository(
             f"GIT_DIR names no git repository: '{named}'",

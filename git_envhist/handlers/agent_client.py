@@ -111,7 +111,7 @@ def is_alike(connection: _socket.socket) -> bool:
     except OSError as error:
         # Linux before 6.5 has no such option; the id of a process that ended could name another one there.
         return error.errno == errno.ENOPROTOOPT
-    # Readable: it ended, and what was read may be that of another process with its id.
+    # A readable pidfd: the process has ended, and the values may be those of another process with the same id.
     has_ended = select.select([descriptor], [], [], 0)[0]
     os.close(descriptor)
     return not has_ended

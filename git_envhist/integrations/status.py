@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from git_envhist.config import Settings
 from git_envhist.git.repository import Repository
 from git_envhist.integrations import install
-from git_envhist.integrations.agents.conversations import Conversation, newest_conversation
+from git_envhist.integrations.agents.conversations import AgentConversation, newest_conversation
 from git_envhist.integrations.agents.events import has_session
 from git_envhist.integrations.agents.outcomes import last_outcomes, last_version
 from git_envhist.integrations.agents.registry import AGENTS
@@ -124,7 +124,7 @@ def _silent_agents(target: InstallTarget, installed: Parts, now: float) -> Itera
             yield _silence(name, found, last_version(repository.state, name))
 
 
-def _silence(name: str, found: Conversation, known: str | None) -> str:
+def _silence(name: str, found: AgentConversation, known: str | None) -> str:
     at = time.strftime("%Y-%m-%d %H:%M", time.localtime(found.at))
     version = f" {found.version}" if found.version else ""
     earlier = f"; version {known} called them" if known and known != found.version else ""

@@ -114,19 +114,19 @@ def restore_answer(value: Mapping[str, Any]) -> Json:
     """Return the result of a restore: counts instead of its steps, and only members that say something."""
     plan = value.get("plan") or {}
     without = ("schema", "plan", "dry_run")
-    told = {name: one for name, one in value.items() if name not in without and one not in EMPTY}
-    answer: Json = _within_limit({"changed": value.get("changed"), "counts": plan.get("counts"), **told})
+    kept = {name: one for name, one in value.items() if name not in without and one not in EMPTY}
+    answer: Json = _within_limit({"changed": value.get("changed"), "counts": plan.get("counts"), **kept})
     return answer
 
 
 def check_answer(value: Mapping[str, Any]) -> Json:
     """Return the result of a check, of one snapshot or of a bisection."""
-    told = {name: one for name, one in value.items() if name not in ("schema", "verify", "tried")}
+    kept = {name: one for name, one in value.items() if name not in ("schema", "verify", "tried")}
     if "verify" in value:
-        told["verify"] = _check(value["verify"])
+        kept["verify"] = _check(value["verify"])
     if "tried" in value:
-        told["tried"] = [check_answer(one) for one in value["tried"]]
-    answer: Json = _within_limit(told)
+        kept["tried"] = [check_answer(one) for one in value["tried"]]
+    answer: Json = _within_limit(kept)
     return answer
 
 
@@ -159,8 +159,8 @@ def _said(value: Any) -> Any:
     """Return a copy of the value without members that are empty."""
     if not isinstance(value, dict):
         return value
-    told = {name: _said(one) for name, one in value.items()}
-    return {name: one for name, one in told.items() if one not in EMPTY}
+    kept = {name: _said(one) for name, one in value.items()}
+    return {name: one for name, one in kept.items() if one not in EMPTY}
 
 
 def _check(value: Mapping[str, Any]) -> Json:

@@ -52,8 +52,8 @@ async def capture(
     before.
     """
     words = ["capture", "--json", f"--message={intent}", *given("--name", name)]
-    told = await run(context, "envlog", [*words, *(["--if-changed"] if if_changed else [])])
-    return answer(answers.capture_answer(in_terms_of_tools(told)))
+    value = await run(context, "envlog", [*words, *(["--if-changed"] if if_changed else [])])
+    return answer(answers.capture_answer(in_terms_of_tools(value)))
 
 
 async def verify(
@@ -68,8 +68,8 @@ async def verify(
     working, use the bisect tool. Only a check that the user has run in this repository before is run. A check is a
     program: it may change files and contact other machines.
     """
-    told = await run(context, "envlog", ["verify", "--json", *operands(revision)])
-    return answer(answers.check_answer(in_terms_of_tools(told)))
+    value = await run(context, "envlog", ["verify", "--json", *operands(revision)])
+    return answer(answers.check_answer(in_terms_of_tools(value)))
 
 
 async def bisect(
@@ -101,8 +101,8 @@ async def name(
 
     Use it for a state to return to, e.g. before-upgrade. A named snapshot is kept when old ones are dropped.
     """
-    told = await run(context, "envlog", ["name", "--json", *operands(name, revision)])
-    return answer(answers.result_answer(told))
+    value = await run(context, "envlog", ["name", "--json", *operands(name, revision)])
+    return answer(answers.result_answer(value))
 
 
 async def note(
@@ -114,8 +114,8 @@ async def note(
 
     Use it to record what you found out, e.g. why the check fails since this snapshot.
     """
-    told = await run(context, "envlog", ["note", "--json", *operands(revision), f"--message={text}"])
-    return answer(answers.result_answer(told))
+    value = await run(context, "envlog", ["note", "--json", *operands(revision), f"--message={text}"])
+    return answer(answers.result_answer(value))
 
 
 async def task(
@@ -155,8 +155,8 @@ async def restore(
     be different by now; then plan again. Afterwards call verify.
     """
     words = planned_words(context, plan_id, RESTORE, confirmed)
-    told = await run(context, "envrestore", [f"--plan={plan_id}", *words], undo_if_cancelled=True)
-    return answer(answers.restore_answer(in_terms_of_tools(told)))
+    value = await run(context, "envrestore", [f"--plan={plan_id}", *words], undo_if_cancelled=True)
+    return answer(answers.restore_answer(in_terms_of_tools(value)))
 
 
 async def undo(
@@ -169,8 +169,8 @@ async def undo(
     Use it after plan_undo, with its plan_id. It is refused if the plan would be different by now; then plan again.
     """
     words = planned_words(context, plan_id, UNDO, confirmed)
-    told = await run(context, "envlog", [*words, f"--plan={plan_id}"], undo_if_cancelled=True)
-    return answer(answers.restore_answer(in_terms_of_tools(told)))
+    value = await run(context, "envlog", [*words, f"--plan={plan_id}"], undo_if_cancelled=True)
+    return answer(answers.restore_answer(in_terms_of_tools(value)))
 
 
 async def fork(
@@ -183,8 +183,8 @@ async def fork(
     Use it after plan_fork, with its plan_id. It is refused if the plan would be different by now; then plan again.
     """
     words = planned_words(context, plan_id, FORK, confirmed)
-    told = await run(context, "envlog", [*words, f"--plan={plan_id}"])
-    return answer(answers.result_answer(in_terms_of_tools(told)))
+    value = await run(context, "envlog", [*words, f"--plan={plan_id}"])
+    return answer(answers.result_answer(in_terms_of_tools(value)))
 
 
 async def recover(
@@ -200,5 +200,5 @@ async def recover(
     Use it only when another tool reports that a restore was interrupted.
     """
     require_consent(confirmed)
-    told = await run(context, "envrestore", [f"--{how}", "--json"])
-    return answer(answers.result_answer(told))
+    value = await run(context, "envrestore", [f"--{how}", "--json"])
+    return answer(answers.result_answer(value))

@@ -133,7 +133,7 @@ def _ask(context: AnyContext, plan_id: str, tool: str) -> Confirmed:
 
 
 def _asks(context: AnyContext) -> bool:
-    """Return whether the person is asked: the client shows a form, and the server was not told to ask nobody."""
+    """Return whether to ask the person: the client can show a form, and the server runs without `--no-confirm`."""
     if not server_of(context).confirms:
         return False
     capabilities = context.client_capabilities

@@ -75,7 +75,7 @@ async def show(
         bool, Field(description="Include the last lines of output of its checks, with secrets masked")
     ] = False,
     cursor: Cursor = None,
-) -> Annotated[CallToolResult, schemas.Answer[schemas.Details]]:
+) -> Annotated[CallToolResult, schemas.Answer[schemas.SnapshotDetails]]:
     """Show one snapshot in full: every changed package, variable and path, check results, notes, what is missing.
 
     Use it when the summary in the list is not enough, or with outputs to read why its check failed. To compare two
@@ -94,7 +94,7 @@ async def diff(
     only: Annotated[list[DiffClass], Field(description="Limit the result to these kinds of things")] = [],  # noqa: B006 - as above
     paths: Paths = [],  # noqa: B006 - as above
     cursor: Cursor = None,
-) -> Annotated[CallToolResult, schemas.Answer[schemas.Difference]]:
+) -> Annotated[CallToolResult, schemas.Answer[schemas.DiffPage]]:
     """Compare two snapshots, or a snapshot with the current state: packages, services, databases, variables, files.
 
     Use it to find out what broke something: compare the last good snapshot with now. It sees what `git diff` cannot:
@@ -118,7 +118,7 @@ async def read_file(
         ),
     ] = False,
     cursor: TextCursor = None,
-) -> Annotated[CallToolResult, schemas.Answer[schemas.File]]:
+) -> Annotated[CallToolResult, schemas.Answer[schemas.FileContent]]:
     """Read a file as it was in a snapshot, e.g. a configuration file or an installed module before it broke.
 
     Use it after diff, to compare the old content with the present file, which you read with your own tools. It writes
@@ -161,7 +161,7 @@ async def plan_restore(
         bool, Field(description="Do not remove files that were added after the snapshot")
     ] = False,
     cursor: Cursor = None,
-) -> Annotated[CallToolResult, schemas.Answer[schemas.RestorePlan]]:
+) -> Annotated[CallToolResult, schemas.Answer[schemas.RestorePlanPage]]:
     """Plan a restore of a snapshot: which packages, variables and paths would change. Changes nothing itself.
 
     Use it before every restore, and read the plan. Limit it with paths, only, keep_tracked or keep_new if it would
@@ -180,7 +180,7 @@ async def plan_undo(
     context: Context,
     steps: Annotated[int, Field(description="How many states to go back", ge=1, le=1000)] = 1,
     cursor: Cursor = None,
-) -> Annotated[CallToolResult, schemas.Answer[schemas.RestorePlan]]:
+) -> Annotated[CallToolResult, schemas.Answer[schemas.RestorePlanPage]]:
     """Plan to undo the last restore or, without one, to go back one state. Changes nothing itself.
 
     Use it when a restore made things worse, or to return to the state before the last change. Then pass its plan_id
@@ -201,7 +201,7 @@ async def plan_fork(
     ],
     revision: Revision = "@",
     branch: Annotated[str | None, Field(description="Create this git branch for the fork")] = None,
-) -> Annotated[CallToolResult, schemas.Answer[schemas.ForkPlan]]:
+) -> Annotated[CallToolResult, schemas.Answer[schemas.ForkPlanAnswer]]:
     """Plan a copy of a snapshot in a directory of its own, with everything installed. Changes nothing itself.
 
     Use it to try something without touching the current environment. Then pass its plan_id to the fork tool.

@@ -26,7 +26,7 @@ class Answer(Open, Generic[D]):
     data: D
 
 
-class Fact(Open):
+class FactEntry(Open):
     """One thing that differs: a package, a variable, a service, a table."""
 
     probe: str = Field(description="What knows about it: pip, npm, env, sqlite, service, ...")
@@ -35,7 +35,7 @@ class Fact(Open):
     after: str | None = None
 
 
-class SnapshotRow(Open):
+class LogEntry(Open):
     """A snapshot in a list."""
 
     id: str
@@ -52,7 +52,7 @@ class SnapshotRow(Open):
 class Log(Open):
     """Snapshots, the newest first."""
 
-    snapshots: list[SnapshotRow]
+    snapshots: list[LogEntry]
 
 
 class CheckRun(Open):
@@ -70,30 +70,30 @@ class Page(Open):
     next_cursor: str | None = Field(default=None, description="Pass it as cursor to get the next page")
 
 
-class Details(Page):
+class SnapshotDetails(Page):
     """One snapshot in full; a later page has its paths alone."""
 
     id: str | None = None
     at: str | None = None
     title: str | None = None
-    facts: list[Fact] = []
+    facts: list[FactEntry] = []
     verdicts: list[CheckRun] = []
     paths: list[str] = Field(description="'<status> <path>': A added, M modified, D removed")
     paths_total: int
 
 
-class Difference(Page):
+class DiffPage(Page):
     """What differs between two snapshots; a later page has its files alone."""
 
     before: str | None = None
     after: str | None = None
-    facts: list[Fact] = []
+    facts: list[FactEntry] = []
     directories: list[str] = Field(default=[], description="'<directory>/ <number of changed paths>'")
     files: list[str] = Field(description="'<status> <path>': A added, M modified, D removed, R renamed")
     files_total: int
 
 
-class File(Page):
+class FileContent(Page):
     """A file of a snapshot."""
 
     id: str
@@ -107,19 +107,19 @@ class File(Page):
     )
 
 
-class RestorePlan(Page):
-    """What a restore or an undo would do; a later page has its steps alone."""
+class RestorePlanPage(Page):
+    """What a restore or an undo would do; a later page contains only steps."""
 
     plan_id: str = Field(description="Pass it to the tool that carries out the plan")
     counts: dict[str, int] = {}
     target: str | None = Field(default=None, description="The snapshot to which it returns")
     title: str | None = None
-    facts: list[Fact] = []
+    facts: list[FactEntry] = []
     steps: list[str] = Field(description="'<action> <path>'")
     steps_total: int
 
 
-class ForkPlan(Open):
+class ForkPlanAnswer(Open):
     """Where a fork would be made."""
 
     plan_id: str = Field(description="Pass it to the tool that carries out the plan")
@@ -193,7 +193,7 @@ class Noted(Open):
     note: str
 
 
-class Task(Open):
+class TaskEntry(Open):
     """A task on the timeline."""
 
     number: int
@@ -205,14 +205,14 @@ class Task(Open):
 class OneTask(Open):
     """A task that was added or changed."""
 
-    task: Task
+    task: TaskEntry
 
 
 class Resumed(Open):
     """All tasks, and the next one."""
 
-    tasks: list[Task]
-    task: Task | None = Field(default=None, description="The next task; null if all are done")
+    tasks: list[TaskEntry]
+    task: TaskEntry | None = Field(default=None, description="The next task; null if all are done")
     start: str | None = Field(default=None, description="The snapshot from which it starts")
 
 

@@ -66,7 +66,7 @@ NAMED = ("properties", "$defs")
 
 @dataclass(frozen=True, slots=True)
 class ToolEntry:
-    """A tool: its function, which also has its name, its title, and what it may do."""
+    """A tool: its function (whose name is part of the tool's name), title and annotations."""
 
     function: Callable[..., Any]
     title: str

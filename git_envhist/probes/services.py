@@ -286,7 +286,7 @@ def _service_facts(
 
 
 def _works_on_the_environment(name: str, program: bytes) -> bool:
-    """Return whether a process is git, a program of ours or a coding agent: none of them is a service."""
+    """Return whether a process is git, one of our programs or a coding agent, which are not services."""
     file = os.fsdecode(os.path.basename(program)).removesuffix(".exe")
     return name == "git" or name.startswith(OWN_PROGRAMS) or not AGENTS.isdisjoint((name, file))
 

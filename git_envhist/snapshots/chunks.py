@@ -262,14 +262,14 @@ def chunks_path(tree: bytes) -> tuple[str, str]:
 # Read a big file back.
 
 
-class ChunkReader(Protocol):
+class ChunkSource(Protocol):
     """The part of an object reader that reads chunks."""
 
     def blob(self, oid: bytes) -> bytes: ...
     def list_children(self, tree: bytes) -> list[bytes]: ...
 
 
-def stream_chunks(reader: ChunkReader, pointer: bytes) -> Iterator[bytes]:
+def stream_chunks(reader: ChunkSource, pointer: bytes) -> Iterator[bytes]:
     """Yield the bytes of a big file chunk by chunk, given its pointer; raise `Damaged` if its size is another."""
     stored = read_pointer(pointer)
     size = 0
@@ -284,7 +284,7 @@ def stream_chunks(reader: ChunkReader, pointer: bytes) -> Iterator[bytes]:
         raise Damaged("the pieces of a file are not as long as it is said to be", hint=FSCK_HINT)
 
 
-def count_chunks(reader: ChunkReader, pointer: bytes) -> Counter[bytes]:
+def count_chunks(reader: ChunkSource, pointer: bytes) -> Counter[bytes]:
     """Return how often each chunk of a big file occurs: a hole of terabytes has few different chunks."""
     found: Counter[bytes] = Counter()
     for run, times in Counter(reader.list_children(read_pointer(pointer).tree)).items():

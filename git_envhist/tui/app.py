@@ -35,7 +35,7 @@ REST_SECONDS = 0.08
 programs.
 """
 NARROW = 180
-"""With fewer columns the details are below the list: rows beside them have no room for versions of packages."""
+"""With fewer columns the details are below the list, because narrow rows cut the versions of packages."""
 
 
 class Browser(App[None]):
@@ -74,7 +74,7 @@ class Browser(App[None]):
         super().__init__()
         self._all: list[SnapshotRow] = []
         self._total = 0
-        """The number of snapshots, with those that a row stands for; 0 before they are counted."""
+        """The number of snapshots, including folded ones; 0 before they are counted."""
         self._shown_for: str | None = None
         self._operation = ""
         """The running operation; no other one is started meanwhile."""

@@ -297,7 +297,7 @@ def undo_command(restored: RestoreResult, back: str, *, head: bool, services: bo
         return f"git envrestore --head{others} {restored.safety.id[:7] if restored.safety else '@~1'}"
     is_without_files = not (restored.plan.steps or restored.plan.directories)
     if is_without_files and (services or restored.safety is not None):
-        # An undo goes to the last state with other files, which is not the one before this restore.
+        # Undo searches for a state with different files. This restore changed none, so undo would pass over it.
         return f"git envrestore{others} {restored.safety.id[:7] if restored.safety else '@~1'}"
     return back + others
 

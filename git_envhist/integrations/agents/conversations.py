@@ -24,7 +24,7 @@ HEAD, TAIL = 1 << 16, 1 << 16
 SESSION_ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
-class Conversation(NamedTuple):
+class AgentConversation(NamedTuple):
     """One session of an agent, as the agent stored it."""
 
     session: str
@@ -35,7 +35,7 @@ class Conversation(NamedTuple):
 
 def newest_conversation(
     agent: str, root: str, environ: Mapping[str, str], *, after: float, before: float
-) -> Conversation | None:
+) -> AgentConversation | None:
     """Return the newest conversation about a working tree that changed last between two times, or None."""
     find = FINDERS.get(agent)
     if find is None:
@@ -46,7 +46,7 @@ def newest_conversation(
     return None
 
 
-def _claude_code(root: str, environ: Mapping[str, str], after: float) -> Iterator[Conversation]:
+def _claude_code(root: str, environ: Mapping[str, str], after: float) -> Iterator[AgentConversation]:
     place = os.path.join(
         _home(environ, "CLAUDE_CONFIG_DIR", ".claude"), "projects", re.sub(r"[^0-9A-Za-z]", "-", root)
     )
@@ -54,27 +54,27 @@ def _claude_code(root: str, environ: Mapping[str, str], after: float) -> Iterato
         head, tail = _ends_of(path)
         # A session can be continued by another version. A file without a version has no message yet.
         if version := version_in(b"\n".join(reversed(tail.split(b"\n")))) or version_in(head):
-            yield Conversation(os.path.basename(path)[: -len(".jsonl")], at, version)
+            yield AgentConversation(os.path.basename(path)[: -len(".jsonl")], at, version)
 
 
-def _codex(root: str, environ: Mapping[str, str], after: float) -> Iterator[Conversation]:
+def _codex(root: str, environ: Mapping[str, str], after: float) -> Iterator[AgentConversation]:
     place = os.path.join(_home(environ, "CODEX_HOME", ".codex"), "sessions")
     for path, at in _newest(f"{escape(place)}/*/*/*/rollout-*.jsonl", after):
         head, _ = _ends_of(path)
         found = SESSION_ID.search(os.path.basename(path))
         if found and _names(head, "cwd", root):
-            yield Conversation(found[0], at, version_in(head))
+            yield AgentConversation(found[0], at, version_in(head))
 
 
-def _copilot(root: str, environ: Mapping[str, str], after: float) -> Iterator[Conversation]:
+def _copilot(root: str, environ: Mapping[str, str], after: float) -> Iterator[AgentConversation]:
     place = os.path.join(_home(environ, "COPILOT_HOME", ".copilot"), "session-state")
     for path, at in _newest(f"{escape(place)}/*/events.jsonl", after):
         head, _ = _ends_of(path)
         if _names(head, "cwd", root):
-            yield Conversation(os.path.basename(os.path.dirname(path)), at, version_in(head))
+            yield AgentConversation(os.path.basename(os.path.dirname(path)), at, version_in(head))
 
 
-def _gemini(root: str, environ: Mapping[str, str], after: float) -> Iterator[Conversation]:
+def _gemini(root: str, environ: Mapping[str, str], after: float) -> Iterator[AgentConversation]:
     place = os.path.join(_home(environ, None, ".gemini"), "tmp")
     for path, at in _newest(f"{escape(place)}/*/chats/session-*.jsonl", after):
         project = os.path.join(os.path.dirname(os.path.dirname(path)), ".project_root")
@@ -82,10 +82,10 @@ def _gemini(root: str, environ: Mapping[str, str], after: float) -> Iterator[Con
             continue
         first = json.loads(_ends_of(path)[0].partition(b"\n")[0])
         if isinstance(session := first.get("sessionId"), str):
-            yield Conversation(session, at)
+            yield AgentConversation(session, at)
 
 
-def _opencode(root: str, environ: Mapping[str, str], after: float) -> Iterator[Conversation]:
+def _opencode(root: str, environ: Mapping[str, str], after: float) -> Iterator[AgentConversation]:
     import sqlite3  # loaded late: one agent needs it
 
     data = environ.get("XDG_DATA_HOME") or os.path.join(environ.get("HOME", "/"), ".local/share")
@@ -97,7 +97,7 @@ def _opencode(root: str, environ: Mapping[str, str], after: float) -> Iterator[C
         base = sqlite3.connect(f"file:{_quoted(path)}?mode=ro", uri=True, timeout=1)
         try:
             for session, updated, version in base.execute(words, (root,)).fetchall():
-                yield Conversation(str(session), float(updated) / 1000, str(version))
+                yield AgentConversation(str(session), float(updated) / 1000, str(version))
         finally:
             base.close()
 
@@ -108,7 +108,7 @@ def _quoted(path: str) -> str:
     return quote(path)
 
 
-Find = Callable[[str, Mapping[str, str], float], Iterator[Conversation]]
+Find = Callable[[str, Mapping[str, str], float], Iterator[AgentConversation]]
 FINDERS: dict[str, Find] = {
     "claude-code": _claude_code,
     "codex": _codex,

@@ -145,7 +145,7 @@ def _without(text: str) -> str:
 
 
 def _is_our_hook(value: object) -> bool:
-    """Return whether a named hook contains only hooks of ours."""
+    """Return whether a named hook contains only our hooks."""
     if not isinstance(value, dict) or not value:
         return False
     return all(isinstance(rows, list) and rows and all(map(is_ours, rows)) for rows in value.values())
