@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +13,7 @@ from git_envhist.errors import Damaged
 from git_envhist.snapshots.heads import Head, read_head, write_head
 from tests.cli.test_json import validate
 from tests.remote.conftest import refs, timeline
+from tests.support.needs import require
 from tests.support.repository import Repo
 
 HEADS, NOTES = "refs/envhist/heads/", "refs/notes/envhist/"
@@ -174,10 +174,8 @@ def test_push_signs_once_for_one_state(repo: Repo, bare: Repo, pushed: str) -> N
 
 @pytest.fixture
 def ssh_key(repo: Repo, tmp_path: Path) -> Path:
-    if shutil.which("ssh-keygen") is None:
-        pytest.skip("ssh-keygen is not installed")
     place = tmp_path / "ssh-key"
-    words = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "owner", "-f", str(place)]
+    words = [require("ssh-keygen"), "-q", "-t", "ed25519", "-N", "", "-C", "owner", "-f", str(place)]
     subprocess.run(words, check=True)
     repo.git("config", "envhist.sign", "ssh")
     repo.git("config", "user.signingKey", str(place))

@@ -40,7 +40,9 @@ def is_available() -> bool:
     """Return whether this process may make a group with a memory limit."""
     if os.geteuid() != 0:
         return False
-    return VERSION_1.is_dir() or "memory" in (ROOT / "cgroup.controllers").read_text().split()
+    controllers = ROOT / "cgroup.controllers"
+    # A chroot without /sys has neither.
+    return VERSION_1.is_dir() or (controllers.exists() and "memory" in controllers.read_text().split())
 
 
 @contextmanager

@@ -18,6 +18,7 @@ from git_envhist.secrets.age_keys import (
     read_recipient,
     write_bech32,
 )
+from tests.support.needs import require
 
 # The pair from age's documentation.
 SECRET = "AGE-SECRET-KEY-1EKYFFCK627939WTZMTT4ZRS2PM3U2K7PZ3MVGEL2M76W3PYJMSHQMTT6SS"
@@ -28,7 +29,7 @@ WORDS = b"what only recipients read\n"
 def ssh_pair(place: Path, *, passphrase: str = "", kind: str = "ed25519") -> tuple[str, str]:
     """Return the text of a private key file and the line of its public key."""
     file = place / f"id-{kind}"
-    words = ["ssh-keygen", "-q", "-t", kind, "-N", passphrase, "-C", "me at work", "-f", str(file)]
+    words = [require("ssh-keygen"), "-q", "-t", kind, "-N", passphrase, "-C", "me at work", "-f", str(file)]
     subprocess.run(words, check=True)
     return file.read_text(), file.with_suffix(".pub").read_text()
 

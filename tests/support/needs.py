@@ -45,6 +45,7 @@ PACKAGES = {
     "rsync": "rsync",
     "runc": "runc",
     "setpriv": "util-linux",
+    "ssh-keygen": "openssh-client",
     "sshd": "openssh-server",
     "strace": "strace",
     "tmux": "tmux",
