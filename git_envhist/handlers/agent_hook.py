@@ -178,7 +178,7 @@ def _work(spool: str, event: AgentEvent | None, report: Report, environ: Mapping
     """Handle an event and all spooled before it; return the histories that were opened."""
     agents = AgentHistories(environ)
     outcomes = HookOutcomes(agents)
-    due = agents.due(spool, event, outcomes.failed)
+    due = agents.due(spool, event, outcomes)
     if event is not None and agents.latest is not None:
         report(WAIT + b"%g\n" % agents.latest.settings.agent_timeout)
     last = next((job for job, _ in reversed(due) if job.event is event), None)
@@ -280,14 +280,14 @@ class AgentHistories:
         )
 
     def due(
-        self, spool: str, event: AgentEvent | None, failed: Callable[[AgentEvent, Exception], None]
+        self, spool: str, event: AgentEvent | None, outcomes: HookOutcomes
     ) -> list[tuple[Job, str | None]]:
         """Return the captures that are due, those of spooled events first, each with its file in the spool."""
         due: list[tuple[Job, str | None]] = []
         with spool_lock(spool):
             events: list[tuple[AgentEvent, str | None]] = list(take_spooled(spool, self.environ))
             for each, file in [*events, *([(event, None)] if event else [])]:
-                jobs = self._advance(each, failed)
+                jobs = self._advance(each, outcomes)
                 if file is not None and (not jobs or each.kind == "prompt"):
                     # A prompt has changed the session already; taken again, it would begin another turn.
                     remove_if_present(file)
@@ -356,7 +356,7 @@ class AgentHistories:
         """Add a remark that the tool did not wait for the end of the capture."""
         self.history_at(job).note(LATE, snapshot)
 
-    def _advance(self, event: AgentEvent, failed: Callable[[AgentEvent, Exception], None]) -> list[Job]:
+    def _advance(self, event: AgentEvent, outcomes: HookOutcomes) -> list[Job]:
         jobs: list[Job] = []
         try:
             by_repository: dict[str, list[EnvHistory]] = {}
@@ -368,8 +368,10 @@ class AgentHistories:
                 places = [history.repository.root for history in histories]
                 state, every = os.path.join(common_state, "agents"), histories[0].settings.agent_every
                 jobs += turn_after(state, event, places, every, partial(seal_prompt, histories[0]))
+            if event.kind == "prompt" and by_repository and not jobs:
+                outcomes.received(event)
         except Exception as error:
-            failed(event, error)
+            outcomes.failed(event, error)
         # A worktree in which the turn worked may have been removed since.
         return [job for job in jobs if os.path.isdir(job.place)]
 
@@ -479,6 +481,10 @@ class HookOutcomes:
             _keep_version(history, job.event, captured.snapshot)
         except Exception as error:
             self.failed(job.event, error)
+
+    def received(self, event: AgentEvent) -> None:
+        """Write that an event arrived that starts no capture."""
+        self._write(self._agents.history(event), event, "received")
 
     def failed(self, event: AgentEvent, error: Exception) -> None:
         """Write why a capture failed; without a repository there is no place for it."""

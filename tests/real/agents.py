@@ -23,6 +23,7 @@ from typing import Any, Protocol
 
 from tests.conftest import sealed_environment
 from tests.real.models import Call
+from tests.real.terminal import DOWN, ENTER
 from tests.support.programs import make_programs
 from tests.support.repository import Repo, make_repo
 
@@ -73,6 +74,10 @@ class Agent:
     """The call that starts a subagent with the prompt `SUBAGENT`, or why the model here cannot start one."""
     silent: tuple[str, ...] = ()
     """The arguments of a run in which it calls no hook."""
+    approval: tuple[tuple[bytes, bytes], ...] = ()
+    """The questions before it runs hooks: a text on the terminal, and the keys of a person who approves."""
+    trust: str = ""
+    """The file in which it stores what is trusted, in the home directory."""
     asks: bool = False
     """Whether it declares that it can ask a person, and answers with no where nobody is there."""
     has_version: bool = True
@@ -121,6 +126,8 @@ command = "git"
 args = {json.dumps([*SERVER, *options])}
 required = true
 startup_timeout_sec = 60
+[features]
+daemon_auto_start = false
 [projects."{repo.path}"]
 trust_level = "trusted"
 """
@@ -190,6 +197,7 @@ AGENTS = (
         silent=(*CODEX_WORDS[:-1], "{}"),
         subagent="the prompt of a subagent is encrypted",
         plugin=(("plugin", "marketplace", "add", "{}"), ("plugin", "add", PLUGIN)), asks=True,
+        approval=((b"trust", ENTER), (b"Hooks", DOWN), (b"Trust", ENTER)), trust=".codex/config.toml",
     ),
     Agent(
         "gemini", "@google/gemini-cli", "0.61.0", "gemini", "run_shell_command", "command", _gemini,
@@ -197,6 +205,7 @@ AGENTS = (
         (*GEMINI_WORDS, "-i"),
         environ={"GOOGLE_GEMINI_BASE_URL": "{}", "GEMINI_API_KEY": "none"},
         after_tool=True, has_version=False, subagent="it has no subagent in the background",
+        approval=((b"trust", ENTER),), trust=".gemini/trustedFolders.json",
     ),
     Agent(
         "copilot", "@github/copilot", "1.0.102", "copilot", "bash", "command", _copilot,
@@ -207,6 +216,7 @@ AGENTS = (
         subagent=Call("task", {"description": "tests", "prompt": SUBAGENT, "agent_type": "general-purpose",
                                "name": "tests", "mode": "background"}),
         plugin=(("plugin", "marketplace", "add", "{}"), ("plugin", "install", PLUGIN)), asks=True,
+        approval=((b"trust", DOWN), (b"trust", ENTER)), trust=".copilot/config.json",
     ),
     Agent(
         "opencode", "opencode-ai", "1.18.33", "opencode", "bash", "command", _opencode,

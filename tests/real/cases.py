@@ -20,6 +20,7 @@ from pathlib import Path
 
 from git_envhist.api import EnvHistory
 from git_envhist.errors import EnvhistError
+from git_envhist.integrations.agents.install import CODEX, COPILOT, GEMINI
 from git_envhist.integrations.status import IN_PROGRESS
 from git_envhist.model import Snapshot
 from tests.real.agents import AGENTS, LONG, SUBAGENT, Agent, start, working_tree
@@ -35,6 +36,7 @@ PACKAGE = "node_modules/react/package.json"
 CHECK = f"test -e {PACKAGE} && grep -q ^API_URL= .env"
 BREAK = "rm -r node_modules/react; grep -v ^API_URL .env >kept; mv kept .env"
 VERDICT = re.compile(r"verify\W+status\W+(\w+)")
+HOOKS = {form.name: form for form in (CODEX, GEMINI, COPILOT)}
 OF_AGENTS = (b".git", b".claude", b".opencode")
 """Directories at the top in which agents and we write ourselves."""
 SETTLED = 60.0
@@ -492,6 +494,44 @@ def _warnings(run: Run) -> list[str]:
     return [line for line in done.err.splitlines() if "no hook" in line]
 
 
+def approval(run: Run) -> Result:
+    """A person approves hooks and directory on the terminal; `git envlog status` reads the answer before and after."""
+    if not run.agent.approval:
+        return "it asks for no approval of hooks"
+    run.agent.prepare(run.repo, run.server.address)
+    store = Path(run.repo.env["HOME"], run.agent.trust)
+    # As a person has it who never started the agent here.
+    store.write_text(store.read_text().partition("[projects.")[0] if store.suffix == ".toml" else "{}")
+    run.repo.env |= {name: value.format(run.server.address) for name, value in run.agent.environ.items()}
+    wrong = [f"before: {line}" for line in _hook_lines(run) if "✗" not in line or "not approved" not in line]
+    with terminal([run.agent.program], run.repo.path, run.repo.env) as person:
+        for question, keys in run.agent.approval:
+            begin = len(person.output)
+            person.wait(lambda text=question, at=begin: text in person.output[at:], 60)  # type: ignore[misc]
+            time.sleep(2)
+            person.press(keys)
+        person.wait(lambda: all("✓" in line for line in _hook_lines(run)), 60)
+        output = person.output
+    wrong += [f"after: {line}" for line in _hook_lines(run) if "✓" not in line or "(approved" not in line]
+    # Without the option that replaces an approval.
+    words = run.agent.silent or run.agent.words
+    run.ask(FIRST, prepared=True, words=tuple(word.format(FIRST) for word in words))
+
+    def check(seen: list[Seen]) -> list[str]:
+        # The session in which the person approved may have ended with a capture.
+        found = [(each.moment, each.intent, each.content) for each in seen]
+        return [] if found[-1:] == [("after", FIRST, "1")] and found[0][2] == "0" else ["expected 0 and 1"]
+
+    return [*wrong, repr(output[-2000:])] if wrong else run.settled(check)
+
+
+def _hook_lines(run: Run) -> list[str]:
+    """Return the lines of the agent's hooks; other agents whose settings it reads have none."""
+    lines = run.repo.run("envlog", "status", check=True).out.splitlines()
+    first = lines.index(f"{run.agent.name}, for this repository") + 1
+    return [line for line in lines[first:] if line.startswith("  ")][: len(HOOKS[run.agent.name].hooks)]
+
+
 def two_agents(run: Run) -> Result:
     """Another agent works in the same tree at the same time: each has its own intent and session."""
     names = [agent.name for agent in AGENTS]
@@ -543,6 +583,7 @@ def scripts(agent: Agent) -> dict[str, Script]:
         "hooks not called": {FIRST: [one], SECOND: [two]},
         "repairs": repair_script(agent),
         "repairs, asked": repair_script(agent),
+        "approval": {FIRST: [one]},
         "two agents at once": {FIRST: [one, two]},
     }  # fmt: skip
 
@@ -567,6 +608,7 @@ CASES: dict[str, Callable[[Run], Result]] = {
     "repairs": repairs,
     "repairs, asked": asked,
     "plugin": plugin,
+    "approval": approval,
 }
 
 
