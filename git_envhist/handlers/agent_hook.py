@@ -3,9 +3,9 @@
 A shim that agents call runs `git-envhist agent-hook`. It prints nothing and exits with 0, whatever happens. Before a
 tool that may change files (`before`) a forked process captures, and the hook waits for it as long as the tool may be
 delayed (`envhist.agentTimeout`); if the agent ends the hook, the capture continues. All other events are spooled by the
-shim and handled in the background (`spooled`), or before the end of a session (`ended`). A snapshot has the prompt as
-intent, and the prompt and the transcript as attachments. The result of each capture is a line for
-`git envlog status`.
+shim and handled in the background (`spooled`), before the end of a session (`ended`), or before the end of a turn if
+the end of the agent would end the background process too (`finished`). A snapshot has the prompt as intent, and the
+prompt and the transcript as attachments. The result of each capture is a line for `git envlog status`.
 """
 
 from __future__ import annotations
@@ -48,11 +48,13 @@ from git_envhist.platform import open_file_only, own_command
 
 END_WAIT = 2.5
 """Seconds for which the end of a session waits for its last captures; agents grant such a hook 3."""
+AFTER_WAIT = 8.0
+"""Seconds for which the end of a turn waits where the end of the agent ends every process; agents grant 10."""
 FIRST_INHERITED, MAX_DESCRIPTORS = 3, 1 << 16
 
 
 def handle_agent_hook(words: Sequence[str], environ: Mapping[str, str]) -> int:
-    """Handle `<shim> <agent> before|spooled|ended`, or `<shim> <agent> wait <seconds> <project>`; return 0."""
+    """Handle `<shim> <agent> before|spooled|finished|ended`, or `<shim> <agent> wait <seconds> <project>`; return 0."""
     with suppress(Exception):
         shim, agent, kind, *more = words
         spool = os.path.join(os.path.dirname(shim), "spool")
@@ -67,6 +69,9 @@ def handle_agent_hook(words: Sequence[str], environ: Mapping[str, str]) -> int:
         elif kind == "spooled":
             _detach()
             _work(spool, None, _ignore, environ)
+        elif kind == "finished":
+            # The agent is the first process of a container or a service, or close to it.
+            _delay(lambda report: _finish(spool, report, environ))
         elif kind == "ended":
             # The agent may be the first process of a container, which ends with it.
             _delay(lambda report: _end(spool, report, environ))
@@ -91,6 +96,11 @@ def _load(project: str, environ: Mapping[str, str]) -> None:
         history = EnvHistory(opened, own, workers="here", directory=project, one_command=True)
         with history.present():
             open_prompt(history, seal_prompt(history, PROMPT))
+
+
+def _finish(spool: str, report: Report, environ: Mapping[str, str]) -> AgentHistories:
+    report(WAIT + b"%g\n" % AFTER_WAIT)
+    return _work(spool, None, report, environ)
 
 
 def _end(spool: str, report: Report, environ: Mapping[str, str]) -> AgentHistories:
