@@ -83,7 +83,7 @@ def story(facts: Sequence[FactChange], changes: Sequence[Change], columns: int) 
         places[row.probe] = places.get(row.probe, 0) + 1
         if places[row.probe] <= MAX_PLACES:
             cells = row_cells(row, MAX_CELLS, lambda fact: escape(fact_words(fact)))
-            lines += _row(row.probe, row.place, cells, columns)
+            lines += _row(row.label, row.place, cells, columns)
     for probe, number in places.items():
         if number > MAX_PLACES:
             lines += _row(probe, "", [f"… in {number - MAX_PLACES:,} more places"], columns)
