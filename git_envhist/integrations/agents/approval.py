@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from glob import escape, glob
 from typing import Any, NamedTuple
 
+from git_envhist.errors import EnvhistError
 from git_envhist.integrations.agents import jsonc
 from git_envhist.integrations.base import InstallTarget
 from git_envhist.integrations.edits import read_state
@@ -118,10 +119,12 @@ def _codex_hooks(settings: HookSettings) -> dict[str, list[tuple[str, str]]]:
 
 def _codex_hash(event: str, group: Mapping[str, Any], hook: Mapping[str, Any]) -> str:
     """Return the hash that Codex stores for an approved hook."""
-    timeout = hook.get("timeout", CODEX_TIMEOUT)
+    timeout, command = hook.get("timeout", CODEX_TIMEOUT), hook.get("command")
+    if not isinstance(timeout, int) or not isinstance(command, str):
+        raise UnknownForm
     if event == "SessionEnd":
         timeout = min(timeout, CODEX_EXIT_TIMEOUT)
-    one = {"type": "command", "command": hook["command"], "timeout": max(timeout, 1), "async": False}
+    one = {"type": "command", "command": command, "timeout": max(timeout, 1), "async": False}
     identity: dict[str, object] = {"event_name": CODEX_LABELS[event], "hooks": [one]}
     if "matcher" in group and event not in WITHOUT_MATCHER:
         identity["matcher"] = group["matcher"]
@@ -173,7 +176,11 @@ def read_plugin_approvals(agent: str, target: InstallTarget) -> Approvals:
     newest = max(glob(pattern), key=os.path.getmtime, default=None)
     if newest is None:
         return Approvals({})
-    settings = HookSettings(CODEX_PLUGIN, _text(newest), tuple(CODEX_LABELS), lambda _hook: True)
+    settings = HookSettings(CODEX_PLUGIN, "", tuple(CODEX_LABELS), lambda _hook: True)
+    try:
+        settings = settings._replace(text=_text(newest))
+    except UnknownForm:
+        return _all(settings, Approval.UNKNOWN, UNKNOWN_STEP.format(agent))
     return read_approvals(agent, replace(target, everywhere=True), settings)
 
 
@@ -205,7 +212,8 @@ def _is_trusted_by_gemini(target: InstallTarget) -> bool:
         place = os.path.dirname(path) if level == "TRUST_PARENT" else path
         if _contains(place, _root(target)):
             matching.append((len(path), level))
-    return bool(matching) and max(matching)[1] in ("TRUST_FOLDER", "TRUST_PARENT")
+    longest = max(matching, key=lambda one: one[0], default=(0, None))
+    return longest[1] in ("TRUST_FOLDER", "TRUST_PARENT")
 
 
 # Copilot CLI: `trustedFolders` of `config.json`, and the directories below them.
@@ -254,7 +262,10 @@ def _contains(place: str, path: str) -> bool:
 
 def _text(path: str) -> str:
     """Return the text of a file; empty if there is none."""
-    found = read_state(os.path.realpath(path))
+    try:
+        found = read_state(os.path.realpath(path))
+    except EnvhistError as error:
+        raise UnknownForm from error
     return "" if found is None else found.data.decode("utf-8", "surrogateescape")
 
 

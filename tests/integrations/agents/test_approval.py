@@ -112,6 +112,20 @@ def test_approval_in_another_form_is_unknown(repo: Repo, agent: str) -> None:
 
 
 @pytest.mark.parametrize("agent", APPROVED)
+def test_approval_that_cannot_be_read_is_unknown(repo: Repo, agent: str) -> None:
+    here = Approving(repo, agent)
+    (here.home / APPROVED[agent][0]).mkdir(parents=True)
+    assert set(here.status().values()) == {"unknown"}
+
+
+def test_odd_definition_of_a_hook_is_unknown(repo: Repo) -> None:
+    here = Approving(repo, "codex")
+    here.approve()
+    insert(repo, lambda hooks: hooks["Stop"][0]["hooks"][0].update(timeout="long"))
+    assert "unknown" in here.status().values()
+
+
+@pytest.mark.parametrize("agent", APPROVED)
 def test_hooks_of_the_user_need_no_trusted_directory(repo: Repo, agent: str) -> None:
     here = Approving(repo, agent)
     here.install("--global")
