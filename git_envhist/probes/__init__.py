@@ -104,7 +104,7 @@ PROBES: dict[str, FileProbe | MachineProbe | EnvironmentProbe | CaptureProbe | D
         directories=(b"conda-meta",),
     ),
     "rootfs": FileProbe(
-        "package_roots",
+        "rootfs",
         PACKAGES,
         1,
         reads=(b"dpkg/status", b"status.d/*", b"db/installed", b"rpm/rpmdb.sqlite"),
@@ -184,7 +184,7 @@ PROBES: dict[str, FileProbe | MachineProbe | EnvironmentProbe | CaptureProbe | D
     "database": CaptureProbe("running_servers", DATABASES, 1),
     "env": FileProbe("variables", VARIABLES, 2, reads=(b".env", b".envrc", b".env.*", b".envrc.*", b"*.env")),
     "tools": FileProbe(
-        "tools",
+        "tool_versions",
         TOOLS,
         1,
         reads=(

@@ -47,7 +47,7 @@ from git_envhist.remote.remotes import (
     remote_key,
     update_order,
 )
-from git_envhist.remote.sign import Signing, sign_heads
+from git_envhist.remote.sign_heads import Signing, sign_heads
 from git_envhist.remote.upload import (
     OutgoingObject,
     Parts,

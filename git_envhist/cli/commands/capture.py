@@ -15,7 +15,7 @@ from git_envhist.cli.command import Session, command
 from git_envhist.cli.errors import print_error_line, warn
 from git_envhist.cli.formats import count, seconds, size
 from git_envhist.cli.parser import argument, dry_run, force, option
-from git_envhist.cli.paths import refuse_name
+from git_envhist.cli.path_arguments import refuse_name
 from git_envhist.cli.views.log import title_of
 from git_envhist.errors import UsageError
 from git_envhist.lazy import replace

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, cast
 
 from git_envhist.capture.scope import CaptureScope, is_inside_git_directory
-from git_envhist.capture.twin_sources import find_twins
+from git_envhist.capture.sealed_originals import find_twins
 from git_envhist.capture.worker import CaptureWorker, Names, ScanTargets
 from git_envhist.errors import WorkingTreeGone
 from git_envhist.lazy import dataclass, field

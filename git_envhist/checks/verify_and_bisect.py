@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 from git_envhist.capture.pipeline import CapturePipeline
-from git_envhist.checks.runner import UNDER_CHECK, RunOptions, run
+from git_envhist.checks.check_command import UNDER_CHECK, RunOptions, run
 from git_envhist.checks.sandbox import Sandbox, SnapshotWriter, original_path, sandbox
 from git_envhist.checks.verdicts import (
     NOT_JUDGED,
@@ -32,7 +32,7 @@ from git_envhist.secrets.masking import mask_text
 if TYPE_CHECKING:
     from git_envhist.capture.pipeline import CaptureKeywords, CaptureOptions
     from git_envhist.model import RestoreResult
-    from git_envhist.restore.restorer import Restorer
+    from git_envhist.restore.undo_and_redo import Restorer
 
 
 # Bisect: choose the snapshot to try next (pure).

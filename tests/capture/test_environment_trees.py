@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from git_envhist.api import EnvHistory
-from git_envhist.capture.collect import RecordChanges
-from git_envhist.diff.compare import compare
+from git_envhist.capture.parallel_scan import RecordChanges
+from git_envhist.diff.changes import compare
 from git_envhist.diff.summary import count
 from git_envhist.model import ChangeCount, Snapshot
 from git_envhist.snapshots.log import read_chain

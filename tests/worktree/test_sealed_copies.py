@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from git_envhist.worktree.twins import LIST
+from git_envhist.worktree.sealed_copies import LIST
 from tests.end_to_end.captures import capture
 from tests.support.repository import Repo
 from tests.support.snapshot import read_back

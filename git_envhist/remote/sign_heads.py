@@ -59,7 +59,7 @@ def sign_heads(repository: Repository, names: Sequence[str], signing: Signing) -
 
 
 def _wrap(repository: Repository, names: Sequence[str], signing: Signing) -> list[str]:
-    from git_envhist.remote.wrapped_keys import recipients_of, wrap_keys  # loaded late: only a push needs it
+    from git_envhist.remote.wrap_keys import recipients_of, wrap_keys  # loaded late: only a push needs it
 
     assert signing.ring is not None
     lines, problem = recipients_of(signing.ring)

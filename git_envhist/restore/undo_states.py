@@ -17,8 +17,8 @@ from collections.abc import Callable, Iterable
 from enum import IntEnum
 from typing import NamedTuple
 
-from git_envhist.diff.classes import CACHE_DIRECTORIES
-from git_envhist.diff.walk import differing_directories, same_environment
+from git_envhist.diff.path_classes import CACHE_DIRECTORIES
+from git_envhist.diff.snapshot_walker import differing_directories, same_environment
 from git_envhist.errors import EnvhistError
 from git_envhist.history.titles import is_in_part
 from git_envhist.lazy import dataclass, field

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from heapq import heappop, heappush
 
-from git_envhist.diff.compare import changes_of, compare
+from git_envhist.diff.changes import changes_of, compare
 from git_envhist.diff.facts import fact_ids
 from git_envhist.errors import Damaged
 from git_envhist.git.cat_file import CatFile, known_sizes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from git_envhist.cli.extras import command_for, how_to_add, requirements_of
+from git_envhist.cli.install_extras import command_for, how_to_add, requirements_of
 
 DECLARED = [
     "click<9,>=8.1",

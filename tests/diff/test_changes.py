@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from git_envhist.diff import tree_diff as diff
-from git_envhist.diff.compare import compare
+from git_envhist.diff.changes import compare
 from git_envhist.diff.summary import count
 from git_envhist.errors import Damaged, EnvhistError, UsageError
 from git_envhist.git.pathspecs import anchored, directory_prefix

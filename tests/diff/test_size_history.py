@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from git_envhist.diff.sizes import Area, SizedChange, areas_of
+from git_envhist.diff.size_history import Area, SizedChange, areas_of
 from git_envhist.model import EnvPath
 
 names = st.sampled_from([b"a", b"b", b"c", b"node_modules", b"x.py"])

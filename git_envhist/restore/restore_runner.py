@@ -71,9 +71,17 @@ from git_envhist.restore.guards import (
     refuse_unsaved,
     refuse_without_space,
 )
+from git_envhist.restore.inspect_unsigned import (
+    Findings,
+    free_bytes_at,
+    inspect,
+    names_lister,
+    untrusted_warnings,
+    write_blobs,
+)
 from git_envhist.restore.journal import Phase, RestoreJournal, read_journal, read_phase
 from git_envhist.restore.options import STOPPED, RestoreOptions
-from git_envhist.restore.planning import (
+from git_envhist.restore.planner import (
     CapturedRows,
     Planner,
     PredictedPlan,
@@ -92,14 +100,6 @@ from git_envhist.restore.report import (
     unstable_path_warnings,
 )
 from git_envhist.restore.revert import RevertConflicts, RevertedStep, RevertMerge
-from git_envhist.restore.untrusted import (
-    Findings,
-    free_bytes_at,
-    inspect,
-    names_lister,
-    untrusted_warnings,
-    write_blobs,
-)
 from git_envhist.trace import step
 from git_envhist.worktree.unfinished_restore import restore_directory
 
@@ -197,7 +197,7 @@ class RestoreContext:
     def place(self, extent: CaptureScope) -> RestoreTarget:
         """Return the roots of the environment and the directory in which the restore works."""
         from git_envhist.restore.execute import RestoreTarget  # loaded late: while the workers scan
-        from git_envhist.restore.planning import forbidden_places  # loaded late: while the workers scan
+        from git_envhist.restore.planner import forbidden_places  # loaded late: while the workers scan
 
         repository = self.capturing.repository
         return RestoreTarget(
@@ -514,9 +514,9 @@ class RestoreRunner:
     def write_to(self, snapshot: Snapshot, directory: str, options: RestoreOptions) -> RestoreResult:
         """Write a snapshot into another directory."""
         from git_envhist.restore.clone_files import WorktreeReader  # loaded late: --to alone
+        from git_envhist.restore.inspect_unsigned import refuse_obeyed_place  # loaded late: --to alone
         from git_envhist.restore.report import unstable_path_warnings  # loaded late: --to alone
-        from git_envhist.restore.untrusted import refuse_obeyed_place  # loaded late: --to alone
-        from git_envhist.restore.write_tree import (  # loaded late: --to alone
+        from git_envhist.restore.write_elsewhere import (  # loaded late: --to alone
             SourceRepository,
             write_elsewhere,
         )

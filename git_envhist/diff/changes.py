@@ -19,7 +19,7 @@ from functools import lru_cache
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
-from git_envhist.diff.manifest import MetadataPair
+from git_envhist.diff.manifest_diff import MetadataPair
 from git_envhist.diff.tree_diff import (
     NESTED,
     NOT_PIECES,
@@ -59,7 +59,7 @@ from git_envhist.snapshots.layout import MISSING, root_directory, stored_below, 
 from git_envhist.snapshots.names import RESERVED, stored_name, stored_path, true_name, true_path
 
 if TYPE_CHECKING:
-    from git_envhist.diff.manifest import PathMetadata, ShardDiff
+    from git_envhist.diff.manifest_diff import PathMetadata, ShardDiff
     from git_envhist.objects.reader import PackFirstReader
 
 
@@ -358,7 +358,7 @@ def _compare_trees(
 ) -> Iterator[tuple[DiffRows, CatFile | PackFirstReader]]:
     """Yield all rows, and a reader for the objects they name."""
     with CatFile(git) as others, closing(TreeDiffProcess(git, before, after, shards=False)) as running:
-        from git_envhist.diff.manifest import differing_manifest_lines, differing_shards
+        from git_envhist.diff.manifest_diff import differing_manifest_lines, differing_shards
         from git_envhist.objects.reader import PackFirstReader  # loaded late: while git compares
 
         with closing(PackFirstReader(git, others, after)) as own:
@@ -375,7 +375,7 @@ def _compare_trees(
 
 
 def _without_settled_shards(rows: DiffRows, lines: Sequence[ShardDiff]) -> DiffRows:
-    from git_envhist.diff.manifest import settled_shards  # loaded late: only differing shards need it
+    from git_envhist.diff.manifest_diff import settled_shards  # loaded late: only differing shards need it
 
     settled = settled_shards(lines, *_certain(rows)) if lines else set()
     return rows._replace(shards=[row for row in rows.shards if (row.old_oid, row.new_oid) not in settled])
@@ -393,7 +393,7 @@ def _certain(rows: DiffRows) -> tuple[set[bytes], list[bytes]]:
 def _read_metadata(
     reader: CatFile | PackFirstReader, rows: DiffRows, after: str, brief: bool
 ) -> Mapping[bytes, MetadataPair]:
-    from git_envhist.diff.manifest import read_differences  # loaded late: only differing shards need it
+    from git_envhist.diff.manifest_diff import read_differences  # loaded late: only differing shards need it
 
     shards = [(row.before, row.after) for row in rows.shards]
     if not brief:

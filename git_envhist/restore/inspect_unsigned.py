@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import closing
 from typing import NamedTuple
 
-from git_envhist.diff.walk import differing_directories
+from git_envhist.diff.snapshot_walker import differing_directories
 from git_envhist.errors import Damaged, GitFailed, Refused, SealingError
 from git_envhist.git.cat_file import CatFile, HeaderReader
 from git_envhist.git.process import Git

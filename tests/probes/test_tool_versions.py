@@ -10,8 +10,8 @@ import sys
 import pytest
 
 from git_envhist.api import EnvHistory
-from git_envhist.diff import classes
-from git_envhist.probes import git_hooks, tools
+from git_envhist.diff import path_classes
+from git_envhist.probes import git_hooks, tool_versions
 from git_envhist.probes.base import File, ProbeTarget
 from tests.support.repository import Repo
 
@@ -101,13 +101,13 @@ def test_base_python_of_a_virtual_environment_is_listed(repo: Repo) -> None:
 )
 def test_each_version_file_format_is_read(name: str, text: str, told: dict[str, str]) -> None:
     data = text.encode()
-    found = tools.facts_of(b"", {name.encode(): File(data, len(data), False, b"x" * 20)}, no_key)
+    found = tool_versions.facts_of(b"", {name.encode(): File(data, len(data), False, b"x" * 20)}, no_key)
     assert {fact.key: fact.value for fact in found} == told
 
 
 def test_version_files_inside_packages_are_ignored() -> None:
-    assert tools.wants(b"web")
-    assert not tools.wants(b"web/node_modules/x")
+    assert tool_versions.wants(b"web")
+    assert not tool_versions.wants(b"web/node_modules/x")
 
 
 def put_hook(repo: Repo, name: str, text: str, mode: int = 0o755) -> None:
@@ -189,7 +189,7 @@ def test_added_program_is_shown(repo: Repo) -> None:
 
 def test_no_program_is_shown_when_every_file_is_executable(repo: Repo) -> None:
     capture(repo, "before")
-    for number in range(classes.MAX_ELSEWHERE + 1):
+    for number in range(path_classes.MAX_ELSEWHERE + 1):
         repo.write(f"src/{number}.py", "x", mode=0o755)
     repo.write("bin/deploy", "x", mode=0o755)
     capture(repo, "after")

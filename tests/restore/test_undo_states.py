@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from git_envhist.model import RestoreRole, Snapshot, SnapshotId
-from git_envhist.restore.states import Difference, State, UndoStack, read_undo_stack
+from git_envhist.restore.undo_states import Difference, State, UndoStack, read_undo_stack
 from tests.history.snapshots import snapshot
 
 

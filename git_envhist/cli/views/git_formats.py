@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from git_envhist.cli.output import Palette
-from git_envhist.cli.paths import all_plain, quoted
+from git_envhist.cli.path_arguments import all_plain, quoted
 from git_envhist.cli.terminal import width
 from git_envhist.cli.views.diff_source import DiffContents, DiffSource, DiffStyle, is_in_pieces, is_sealed
-from git_envhist.diff.classes import has_other_bytes
 from git_envhist.diff.patches import read_line_counts, read_sizes
+from git_envhist.diff.path_classes import has_other_bytes
 from git_envhist.git.cat_file import CatFile
 from git_envhist.lazy import dataclass
 from git_envhist.model import Change, ChangeKind, ChangeSide, EntryKind, ObjectId

@@ -12,7 +12,8 @@ from bisect import bisect_left
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from git_envhist.capture.collect import (
+from git_envhist.capture.manifest_shards import leaf_modes, shard_of
+from git_envhist.capture.parallel_scan import (
     ProgressCallback,
     RecordChanges,
     ScanDriver,
@@ -21,10 +22,9 @@ from git_envhist.capture.collect import (
     merge_pieces,
     worker_count,
 )
-from git_envhist.capture.manifest_shards import leaf_modes, shard_of
 from git_envhist.capture.scope import CaptureScope
+from git_envhist.capture.sealed_originals import TWINS
 from git_envhist.capture.tree_builder import BuiltTree, Holds, TreeBuilder, count_added_paths
-from git_envhist.capture.twin_sources import TWINS
 from git_envhist.capture.worker import (
     KnownWrites,
     ScanTargets,

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from git_envhist.api import EnvHistory
-from git_envhist.capture.collect import ScanDriver
+from git_envhist.capture.parallel_scan import ScanDriver
 from git_envhist.capture.worker import CaptureWorker
 from git_envhist.errors import Damaged, EnvhistError, StorageFull, WorkingTreeGone
 from git_envhist.workers import (
@@ -240,7 +240,7 @@ def test_each_ticket_is_taken_once() -> None:
 
 
 def test_no_directory_is_missed_with_small_pipes(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("git_envhist.capture.collect.DIRECTORIES_PER_CHUNK", 1)
+    monkeypatch.setattr("git_envhist.capture.parallel_scan.DIRECTORIES_PER_CHUNK", 1)
     for number in range(1500):
         repo.write(f"d{number}/file", "x")
     pipe, pipe2 = os.pipe, os.pipe2

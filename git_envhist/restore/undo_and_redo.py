@@ -13,8 +13,8 @@ from git_envhist.errors import EnvhistError, UnfinishedRestore
 from git_envhist.git.cat_file import CatFile
 from git_envhist.git.repository import TRASH_REFS, Repository
 from git_envhist.history.resolve import NOTHING_CAPTURED
+from git_envhist.history.tasks_and_effects import effects_since
 from git_envhist.history.timeline import subject
-from git_envhist.history.work import effects_since
 from git_envhist.lazy import replace
 from git_envhist.model import (
     TOP,
@@ -26,10 +26,10 @@ from git_envhist.model import (
     Snapshot,
     SnapshotId,
 )
-from git_envhist.restore.operation import Choose, PresentState, RestoreContext, RestoreRunner
 from git_envhist.restore.options import DEFAULT_OPTIONS, RestoreOptions
+from git_envhist.restore.restore_runner import Choose, PresentState, RestoreContext, RestoreRunner
 from git_envhist.restore.revert import RevertedStep
-from git_envhist.restore.states import Difference, State, States, UndoStack, read_undo_stack
+from git_envhist.restore.undo_states import Difference, State, States, UndoStack, read_undo_stack
 from git_envhist.secrets.seal import unseal
 from git_envhist.worktree.timeline_name import current_timeline
 

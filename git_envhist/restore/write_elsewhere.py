@@ -15,7 +15,7 @@ from contextlib import closing, contextmanager, suppress
 from functools import partial
 from typing import Any, NamedTuple, overload
 
-from git_envhist.diff.walk import FoundDirectory, SnapshotWalker, differing_directories
+from git_envhist.diff.snapshot_walker import FoundDirectory, SnapshotWalker, differing_directories
 from git_envhist.disk import cannot_write
 from git_envhist.errors import Refused
 from git_envhist.git.process import Git
@@ -39,16 +39,16 @@ from git_envhist.platform import DIRECTORY, SYSTEM, list_directory
 from git_envhist.restore.disk_calls import DiskCalls
 from git_envhist.restore.disk_entry import from_stat, is_same_file, stat_entry
 from git_envhist.restore.guards import name_rules, refuse_names
-from git_envhist.restore.losses import describe_losses
+from git_envhist.restore.inspect_unsigned import free_bytes_at, inspect, nearest_directory, untrusted_warnings
+from git_envhist.restore.metadata_losses import describe_losses
 from git_envhist.restore.options import DEFAULT_OPTIONS, RestoreOptions
 from git_envhist.restore.plan import PRIVATE, PlanRules, SkipReason, make_plan
-from git_envhist.restore.planning import chosen_paths
+from git_envhist.restore.planner import chosen_paths
 from git_envhist.restore.scope import with_directories
 from git_envhist.restore.set_metadata import MetadataSetter
 from git_envhist.restore.slots import open_private, remove_tree
 from git_envhist.restore.stage import cannot_stage
 from git_envhist.restore.swap import CREATED
-from git_envhist.restore.untrusted import free_bytes_at, inspect, nearest_directory, untrusted_warnings
 from git_envhist.restore.write_entry import Contents
 from git_envhist.restore.write_files import (
     DirectoryContents,

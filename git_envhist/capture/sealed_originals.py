@@ -15,10 +15,10 @@ from git_envhist.objects.compress import crc32
 from git_envhist.paths import DirectoryCursor, join, path_below_root, root_name_of
 from git_envhist.secrets.keys import Key
 from git_envhist.workers import Frame, Pool
-from git_envhist.worktree.content import ContentPolicy
 from git_envhist.worktree.scan import ScannedDirectory
+from git_envhist.worktree.sealed_copies import SealedSource, Twins, read_sources, sources_at, write_sources
 from git_envhist.worktree.stat_cache import MODE, CacheDamaged, CacheHeader, DirectoryRecords, StatCache
-from git_envhist.worktree.twins import SealedSource, Twins, read_sources, sources_at, write_sources
+from git_envhist.worktree.store_content import ContentPolicy
 
 TWINS = b"twins"
 """Label of the derived key that recognises copies."""

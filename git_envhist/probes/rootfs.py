@@ -11,7 +11,7 @@ from git_envhist.model import EnvPath, Fact
 from git_envhist.probes.apk import parse_installed
 from git_envhist.probes.base import File, Files, Keyed, Parts, RandomAccessFile
 from git_envhist.probes.dpkg import parse_status
-from git_envhist.probes.keys import key_of
+from git_envhist.probes.fact_keys import key_of
 from git_envhist.probes.rpm import parse_database
 
 PROBE = "rootfs"

@@ -17,14 +17,14 @@ from typing import Protocol
 
 from git_envhist import trace
 from git_envhist.capture.captured_tree import CapturedTree
-from git_envhist.capture.collect import RecordChanges
-from git_envhist.capture.environment import CapturedEnvironment
+from git_envhist.capture.environment_trees import CapturedEnvironment
 from git_envhist.capture.manifest_shards import stored_directory
+from git_envhist.capture.parallel_scan import RecordChanges
 from git_envhist.capture.scope import CaptureScope
 from git_envhist.capture.worker import KnownWrites, WrittenFile
-from git_envhist.diff.classes import class_of
-from git_envhist.diff.compare import as_sealed_then
-from git_envhist.diff.walk import compare_directories, differing_directories, same_environment
+from git_envhist.diff.changes import as_sealed_then
+from git_envhist.diff.path_classes import class_of
+from git_envhist.diff.snapshot_walker import compare_directories, differing_directories, same_environment
 from git_envhist.errors import EnvhistError
 from git_envhist.git.cat_file import CatFile
 from git_envhist.git.pathspecs import matching, patterns_of
@@ -48,10 +48,10 @@ from git_envhist.paths import ROOT_PREFIX, join, path_below_root, root_name_of
 from git_envhist.restore.execute import ExecuteResult
 from git_envhist.restore.git_state import SkippedSubmodule, SubmodulePointers, skip_submodules
 from git_envhist.restore.guards import keep_unread_attributes
+from git_envhist.restore.inspect_unsigned import Findings
 from git_envhist.restore.options import RestoreOptions
 from git_envhist.restore.plan import PlanRules, SkipReason, make_plan
 from git_envhist.restore.scope import CapturedExtent, Scope, extent_of, keep_above_mounts, keep_with_excluded
-from git_envhist.restore.untrusted import Findings
 from git_envhist.snapshots.chunks import stream_chunks
 from git_envhist.snapshots.manifest import BUDGET
 from git_envhist.snapshots.names import RESERVED, true_path
@@ -471,7 +471,9 @@ def _refuse_unmatched(git: Git, trees: Sequence[str], pathspecs: Sequence[bytes]
                     directories.add(path)
     if matching(git, known, directories, pathspecs):
         return
-    from git_envhist.restore.untrusted import manifested_paths  # loaded late: only a rare path needs it
+    from git_envhist.restore.inspect_unsigned import (
+        manifested_paths,  # loaded late: only a rare path needs it
+    )
 
     paths = dict(one for tree in trees for one in manifested_paths(git, tree))
     if not matching(git, paths, [path for path, is_directory in paths.items() if is_directory], pathspecs):

@@ -34,8 +34,8 @@ from git_envhist.worktree.read_file import (
     unreadable,
 )
 from git_envhist.worktree.scan import ScannedDirectory, ScannedEntry
+from git_envhist.worktree.sealed_copies import Twins
 from git_envhist.worktree.stat_cache import COLUMNS, INODE, MODE, SIZE
-from git_envhist.worktree.twins import Twins
 
 # Keyed hash of a file too large for memory; the result depends only on the content, not on how it was split.
 

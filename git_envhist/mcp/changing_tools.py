@@ -23,7 +23,7 @@ from git_envhist.mcp.plans import (
     require_consent,
 )
 from git_envhist.mcp.programs import in_terms_of_tools, run
-from git_envhist.mcp.reading import Revision, answer, given, operands
+from git_envhist.mcp.reading_tools import Revision, answer, given, operands
 
 PlanId = Annotated[str, Field(description="The plan_id that the matching plan tool returned", min_length=1)]
 STATUS_WORDS = {"start": "start", "complete": "done", "fail": "fail", "skip": "skip"}

@@ -23,11 +23,11 @@ from git_envhist.model import (
     shown_path,
 )
 from git_envhist.platform import list_directory
+from git_envhist.restore.check_replaced import UNIT
 from git_envhist.restore.disk_calls import DiskCalls, open_directory
 from git_envhist.restore.disk_entry import DiskEntry, is_same_file, is_unchanged, stat_entry
 from git_envhist.restore.environment_disk import EnvironmentDisk
 from git_envhist.restore.journal import Phase, RestoreJournal, remove_journal, set_phase, written_at
-from git_envhist.restore.replaced import UNIT
 from git_envhist.restore.set_metadata import Lose
 from git_envhist.restore.slots import ASIDE, Slots
 from git_envhist.restore.swap import (

@@ -19,10 +19,10 @@ def sweep_staged(private: str, bases: Mapping[bytes, bytes]) -> None:
         remove_if_present(os.path.join(private, name))
     if not any(map(_is_removable, _places(private, bases))):
         return
+    from git_envhist.restore.apply_journal import discard  # loaded late: hardly any capture finds something
     from git_envhist.restore.environment_disk import (
         open_environment_disk,
     )  # loaded late: hardly any capture finds something
-    from git_envhist.restore.finish import discard  # loaded late: hardly any capture finds something
 
     with closing(open_environment_disk(bases, private)) as disk:
         discard(disk)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from git_envhist.checks.runner import MAX_TAIL, RunOptions, environment_of, run
+from git_envhist.checks.check_command import MAX_TAIL, RunOptions, environment_of, run
 from git_envhist.checks.verdicts import CommandExit, exit_status, signal_of, status_of
 from git_envhist.child_command import TERMINATION_SECONDS
 from git_envhist.model import VerdictStatus
@@ -95,10 +95,10 @@ def test_background_process_is_killed_without_waiting(tmp_path: Path) -> None:
 UNTAKEN = """
 import ctypes, os, sys
 from git_envhist import child_command
-from git_envhist.checks import runner
+from git_envhist.checks import check_command
 ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)
 child_command.TERMINATION_SECONDS = 60.0
-ended = runner.run("sleep 1000 & true", runner.RunOptions(sys.argv[1], dict(os.environ)))
+ended = check_command.run("sleep 1000 & true", check_command.RunOptions(sys.argv[1], dict(os.environ)))
 sys.exit(0 if ended.duration_ms < 60_000 else 1)
 """
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from git_envhist.maintenance.weigh_packs import (
+from git_envhist.maintenance.pack_usage import (
     DELTIFIED,
     SET_APART,
     WEEK,
