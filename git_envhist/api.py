@@ -73,16 +73,10 @@ if TYPE_CHECKING:
         SnapshotAttachments,
         SnapshotId,
     )
-    from git_envhist.model.storage import (
-        DropResult,
-        ExportResult,
-        FetchResult,
-        ImportResult,
-        PruneResult,
-        PurgeResult,
-        PushResult,
-    )
-    from git_envhist.model.work import IntegrationChange, IntegrationStatus, RecentChanges
+    from git_envhist.model.integrations import IntegrationChange, IntegrationStatus
+    from git_envhist.model.recent import RecentChanges
+    from git_envhist.model.retention import DropResult, PruneResult, PurgeResult
+    from git_envhist.model.sharing import ExportResult, FetchResult, ImportResult, PushResult
     from git_envhist.remote.sign_heads import Signing
     from git_envhist.restore.options import RestoreKeywords, RestoreOptions, RevertKeywords
     from git_envhist.restore.undo_and_redo import Restorer

@@ -28,7 +28,7 @@ from git_envhist.git.process import Git
 from git_envhist.git.repository import Repository
 from git_envhist.history.times import read_time_span
 from git_envhist.model import Change, ChangeSide, EntryKind, EnvPath, Fact, FactChange
-from git_envhist.model.work import LogEvent, RecentChanges
+from git_envhist.model.recent import LogEvent, RecentChanges
 from git_envhist.platform import open_nofollow
 from git_envhist.probes import PACKAGES, file_module, file_probes
 from git_envhist.probes.base import File, FileProbe

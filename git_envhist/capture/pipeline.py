@@ -37,7 +37,7 @@ from git_envhist.model import (
     Snapshot,
     Trigger,
 )
-from git_envhist.model.work import CheckListener
+from git_envhist.model.checks import CheckListener
 from git_envhist.platform import read_or_stop, worker_mode
 from git_envhist.secrets.keys import Key, KeyRing
 from git_envhist.service_dumps import NONE

@@ -26,7 +26,7 @@ from git_envhist.git.repository import Repository
 from git_envhist.history.timeline import own_verdict
 from git_envhist.lazy import replace
 from git_envhist.model import BisectResult, CaptureResult, CheckResult, Snapshot, Trigger, VerdictStatus
-from git_envhist.model.work import UNWATCHED, CheckListener
+from git_envhist.model.checks import UNWATCHED, CheckListener
 from git_envhist.secrets.masking import mask_text
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from git_envhist.history.revisions import WorkingTree
 from git_envhist.history.timeline import Catalog
 from git_envhist.lazy import dataclass
 from git_envhist.model import Snapshot
-from git_envhist.model.storage import ExportResult, FetchOutcome, ImportResult
+from git_envhist.model.sharing import ExportResult, FetchOutcome, ImportResult
 from git_envhist.objects.pack_writer import PackWriter
 from git_envhist.remote.bundle import (
     CheckedBundle,

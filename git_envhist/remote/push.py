@@ -19,7 +19,7 @@ from git_envhist.git.process import Git, GitResult
 from git_envhist.git.repository import Repository
 from git_envhist.history.resolve import BEGIN, NOTHING_HERE
 from git_envhist.lazy import dataclass, replace
-from git_envhist.model.storage import (
+from git_envhist.model.sharing import (
     FoundToken,
     PushOutcome,
     PushResult,

@@ -22,7 +22,7 @@ from git_envhist.git.cat_file import CatFile
 from git_envhist.git.process import Git, quote_alternate
 from git_envhist.lazy import dataclass, pattern, replace
 from git_envhist.model import SQLITE_HEADER
-from git_envhist.model.storage import ClassSize, FoundToken, OutgoingScan
+from git_envhist.model.sharing import ClassSize, FoundToken, OutgoingScan
 from git_envhist.platform import open_file_only
 from git_envhist.remote.remotes import UPLOAD
 from git_envhist.secrets.decoded_forms import GZIP, StreamDecompressor, decoded_forms

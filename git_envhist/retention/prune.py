@@ -18,7 +18,7 @@ from git_envhist.git.process import Git
 from git_envhist.history.tasks_and_effects import EFFECT, TASK
 from git_envhist.history.timeline import own_verdict
 from git_envhist.model import IntentSource, RestoreRole, Snapshot, SnapshotId, VerdictStatus
-from git_envhist.model.storage import PruneDecision, PrunedTimeline, PruneResult, RetentionPolicy
+from git_envhist.model.retention import PruneDecision, PrunedTimeline, PruneResult, RetentionPolicy
 from git_envhist.retention.drop import SnapshotDropper
 from git_envhist.rewrite.mark_dropped import is_marked
 from git_envhist.rewrite.timeline import DAYS

@@ -24,7 +24,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from git_envhist.model.storage import without_password
+from git_envhist.model.sharing import without_password
 from git_envhist.remote.remotes import TransferLimits, name_for
 from git_envhist.secrets.decoded_forms import MADE, decoded_forms
 from tests.cli.test_json import validate

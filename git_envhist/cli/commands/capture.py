@@ -20,7 +20,7 @@ from git_envhist.cli.views.log import title_of
 from git_envhist.errors import UsageError
 from git_envhist.lazy import replace
 from git_envhist.model import CaptureResult, EnvPath, MissingPath, MissingReason, Trigger
-from git_envhist.model.work import UNWATCHED, CheckListener
+from git_envhist.model.checks import UNWATCHED, CheckListener
 from git_envhist.snapshots.records import ROOT_MARK
 from git_envhist.text import escape
 

@@ -25,7 +25,7 @@ from git_envhist.model import (
     Verdict,
     VerdictStatus,
 )
-from git_envhist.model.work import CheckListener
+from git_envhist.model.checks import CheckListener
 from git_envhist.snapshots.fetched import is_fetched
 from git_envhist.snapshots.layout import GIT_CHANGED, MISSING, UNSTABLE
 from git_envhist.snapshots.names import RESERVED
