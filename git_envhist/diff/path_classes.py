@@ -48,6 +48,13 @@ def _package_directories() -> frozenset[bytes]:
     return package_directories()
 
 
+@cache
+def _installation_records() -> frozenset[bytes]:
+    from git_envhist.probes import records  # loaded late: only changed files need it
+
+    return records()
+
+
 def class_of(path: bytes) -> str:
     """Return the class of a path."""
     from git_envhist.probes.variables import is_variables  # loaded late: only changed files need it
@@ -129,12 +136,6 @@ UMASK = 0o066
 ONLY_OWNER = frozenset(("owner", "mode"))
 COMPILED = (b".pyc", b".pyo")
 LOG_ENDINGS = (b".log", b".pid", b".lock", b".tsbuildinfo", b".eslintcache", b".coverage", b".DS_Store")
-WRITTEN_BY_INSTALLERS = frozenset(
-    (
-        *(b"pyvenv.cfg", b"RECORD", b"direct_url.json", b"INSTALLER", b"REQUESTED", b"pip-selfcheck.json"),
-        *(b".package-lock.json", b".yarn-state.yml", b".yarn-integrity", b".modules.yaml", b"uv_cache.json"),
-    )
-)
 SCRIPTS = frozenset((b"bin", b".bin", b"Scripts"))
 """Directories of scripts in which an installer writes the path of the interpreter."""
 
@@ -178,7 +179,7 @@ def _reason(change: Change, explained: Callable[[bytes], bool]) -> str | None:
         return CACHES
     installed = _installed_in(change.path)
     if installed is not None:
-        if name in WRITTEN_BY_INSTALLERS or directory.rpartition(b"/")[2] in SCRIPTS:
+        if name in _installation_records() or directory.rpartition(b"/")[2] in SCRIPTS:
             return PLACES
         return installed.decode("utf-8", "surrogateescape") + "/" if explained(installed) else None
     if name.endswith(LOG_ENDINGS) or _is_socket_or_pipe(change):

@@ -18,6 +18,7 @@ from itertools import zip_longest
 from git_envhist.diff.fact_keys import name_of, place_of
 from git_envhist.lazy import dataclass, field, replace
 from git_envhist.model import EnvPath, Fact, FactChange, Role
+from git_envhist.probes import managers_with_lists
 
 # Roles.
 
@@ -56,7 +57,7 @@ def assign_roles(changes: Iterable[FactChange], declared: Iterable[Fact]) -> tup
 
 
 def _with_role(change: FactChange, known: Declared, rooted: set[tuple[str, str]]) -> FactChange:
-    if change.probe not in ("pip", "npm"):
+    if change.probe not in managers_with_lists():
         return change
     place, name = place_of(change), name_of(change)
     package = (change.probe, place, name)
@@ -188,8 +189,8 @@ def _plain(version: str) -> str:
 
 
 PROBE = "declared"
-INSTALLED = ("pip", "npm")
-"""The probes of installed packages."""
+COMPARED = ("pip", "npm")
+"""The package managers whose lists are compared with the installed packages: the spelling of versions is known."""
 BOOTSTRAP = frozenset(("pip", "setuptools", "wheel", "uv", "distribute"))
 """Packages that a new virtual environment contains."""
 EDITABLE = "(editable)"
@@ -232,7 +233,7 @@ def disagreements(declared: Sequence[Fact], installed: Iterable[Fact]) -> tuple[
             place, name = _split(fact.key)
             by_place.setdefault((fact.probe, place), {}).setdefault(name, []).append(fact)
     found_facts: list[Fact] = []
-    python, node = (_read(declared, probe) for probe in INSTALLED)
+    python, node = (_read(declared, probe) for probe in COMPARED)
     node_places = {place: found for (probe, place), found in by_place.items() if probe == "npm"}
     for (probe, place), found in sorted(by_place.items()):
         if probe == "pip" and "python" in found and python.lists:

@@ -5,21 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from git_envhist.model import EnvPath, Fact
+from git_envhist.probes import libraries
 from git_envhist.probes.sqlite import Column, columns_text
 
-INSTALLED = frozenset(
-    (
-        b"node_modules",
-        b"site-packages",
-        b"dist-packages",
-        b".venv",
-        b"venv",
-        b".tox",
-        b".nox",
-        b".git",
-        b"vendor",
-    )
-)
+INSTALLED = libraries() | {b".venv", b"venv", b".tox", b".nox", b".git", b"vendor"}
 """Directories of packages; tables in them are not the user's data."""
 MAX_FILES = 200
 """Limit per directory."""

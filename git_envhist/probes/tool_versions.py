@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Iterator
 
 from git_envhist.model import EnvPath, Fact
+from git_envhist.probes import VERSION_FILES, engines, libraries
 from git_envhist.probes.base import Files, Keyed
 
 PROBE = "tools"
@@ -18,7 +19,7 @@ NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.+-]{0,40}\Z")
 VERSION = re.compile(r"[0-9A-Za-z^~<>=|.*+/ -]{1,80}\Z")
 ALIASES = {"nodejs": "node", "golang": "go", "java": "java"}
 """Names in `.tool-versions` -> names elsewhere."""
-ENGINES = ("node", "npm", "pnpm", "yarn", "bun", "deno")
+ENGINES = engines()
 GO = re.compile(rb"^(go|toolchain)[ \t]+(?:go)?(\S+)[ \t\r]*(?://.*)?$", re.MULTILINE)
 CHANNEL = re.compile(rb"^[ \t]*channel[ \t]*=[ \t]*[\"']([^\"'\n]{1,80})[\"']", re.MULTILINE)
 SETTING = re.compile(rb"^[ \t]*(home|executable)[ \t]*=[ \t]*(\S.{0,1000}?)[ \t\r]*$", re.MULTILINE)
@@ -31,7 +32,7 @@ ToolVersions = Iterator[tuple[str, str]]
 
 def wants(directory: bytes) -> bool:
     # Files inside packages are not requirements of the environment.
-    return not {b"node_modules", b"site-packages", b"_vendor", b"vendor"} & set(directory.split(b"/"))
+    return (libraries() | {b"_vendor", b"vendor"}).isdisjoint(directory.split(b"/"))
 
 
 def facts_of(directory: bytes, files: Files, keyed: Keyed) -> Iterator[Fact]:
@@ -112,12 +113,8 @@ def _checked(tool: str, version: object) -> ToolVersions:
 
 
 READERS: dict[bytes, Callable[[bytes], ToolVersions]] = {
-    b".python-version": _one("python"),
-    b".nvmrc": _one("node"),
-    b".node-version": _one("node"),
-    b".ruby-version": _one("ruby"),
+    **{name: _one(tool) for name, tool in VERSION_FILES},
     b".java-version": _one("java"),
-    b".go-version": _one("go"),
     b".terraform-version": _one("terraform"),
     b".tool-versions": _table,
     b"rust-toolchain": _rust,

@@ -27,9 +27,9 @@ model
 git
 child_command
 objects
+probes
 secrets
 snapshots
-probes
 worktree
 diff
 history
