@@ -21,7 +21,7 @@ from git_envhist.integrations.agents import jsonc
 from git_envhist.integrations.base import InstallTarget
 from git_envhist.integrations.edits import read_state
 from git_envhist.lazy import replace
-from git_envhist.model.work import Approval
+from git_envhist.model.integrations import Approval
 
 UNKNOWN_STEP = "cannot read what is approved in {0}: look in {0} whether it runs the hooks"
 IsOurs = Callable[[object], bool]
