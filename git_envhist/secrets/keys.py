@@ -34,6 +34,8 @@ class KeyDirectory:
     """A directory of key files."""
 
     directory: str
+    is_users: bool = False
+    """Whether it is in the configuration home, not in a repository."""
 
     def path(self, name: str) -> str:
         return os.path.join(self.directory, name)
@@ -69,6 +71,10 @@ class KeyDirectory:
             mode = stat.S_IMODE(os.stat(path).st_mode)
             if not mode & 0o077:
                 return None
+            if self.is_users:
+                from git_envhist.owners import require_own  # loaded late: files of keys are private
+
+                require_own(path)
             os.chmod(path, mode & 0o700)
         except OSError:
             return False
@@ -320,7 +326,7 @@ class KeyRing:
         self._common_state = common_state
         self.ours = KeyDirectory(os.path.join(common_state, "keys"))
         self._origins = Origins(common_state)
-        self.backup = KeyDirectory(os.path.join(config_home, "git-envhist", "keys"))
+        self.backup = KeyDirectory(os.path.join(config_home, "git-envhist", "keys"), is_users=True)
         self._stored_in = (self.backup,) if key_in == HOME else (self.ours, self.backup)
         self.warnings: list[str] = []
         self.made: Key | None = None
