@@ -579,10 +579,13 @@ class KeyRing:
         return None
 
     def _make_private(self, place: KeyDirectory, key_id: str) -> None:
-        closed = place.make_private(key_id)
-        if closed is not None:
-            result = "fixed" if closed else "its mode cannot be changed"
-            self._warn(f"the key file '{place.path(key_id)}' was readable by other users: {result}")
+        for what, path, closed in (
+            ("directory of keys", place.directory, place.make_private()),
+            ("key file", place.path(key_id), place.make_private(key_id)),
+        ):
+            if closed is not None:
+                result = "fixed" if closed else "its mode cannot be changed"
+                self._warn(f"the {what} '{path}' was readable by other users: {result}")
 
     def _complete(self, key: Key) -> None:
         """Write missing copies of the key in use, and move keys out of the repository if so configured."""
