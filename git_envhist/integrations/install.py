@@ -28,7 +28,7 @@ from git_envhist.integrations.edits import (
     uninstall_plan,
 )
 from git_envhist.integrations.git_hooks import GitHooks, is_below
-from git_envhist.model.work import InstalledPart, IntegrationChange
+from git_envhist.model.integrations import InstalledPart, IntegrationChange
 from git_envhist.owners import make_directories, refuse_others
 
 GIT = GitHooks()
