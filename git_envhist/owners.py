@@ -13,6 +13,8 @@ from collections import deque
 
 from git_envhist.errors import Refused
 
+EVERY_ACCOUNT = [b"0", b"0", b"4294967295"]
+"""The map of accounts of a process that is in no user namespace."""
 MAX_LINKS = 40
 """The limit of Linux for links in one path."""
 HINT = "run the command as that account, or with HOME and the XDG directories of root: sudo -H"
@@ -43,13 +45,14 @@ def others_component(path: str) -> str | None:
     """Return the first component of a path that another account can exchange, if this process is root."""
     if os.geteuid() != 0:
         return None
+    own = _own_accounts()
     todo, place, links = deque(_names(_absolute(path))), "/", 0
     while True:
         try:
             status = os.lstat(place)
         except (FileNotFoundError, NotADirectoryError):
             return None
-        if status.st_uid != 0 or _is_writable_by_others(status):
+        if status.st_uid not in own or _is_writable_by_others(status):
             return place
         if stat.S_ISLNK(status.st_mode):
             links += 1
@@ -67,7 +70,7 @@ def others_component(path: str) -> str | None:
 
 def is_own(owner: int) -> bool:
     """Return whether this process may obey a file of this owner: root obeys root alone."""
-    return owner == 0 or os.geteuid() != 0
+    return os.geteuid() != 0 or owner in _own_accounts()
 
 
 def make_directories(path: str, mode: int = 0o700) -> None:
@@ -78,6 +81,23 @@ def make_directories(path: str, mode: int = 0o700) -> None:
     refuse_others(path)
     os.makedirs(path, mode=mode, exist_ok=True)
     refuse_others(path)
+
+
+def _own_accounts() -> frozenset[int]:
+    """Return the accounts that root trusts: itself and, in a user namespace, every account outside of it.
+
+    An ordinary user becomes root in a namespace, e.g. of a sandbox or a container without privileges. Files of all
+    accounts outside of it, the system's included, have the overflow id there, and this root may write what that user
+    may write.
+    """
+    try:
+        with open("/proc/self/uid_map", "rb") as file:
+            if file.read().split() == EVERY_ACCOUNT:
+                return frozenset((0,))
+        with open("/proc/sys/kernel/overflowuid", "rb") as file:
+            return frozenset((0, int(file.read())))
+    except (OSError, ValueError):
+        return frozenset((0,))
 
 
 def _absolute(path: str) -> str:

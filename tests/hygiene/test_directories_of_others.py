@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -179,6 +181,24 @@ def test_each_component_of_a_path_counts(tmp_path: Path, home: Path, victim: Pat
     refuse_others(str(victim / "new"))
     make_directories(str(own / "made/below"))
     assert (victim / "made/below").stat().st_mode & 0o777 == 0o700
+
+
+IN_NAMESPACE = (
+    "import sys; from git_envhist.owners import others_component; print(others_component(sys.argv[1]))"
+)
+
+
+def test_root_of_a_user_namespace_trusts_accounts_outside_of_it(home: Path) -> None:
+    # The system's directories belong to an unknown account there.
+    os.chown(home, 4321, 4321)
+    command = (sys.executable, "-c", IN_NAMESPACE, str(home / "new"))
+    done = subprocess.run(
+        ("unshare", "--map-root-user", *command), capture_output=True, text=True, check=False
+    )
+    if done.returncode != 0:
+        pytest.skip(f"no user namespace here: {done.stderr}")
+    assert done.stdout == "None\n"
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == f"{home}\n"
 
 
 def test_another_account_is_not_restricted(home: Path) -> None:
