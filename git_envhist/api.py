@@ -438,7 +438,7 @@ class EnvHistory(HistoryContext):
         self._begin_verb()
         places = [place for line in self.catalog.timelines() for place in by_name(line, name)]
         if not places:
-            raise SnapshotNotFound(name, hint="no snapshot has this name")
+            raise SnapshotNotFound(name, hint="to list all names: git envlog name")
         return self.name(name, places[0].snapshot, remove=True)
 
     def note(self, text: str, revision: SnapshotRef = "@") -> Snapshot:
@@ -960,7 +960,7 @@ class EnvHistory(HistoryContext):
         return fetched
 
     def fetch_missing(self, snapshot: Snapshot, paths: Sequence[EnvPath]) -> None:
-        """Fetch the lists of a fetched snapshot, and the contents of these paths, that are not stored yet."""
+        """Fetch the missing objects of a fetched snapshot: its list of paths, and the contents of the given paths."""
         from git_envhist.remote.fetch import fetch_missing  # loaded late: most snapshots are ours
 
         fetch_missing(self.repository, self.environ, snapshot, paths, self._report_waiting(FETCH))

@@ -186,7 +186,7 @@ def verdict_phrase(verdict: Verdict | None) -> str:
     """Return `verify failing`; an empty text without a check."""
     if verdict is None:
         return ""
-    claimed = f", unsigned (says: {verdict.claimed_by})" if verdict.claimed_by is not None else ""
+    claimed = f", unsigned (author given as {verdict.claimed_by})" if verdict.claimed_by is not None else ""
     return PHRASES[verdict.status] + claimed
 
 
@@ -198,18 +198,18 @@ def services_phrase(verdict: Verdict) -> str:
 
 
 def verdict_cause(verdict: Verdict | None) -> str:
-    """Return why a check did not pass: `npm test exit 1`."""
+    """Return why a check did not pass: `npm test: exit 1`."""
     if verdict is None or verdict.status is VerdictStatus.PASS or verdict.claimed_by is not None:
         return ""
     command = first_line(verdict.command)
     if verdict.timed_out:
-        return f"{command} took too long"
+        return f"{command}: stopped at the timeout"
     if verdict.signal is not None:
-        return f"{command} signal {verdict.signal}"
+        return f"{command}: signal {verdict.signal}"
     if verdict.exit_code is None:
-        return f"{command} did not run"
+        return f"{command}: did not run"
     ending = f"exit {verdict.exit_code}"
-    return command if command.endswith(ending) else f"{command} {ending}"
+    return command if command.endswith(ending) else f"{command}: {ending}"
 
 
 def unfinished_words(snapshot: Snapshot) -> str:
@@ -237,8 +237,10 @@ def _ended(snapshot: Snapshot) -> str:
 
 
 def claim(snapshot: Snapshot) -> str:
-    """Return `unsigned (says: <name>)` if none of the user's keys signed the snapshot, else an empty text."""
-    return f"unsigned (says: {snapshot.actor.name or 'no name'})" if snapshot.trusted is False else ""
+    """Return `unsigned (author given as <name>)` if none of the user's keys signed the snapshot, else an empty text."""
+    return (
+        f"unsigned (author given as {snapshot.actor.name or 'nobody'})" if snapshot.trusted is False else ""
+    )
 
 
 def effect_words(effect: Effect) -> str:
@@ -321,11 +323,11 @@ class FormatContext:
 
 
 def carried_words(snapshot: Snapshot, context: FormatContext) -> str:
-    """Return `✓ from 10:02` if an equal snapshot was checked before, else an empty text."""
+    """Return `✓ with the same files (10:02)` if an equal snapshot was checked before, else an empty text."""
     verdict = snapshot.verdict
     if verdict is None or verdict.carried_from is None:
         return ""
-    return f"{symbol(verdict)} from {context.printed(verdict.at)}{services_phrase(verdict)}"
+    return f"{symbol(verdict)} with the same files ({context.printed(verdict.at)}){services_phrase(verdict)}"
 
 
 Piece = Callable[[Snapshot, FormatContext], str]

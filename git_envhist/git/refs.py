@@ -446,7 +446,7 @@ def remove_stale_lock(path: str, at_work: AtWork) -> bool:
     A lock that no running git can have created is waited for until it is old enough.
     """
     lock = _read_lock(path)
-    while lock is not None and not may_be_held(lock, at_work()):
+    while lock is not None and not may_be_in_use(lock, at_work()):
         if _age(lock.made) >= STALE_AFTER:
             return _unlink(path)
         time.sleep(INTERVAL)
@@ -467,10 +467,10 @@ def sweep_locks(places: Iterable[str], at_work: AtWork) -> int:
     if not found:
         return 0
     gits = at_work()
-    return sum(not may_be_held(lock, gits) and _unlink(path) for path, lock in found)
+    return sum(not may_be_in_use(lock, gits) and _unlink(path) for path, lock in found)
 
 
-def may_be_held(lock: Lock, gits: Sequence[RunningGit] | None) -> bool:
+def may_be_in_use(lock: Lock, gits: Sequence[RunningGit] | None) -> bool:
     """Return whether one of these gits may have created a lock; True if the processes are not known."""
     return gits is None or any(_may_have_made(lock, git) for git in gits)
 

@@ -150,8 +150,8 @@ def await_done(descriptor: int, receive: Callable[[], bytes]) -> bool:
         data = receive()
         has_ended = not data
         received += data
-        told = [line for line in received.split(b"\n")[:-1] if line.startswith(WAIT)]
-        seconds = float(told[-1][1:]) if told else seconds
+        announced = [line for line in received.split(b"\n")[:-1] if line.startswith(WAIT)]
+        seconds = float(announced[-1][1:]) if announced else seconds
     return bool(received) or not has_ended
 
 

@@ -106,7 +106,10 @@ def choose(packs: Sequence[PackUsage], policy: RepackDecision) -> list[PackUsage
 
 
 def _to_merge(smallest_first: Sequence[PackUsage], total: int) -> Sequence[PackUsage]:
-    """Return the packs that are smaller than twice the bytes written anyway, including the packs already chosen."""
+    """Return the packs to merge into those that are written anyway.
+
+    A pack is chosen if it is smaller than twice `total`, the bytes to write; each chosen pack adds to `total`.
+    """
     split = 0
     for number, pack in enumerate(smallest_first):
         if pack.size < FACTOR * total:

@@ -376,7 +376,7 @@ def unreached_snapshots(repository: Repository, timeline: str, reached: Collecti
     found = _without_older(repository, outside_trash(repository, timeline))
     known = [one for one in found if one.commit in reached]
     ids = {one.id for one in known}
-    # A capture that was overtaken by another wrote the same snapshot twice.
+    # If another capture moves the ref first, a capture commits its tree again: the same snapshot has two commits.
     contents = {(one.tree, one.author) for one in known}
     return [one for one in found if one.id not in ids and (one.tree, one.author) not in contents]
 
@@ -396,7 +396,7 @@ def _unreached_links(repository: Repository, timeline: str) -> tuple[ChainCommit
         except (Damaged, GitFailed):
             return ()  # a repair replaces this ref first
         known = {link.id for link in chain}
-        # A capture that was overtaken by another wrote the same snapshot twice.
+        # If another capture moves the ref first, a capture commits its tree again: the same snapshot has two commits.
         known_content = {(link.tree, link.data.committer) for link in chain}
         found = [
             one

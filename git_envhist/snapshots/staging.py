@@ -38,8 +38,8 @@ from types import TracebackType
 from typing import NamedTuple, Self
 
 from git_envhist.disk import (
-    BESIDE_STATE,
     LOCK_TIMEOUT,
+    STAGING_IN_STATE,
     cannot_write,
     lock_file,
     lock_within,
@@ -74,7 +74,7 @@ from git_envhist.platform import NOFOLLOW, guarded_open
 # Stagings are next to our other state, or, if that is on another file system than the packs, next to the packs: a
 # pack is published by rename, which cannot cross file systems.
 
-BESIDE_PACKS = ".envhist-staging"
+STAGING_NEAR_PACKS = ".envhist-staging"
 TURN = "turn"
 KEPT_NAMES = (".nfs", ".fuse_hidden")
 """NFS and FUSE rename a removed file like this until it is closed."""
@@ -95,7 +95,9 @@ class StagingJournal(NamedTuple):
 
 def places(common_state: str, pack_dir: str) -> tuple[str, str]:
     """Return the directories that may contain stagings."""
-    return os.path.join(common_state, BESIDE_STATE), os.path.join(os.path.dirname(pack_dir), BESIDE_PACKS)
+    return os.path.join(common_state, STAGING_IN_STATE), os.path.join(
+        os.path.dirname(pack_dir), STAGING_NEAR_PACKS
+    )
 
 
 def choose_place(common_state: str, pack_dir: str, configured: int) -> str:

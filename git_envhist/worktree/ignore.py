@@ -92,12 +92,12 @@ def _whole(names: list[Name], *, is_directory: bool) -> str:
     end = r"/\Z" if is_directory else r"/?\Z"
     if all(map(_is_double, names)):
         return rf"\A(?=[^/]).*?{end}"
-    goes_below = _is_double(names[-1])
-    if goes_below:
+    matches_below = _is_double(names[-1])
+    if matches_below:
         names.pop()
     first, *blocks = _blocks(names)
     head = rf"\A{_joined(first)}/" if first else r"\A"
-    if goes_below:
+    if matches_below:
         middle = "".join(map(_somewhere, blocks))
         return rf"{head}{middle}(?=[^/]).*?{end}"
     if not blocks:

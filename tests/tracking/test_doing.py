@@ -106,7 +106,7 @@ def test_effect_is_noted_when_the_process_is_killed_during_it(repo: Repo) -> Non
     assert (repo.path.parent / "paid").exists()
     (effect,) = answer(repo, "show")["effects"]
     assert (effect["text"], effect["exit_code"], effect["irreversible"]) == ("paid", None, True)
-    told = "not undone: paid (irreversible, it did not finish)\n"
+    told = "outside this machine, not undone: paid (irreversible, it did not finish)\n"
     assert told in repo.run("envrestore", "one", check=True).out
 
 
@@ -153,7 +153,9 @@ def test_restore_lists_the_effects_that_it_does_not_undo(repo: Repo) -> None:
     dry = repo.run("envrestore", "-n", "one", check=True).out
     done = repo.run("envrestore", "one", check=True).out
     for told in (dry, done):
-        assert told.index("not undone: paid (irreversible)\n") < told.index("not undone: deployed\n")
+        assert told.index("outside this machine, not undone: paid (irreversible)\n") < told.index(
+            "outside this machine, not undone: deployed\n"
+        )
     assert "not undone" not in repo.run("envrestore", "three", check=True).out
     result = json.loads(repo.run("envrestore", "one", "--json", check=True).out)
     assert [one["text"] for one in result["effects"]] == ["deployed", "paid"]

@@ -149,7 +149,10 @@ def _run(
         show_identity(session)
     else:
         known = action in ("show", "new", "identity")
-        raise UsageError(f"'key' has no such action: '{subject if known else action}'", hint=USAGE)
+        raise UsageError(
+            f"'key' has no such action: '{subject if known else action}'",
+            hint="use one of: show, new, export, import, recipients, identity; details: git envlog key -h",
+        )
 
 
 def _show(session: Session, ring: KeyRing) -> None:

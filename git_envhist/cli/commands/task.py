@@ -47,7 +47,7 @@ def task(session: Session, action: str, which: str | None, files: tuple[str, ...
         definition = definition_of_files(files)
         _print_one(session, tasks.set(_number(which), STATUSES[action], definition=definition))
     else:
-        raise UsageError(f"'task' has no such action: '{action}'", hint=USAGE)
+        raise _wrong_action(action, which)
 
 
 @command("resume", "git envlog resume [--definition <file>]... [--force]")
@@ -83,6 +83,19 @@ def _resumed_json(found: ResumePoint | None) -> Json:
         return {"task": None, "start": None, "attached": None}
     attached = None if found.attached is None else found.attached.id
     return {"task": _task_json(found.task), "start": found.start.id, "attached": attached}
+
+
+def _wrong_action(action: str, which: str | None) -> UsageError:
+    """Return the error for an unknown action, or for one that lacks its number or text."""
+    if action == "add":
+        return UsageError("no text given", hint="git envlog task add <text>")
+    if action in STATUSES:
+        return UsageError(
+            "no task number given",
+            hint=f"git envlog task {action} <number>; to list tasks: git envlog task list",
+        )
+    wrong = which if action == "list" else action
+    return UsageError(f"'task' has no such action: '{wrong}'", hint=USAGE)
 
 
 def _agent(name: str | None, version: str | None) -> str:
