@@ -1037,7 +1037,7 @@ class EnvHistory(HistoryContext):
         return self.dropper.drop(self.snapshots_of(revisions), dry_run=dry_run)
 
     def undrop(self, *revisions: str) -> DropResult:
-        """Bring dropped snapshots back."""
+        """Restore dropped snapshots to their timelines."""
         dropper = self.dropper
         return dropper.undrop([dropper.find(one) for one in revisions])
 
@@ -1107,7 +1107,7 @@ class EnvHistory(HistoryContext):
 
     @property
     def dropper(self) -> SnapshotDropper:
-        """Drop snapshots, list the trash, bring them back."""
+        """Drop snapshots, list the trash, and restore snapshots from it."""
         from git_envhist.retention.drop import SnapshotDropper  # loaded late: keeps envlog fast
 
         return SnapshotDropper(self)
@@ -1140,7 +1140,7 @@ class EnvHistory(HistoryContext):
     def fsck(self, *, quick: bool = False, repair: bool = False, report: Report | None = None) -> FsckReport:
         """Verify every byte of every snapshot; `quick`: only that all objects exist.
 
-        `repair`: bring lost objects back where that is possible, and set damaged ones aside; nothing is deleted.
+        `repair`: recover lost objects where that is possible, and set damaged ones aside; nothing is deleted.
         """
         from git_envhist.maintenance.daily import clear_problems  # loaded late: keeps envlog fast
 

@@ -79,7 +79,7 @@ def limits_for_fetch(memory: int, place: str) -> ResourceLimits:
 
 
 def refuse_without_space(place: str, size: int) -> None:
-    """Raise an error if the disk has no room for `size` bytes."""
+    """Raise an error if the disk has no space for `size` bytes."""
     room = free_bytes(place, reserve=1 << 62)
     if room is not None and size > room:
         raise cannot_write(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), place)

@@ -173,7 +173,7 @@ def _examine(
     name: str, started: float, places: frozenset[Identity], common_dir: str, processes: str
 ) -> RunningGit | None:
     """Return a git if it can be working in one of the places."""
-    from git_envhist.git.other_users import Access  # loaded late: few repositories have another git at work
+    from git_envhist.git.other_users import Access  # loaded late: few repositories are in use by another git
 
     process = f"{processes}/{name}"
     try:
@@ -194,7 +194,7 @@ def _examine(
 def _look_at(process: str) -> tuple[str, list[bytes]]:
     """Return the directory of a process, and all paths by which it can have found its repository."""
     from git_envhist.git.other_users import (
-        runs_no_code,  # loaded late: few repositories have another git at work
+        runs_no_code,  # loaded late: few repositories are in use by another git
     )
 
     for attempt in range(LOOKS):
@@ -213,7 +213,7 @@ def _look_at(process: str) -> tuple[str, list[bytes]]:
 
 
 def _access_of_hidden(process: str, places: frozenset[Identity], common_dir: str, processes: str) -> Access:
-    from git_envhist.git.other_users import (  # loaded late: few repositories have another git at work
+    from git_envhist.git.other_users import (  # loaded late: few repositories are in use by another git
         NO_ACCESS,
         access_of,
         runs_no_code,

@@ -422,7 +422,7 @@ def _ignore(_: str) -> None:
 
 def sweep_killed(repository: Repository) -> None:
     """Clean up after captures and gc runs that died."""
-    # A clone may bring packs of ours without their state directory.
+    # A clone may contain our packs without their state directory.
     state_directory(repository.common_state)
     git = repository.git
     sweep(repository.common_state, repository.pack_dir, lambda commit: is_published(git, commit))

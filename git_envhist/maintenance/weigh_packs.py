@@ -99,7 +99,7 @@ def choose(packs: Sequence[PackUsage], policy: RepackDecision) -> list[PackUsage
     if not policy.thorough and sum(pack.size for pack in chosen) * FACTOR**4 < _largest(packs):
         chosen = [pack for pack in chosen if _is_wasteful(pack, policy)]
     chosen += _of_one_week([pack for pack in packs if pack.kind == SET_APART and pack not in chosen])
-    # The daily gc merges old packs only with as many bytes as it writes anyway; the rest follows the next day.
+    # The daily gc limits how many old packs it merges by the bytes that it writes anyway; the next day it merges more.
     total = sum(pack.needed for pack in chosen if policy.thorough or pack.kind == DELTIFIED)
     rest = [pack for pack in packs if pack not in chosen and pack.kind == DELTIFIED]
     return [*chosen, *_to_merge(sorted(rest, key=lambda pack: pack.size), total)]

@@ -81,7 +81,7 @@ def snapshot_answer(value: Mapping[str, Any], cursor: str | None = None) -> Json
 
 
 def list_answer(values: Sequence[Mapping[str, Any]]) -> Json:
-    """Return the snapshots of a list, each with what tells it from the others."""
+    """Return the snapshots of a list, each with its id, time, title and summary, shortened to fit."""
     for text in (MAX_TITLE, MAX_TITLE // 2, MAX_TITLE // 5):
         answer = {"snapshots": [_list_row(value, text) for value in values]}
         if _size(answer) <= LIMIT:

@@ -104,7 +104,7 @@ def without_outputs(value: Any) -> Any:
 
 
 def in_terms_of_tools(value: Json) -> Json:
-    """Return the result of an operation whose warnings and way back name tools instead of commands."""
+    """Return the result of an operation with warnings and hints for undo that name tools instead of commands."""
     value = dict(value)
     if "undo" in value:
         value["undo"] = way_back(value["undo"], value.get("safety"))

@@ -355,7 +355,7 @@ def _reached(git: Git, which: Sequence[str], wanted: Iterable[str]) -> list[tupl
     sought = set(wanted)
     if not sought:
         return []
-    # `run`, not `ask`: with half an answer a needed object would look unreached.
+    # Fail if git fails: in an incomplete list, an object that git uses would look unused.
     listed = git.run("rev-list", "--objects", *which)
     rows = (line.partition(b" ") for line in listed.splitlines())
     found = {oid.decode("ascii"): path for oid, _, path in rows}

@@ -50,7 +50,7 @@ class DamagedRef:
 
     ref: str
     content: str
-    """Its content, as far as it is known."""
+    """The content of the ref, or the part of it that could be read."""
     why: str
 
 
@@ -455,7 +455,7 @@ def _commits(repository: Repository) -> Iterator[tuple[str, bytes]]:
     with closing(own):
         ids = {oid for pack in own.packs for oid in pack.index.names()}
         asked = b"".join(b"%b\n" % oid.hex().encode("ascii") for oid in ids)
-        # `run`, not `ask`: a partial list would look complete.
+        # Fail if git fails: an incomplete list would look complete.
         listed = repository.git.run("cat-file", "--batch-check=%(objecttype) %(objectname)", stdin=asked)
         for line in listed.splitlines():
             if line.startswith(b"commit "):

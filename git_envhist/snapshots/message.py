@@ -437,13 +437,13 @@ def _number(text: str, key: str) -> int:
     return int(text)
 
 
-# Signatures of snapshots and verdicts (pure). Everything that no key of this user signed is only claimed.
+# Signatures of snapshots and verdicts (pure). Only what a key of this user signed is trusted.
 #
 # A verdict is signed as the line of its note together with the id of its snapshot: it is valid nowhere else.
 
 
 KEY, MAC, AUTHOR = "key", "mac", "by"
-UNKNOWN_AUTHOR = "somebody"
+UNKNOWN_AUTHOR = "unknown"
 
 FindKey = Callable[[str], "SigningKey | None"]
 
