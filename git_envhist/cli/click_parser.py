@@ -102,7 +102,7 @@ def _print_callback(
 
 
 def _print_help(command: Command, program: str, output: Output) -> None:
-    output.prose(short_help(command, program).rstrip("\n"))
+    output.prose(short_help(command, program, output.columns).rstrip("\n"))
 
 
 def _print_manual(command: Command, program: str, output: Output) -> None:

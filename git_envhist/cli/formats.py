@@ -154,6 +154,7 @@ PHRASES = {
     VerdictStatus.FAIL: "verify failing",
     VerdictStatus.ERROR: "verify gave no result",
 }
+RESULTS = {VerdictStatus.PASS: "passed", VerdictStatus.FAIL: "failed", VerdictStatus.ERROR: "gave no result"}
 UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
@@ -184,10 +185,16 @@ def verdict_symbol(verdict: Verdict | None) -> str:
 
 def verdict_phrase(verdict: Verdict | None) -> str:
     """Return `verify failing`; an empty text without a check."""
-    if verdict is None:
-        return ""
-    claimed = f", unsigned (author given as {verdict.claimed_by})" if verdict.claimed_by is not None else ""
-    return PHRASES[verdict.status] + claimed
+    return "" if verdict is None else PHRASES[verdict.status] + _unsigned_words(verdict)
+
+
+def check_phrase(verdict: Verdict) -> str:
+    """Return `failed`, and the given author if the result is unsigned."""
+    return RESULTS[verdict.status] + _unsigned_words(verdict)
+
+
+def _unsigned_words(verdict: Verdict) -> str:
+    return f", unsigned (author given as {verdict.claimed_by})" if verdict.claimed_by is not None else ""
 
 
 def services_phrase(verdict: Verdict) -> str:
@@ -268,14 +275,6 @@ def size(number: int) -> str:
     raise AssertionError("unreachable")
 
 
-def seconds(duration: float) -> str:
-    """Return a duration as `0.31 s`, `4.2 s`, `2 min 05 s`."""
-    if duration < 10:
-        return f"{duration:.2f} s" if duration < 1 else f"{duration:.1f} s"
-    minutes, rest = divmod(round(duration), 60)
-    return f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"
-
-
 @dataclass(frozen=True, slots=True)
 class FormatContext:
     """The settings of a line besides its snapshot: the current time, the date style, the length of ids."""
@@ -323,11 +322,11 @@ class FormatContext:
 
 
 def carried_words(snapshot: Snapshot, context: FormatContext) -> str:
-    """Return `✓ with the same files (10:02)` if an equal snapshot was checked before, else an empty text."""
+    """Return `✓ as at 10:02` if an equal snapshot was checked before, else an empty text."""
     verdict = snapshot.verdict
     if verdict is None or verdict.carried_from is None:
         return ""
-    return f"{symbol(verdict)} with the same files ({context.printed(verdict.at)}){services_phrase(verdict)}"
+    return f"{symbol(verdict)} as at {context.printed(verdict.at)}{services_phrase(verdict)}"
 
 
 Piece = Callable[[Snapshot, FormatContext], str]

@@ -225,9 +225,10 @@ GROUPS = {
 """The subcommands by purpose."""
 
 
-def short_help(shown: Command, program: str) -> str:
-    """Return the usage of a command, its description, and its options."""
-    lines = [*usage_lines(shown.usage), "", *_description_lines(shown.help)]
+def short_help(shown: Command, program: str, columns: int | None = None) -> str:
+    """Return the usage of a command, its description, and its options; `columns`: the width of the terminal."""
+    width = min(columns or HELP_COLUMNS, HELP_COLUMNS)
+    lines = [*usage_lines(shown.usage), "", *_description_lines(shown.help, width)]
     if f"git {shown.name}" == program.replace("-", " ", 1) == "git envlog":
         lines += [
             "'git envdiff' shows what changed, 'git envrestore' restores a snapshot.",
@@ -251,22 +252,22 @@ def usage_lines(usage: str) -> list[str]:
     return lines
 
 
-def _wrapped(words: Sequence[str], indent: int = 0) -> list[str]:
-    """Return words in lines of at most 80 columns, with all lines but the first indented."""
+def _wrapped(words: Sequence[str], indent: int = 0, columns: int = HELP_COLUMNS) -> list[str]:
+    """Return words in lines of limited width, with all lines but the first indented."""
     lines = [words[0]]
     for word in words[1:]:
-        if len(lines[-1]) + 1 + len(word) <= HELP_COLUMNS:
+        if len(lines[-1]) + 1 + len(word) <= columns:
             lines[-1] += f" {word}"
         else:
             lines.append(" " * indent + word)
     return lines
 
 
-def _description_lines(text: str) -> list[str]:
-    """Return the paragraphs of a description in lines of at most 80 columns."""
+def _description_lines(text: str, columns: int) -> list[str]:
+    """Return the paragraphs of a description in lines of limited width."""
     lines = []
     for paragraph in text.strip().split("\n\n"):
-        lines += [*_wrapped(paragraph.split()), ""]
+        lines += [*_wrapped(paragraph.split(), columns=columns), ""]
     return lines
 
 
@@ -351,5 +352,5 @@ def help_command(session: Session, topic: str | None) -> int:
         )
     shown = load(place)
     assert isinstance(shown, Command)
-    session.output.prose(short_help(shown, program).rstrip("\n"))
+    session.output.prose(short_help(shown, program, session.output.columns).rstrip("\n"))
     return 0
