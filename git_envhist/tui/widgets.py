@@ -24,7 +24,7 @@ from textual.widgets import Static
 
 from git_envhist.text import escape
 from git_envhist.tui.programs import Json, JsonResult, SnapshotRow
-from git_envhist.tui.text import Text
+from git_envhist.tui.styled_text import Text
 
 # Dialogs over the list: a plan to confirm, a result, the keys.
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from git_envhist.diff.packages import assign_roles, disagreements, same_version, satisfies
+from git_envhist.diff.required_packages import assign_roles, disagreements, same_version, satisfies
 from git_envhist.model import EnvPath, Fact, FactChange, Role
 from git_envhist.probes import node as declarednode
 from git_envhist.probes import python, requirements

@@ -19,7 +19,7 @@ from jsonschema import Draft202012Validator
 
 from git_envhist.model import FactChange, Role
 from git_envhist.model import LogEvent as Done
-from git_envhist.recent import birth_time_ns, npm_time, read_apt, read_dpkg, read_npm, read_reflog
+from git_envhist.recent_changes import birth_time_ns, npm_time, read_apt, read_dpkg, read_npm, read_reflog
 from tests.support.oracle import listing
 from tests.support.repository import Repo
 

@@ -12,7 +12,7 @@ from git_envhist.diff.facts import pair_facts
 from git_envhist.diff.summary import summarize
 from git_envhist.model import ChangeCount, Fact, FactChange
 from git_envhist.probes.dumps import BYTES, RDB, SQL, describe
-from git_envhist.services import failure_line
+from git_envhist.service_dumps import failure_line
 from tests.support.repository import Repo
 
 KINDS = {"dump": "databases"}

@@ -23,8 +23,8 @@ from git_envhist.git.pathspecs import anchored, directory_prefix, matching
 from git_envhist.git.repository import TIMELINE_REFS, Repository
 from git_envhist.history.times import printed_time, read_time_span
 from git_envhist.lazy import replace
-from git_envhist.model.work import LogEvent, RecentChanges
-from git_envhist.recent import changes_between
+from git_envhist.model.recent import LogEvent, RecentChanges
+from git_envhist.recent_changes import changes_between
 from git_envhist.text import escape, escape_invalid
 from git_envhist.worktree.ignore import left_out_of
 

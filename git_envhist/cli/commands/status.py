@@ -16,7 +16,7 @@ from git_envhist.cli.parser import option
 from git_envhist.errors import EnvhistError
 from git_envhist.git.config import LocalZone
 from git_envhist.integrations.status import read_status
-from git_envhist.model.work import HookRun, InstalledPart, IntegrationStatus
+from git_envhist.model.integrations import HookRun, InstalledPart, IntegrationStatus
 from git_envhist.secrets.masking import mask_text
 from git_envhist.text import escape, escape_invalid, seconds
 

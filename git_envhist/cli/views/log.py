@@ -43,9 +43,9 @@ from git_envhist.history.graph import (
     parents_of,
     shown_parents,
 )
+from git_envhist.history.tasks_and_effects import effects_of, tasks_of
 from git_envhist.history.timeline import NO_INTENT, Choice, Timeline, choose, subject
 from git_envhist.history.titles import title
-from git_envhist.history.work import effects_of, tasks_of
 from git_envhist.lazy import dataclass, replace
 from git_envhist.model import IntentSource, MissingPath, Snapshot, Verdict
 from git_envhist.text import escape, plain_output, seconds
@@ -67,7 +67,7 @@ def json_values(history: EnvHistory, shown: Sequence[Snapshot], *, most_paths: i
         with_lists,
         with_outputs,
     )
-    from git_envhist.diff.compare import AT_ONCE, changes_of  # loaded late: only JSON needs it
+    from git_envhist.diff.changes import AT_ONCE, changes_of  # loaded late: only JSON needs it
     from git_envhist.git.cat_file import CatFile  # loaded late: only JSON needs it
 
     git = history.repository.git
@@ -432,7 +432,7 @@ def _that_changed(
     history: EnvHistory, found: Sequence[Snapshot], pathspecs: tuple[bytes, ...]
 ) -> frozenset[str]:
     from git_envhist.context import refuse_oversized_trees  # loaded late: keeps envlog fast
-    from git_envhist.diff.compare import commits_changing_paths  # loaded late: only paths need it
+    from git_envhist.diff.changes import commits_changing_paths  # loaded late: only paths need it
 
     refuse_oversized_trees(history, found)
     steps = [(snapshot.commit, snapshot.parent) for snapshot in found]
@@ -496,7 +496,7 @@ def _as_one(line: LogLine, story: str | None) -> Snapshot:
 
 
 def _stories(history: EnvHistory, steps: Sequence[tuple[str, str | None]]) -> Iterator[tuple[str, str]]:
-    from git_envhist.diff.compare import changes_of  # loaded late: only a turn needs it
+    from git_envhist.diff.changes import changes_of  # loaded late: only a turn needs it
     from git_envhist.diff.facts import compare_facts  # loaded late: keeps envlog fast
     from git_envhist.diff.summary import count as count_changes  # loaded late: only a turn needs it
     from git_envhist.diff.summary import summarize  # loaded late: only a turn needs it
