@@ -287,7 +287,7 @@ def _optional_hash(key: str, field: str) -> Trailer:
 
 
 def _read_trigger(value: str) -> Trigger:
-    # A later version may have added a trigger; only that a program took the snapshot is known.
+    # A trigger of a later version is unknown here: it only shows that a program took the snapshot.
     return TRIGGERS.get(unquote(value), Trigger.API)
 
 

@@ -133,7 +133,10 @@ def _joined(names: list[Name]) -> str:
 
 
 def _name(name: Name) -> str:
-    """Return an expression for a name: parts between stars at their first match, the last part at the end."""
+    """Return a regular expression for one name of a pattern.
+
+    Each part between two stars matches at its first occurrence, the last part at the end: without backtracking.
+    """
     parts: list[str] = [""]
     for token in name:
         if token != STAR:

@@ -76,6 +76,10 @@ def test_resume_returns_the_next_task_and_its_start(repo: Repo) -> None:
     assert repo.run("envlog", "resume", check=True).out == "all tasks are done\n"
 
 
+def test_resume_without_any_task_names_the_command_that_adds_one(repo: Repo) -> None:
+    assert repo.run("envlog", "resume", check=True).out == "no tasks; add one: git envlog task add <text>\n"
+
+
 @pytest.mark.parametrize("words", [["finish", "1"], ["start"], ["done", "one"], ["list", "1"], ["add", " "]])
 def test_unknown_status_of_a_task_is_an_error(repo: Repo, words: list[str]) -> None:
     done = repo.run("envlog", "task", *words)

@@ -15,6 +15,7 @@ from git_envhist.text import escape, escape_invalid
 from git_envhist.tracking.tasks import definition_of_files
 
 USAGE = "git envlog task add <text> | start|done|fail|skip <number> | list"
+NO_TASKS = "no tasks; add one: git envlog task add <text>"
 STATUSES = {
     "start": TaskStatus.IN_PROGRESS,
     "done": TaskStatus.COMPLETED,
@@ -61,7 +62,7 @@ def resume(session: Session, files: tuple[str, ...], force: bool) -> None:
         session.print_json({"schema": SCHEMA, **_resumed_json(found)})
         return
     if found is None:
-        session.line("all tasks are done")
+        session.line("all tasks are done" if session.history.tasks.all() else NO_TASKS)
         return
     context = format_context(session.history)
     session.line(_line(found.task))
@@ -116,7 +117,7 @@ def _print_result(session: Session, tasks: Sequence[Task]) -> None:
     for one in tasks:
         session.line(_line(one, ids))
     if not tasks:
-        session.line("no tasks; add one: git envlog task add <text>")
+        session.line(NO_TASKS)
 
 
 def _print_one(session: Session, one: Task) -> None:
