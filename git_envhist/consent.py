@@ -174,7 +174,7 @@ def is_person(environ: Mapping[str, str]) -> bool:
 
 
 def trusted_list(environ: Mapping[str, str]) -> TrustedList:
-    """Return the private list of this user."""
+    """Return the list of repositories and commands that this user allowed."""
     return TrustedList(own_data(environ))
 
 

@@ -259,7 +259,7 @@ class Sandbox(NamedTuple):
 
     @property
     def is_complete(self) -> bool:
-        """Return whether the snapshot was restored completely; otherwise a failure proves nothing."""
+        """Return whether the snapshot was restored completely; otherwise a failure is no result."""
         return self.written.target.complete and self.written.exact
 
 

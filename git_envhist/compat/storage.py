@@ -163,7 +163,7 @@ class LibraryStorage:
         real = os.path.realpath(root)
         place = self.place_of(real)
         with locked(os.path.join(self.base, LOCK)):
-            # The place of a renamed directory belongs to it, too.
+            # A renamed directory still has its history at the place of its old path; move that here first.
             _assign_place(self.base, place, real)
             if os.path.lexists(place):
                 # Rename it first, so that no process finds a half-removed place.

@@ -255,7 +255,7 @@ class Origins:
             len(key_id) != FIRST_FORM_LENGTH or key_id == current_id or FIRST_FORM + key_id in self._lines()
         )
 
-    def hold(self, key: Key) -> bool:
+    def records_key(self, key: Key) -> bool:
         """Return whether a key from the configuration home belongs to this repository."""
         return not key.repository or key.repository.hex() in self._lines()
 
@@ -383,7 +383,7 @@ class KeyRing:
         if not self._origins.may_include(key_id, self._current_name()):
             return None
         key = self._read(self.backup, key_id)
-        return key if key is not None and self._origins.hold(key) else None
+        return key if key is not None and self._origins.records_key(key) else None
 
     def _current_name(self) -> str | None:
         with suppress(SealingError):

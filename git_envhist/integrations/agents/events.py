@@ -67,7 +67,7 @@ class AgentEvent:
     """An event that an agent's hook reported."""
 
     kind: str
-    """`prompt`, `before`, `after`, `end`."""
+    """One of `prompt`, `before`, `after` and `end`: when in a turn the hook was called."""
     agent: str
     registered: str
     """The agent whose settings contain the hook; another agent may read them."""
@@ -527,7 +527,7 @@ def _is_left(name: str) -> bool:
 
 
 def _process_mark(process: int) -> str:
-    """Return the id of a process and, if the system tells it, when it started."""
+    """Return the id of a process and, if the system reports it, when it started."""
     try:
         return f"{process}-{int(process_fields(process)[START_TIME])}"
     except (OSError, ValueError, IndexError):
