@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,8 @@ from typing import Any
 import pytest
 
 from git_envhist.integrations.agents.install import CODEX
+from tests.cli.test_json import validate
+from tests.integrations.agents.test_called import Working
 from tests.support.repository import Repo
 
 # Codex 0.169 wrote these hashes when a person approved the hooks of `git envlog install --agent codex`.
@@ -134,6 +137,20 @@ def test_hooks_of_the_user_need_no_trusted_directory(repo: Repo, agent: str) -> 
     if agent == "codex":
         # The command names this machine's script, so its hash is not one of those above.
         assert "approve" in here.warnings()
+
+
+def test_status_shows_when_the_last_event_arrived(repo: Repo, tmp_path: Path) -> None:
+    here = Working(repo, tmp_path / "transcript.jsonl", "claude-code")
+    here.call("claude-code", "prompt")
+    here.call("claude-code", "before", then="echo 1 >f")
+    here.call("claude-code", "after")
+    here.snapshots(2)
+    here.idle()
+    shown = repo.run("envlog", "status", check=True).out
+    time = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d"
+    for event, result in (("UserPromptSubmit", "received"), ("PreToolUse", "captured"), ("Stop", "captured")):
+        assert re.search(rf"✓ {event} .*\(last event {time}: {result}\)", shown), shown
+    validate("status", json.loads(repo.run("envlog", "status", "--json", check=True).out))
 
 
 def insert(repo: Repo, change: Callable[[dict[str, Any]], object]) -> None:
