@@ -459,3 +459,17 @@ def make_directory(path: str, mode: int) -> None:
     except FileExistsError:
         return
     os.chmod(path, mode)
+
+
+def can_rename(source: str | int, target: str | int, rename: Callable[[str], object]) -> bool:
+    """Return whether entries of one directory can be renamed into another; `rename` tries it with a name."""
+    if os.stat(source).st_dev != os.stat(target).st_dev:
+        return False
+    # The kernel compares the mounts before it looks up the file, so the file need not exist.
+    try:
+        rename(f"absent-{os.urandom(8).hex()}")
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    return True
