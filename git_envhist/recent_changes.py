@@ -22,7 +22,10 @@ from typing import NamedTuple
 
 from git_envhist.capture.probe_runner import MACHINE_ROOT
 from git_envhist.config import Settings
-from git_envhist.diff.facts import role_of
+from git_envhist.diff.facts import by_probe, role_of
+from git_envhist.diff.importance import by_importance
+from git_envhist.diff.required_packages import PROBE as DECLARED
+from git_envhist.diff.required_packages import assign_roles
 from git_envhist.git.config import LocalZone
 from git_envhist.git.process import Git
 from git_envhist.git.repository import Repository
@@ -271,15 +274,16 @@ def _scan(
 
 # Read the packages of changed directories by the probes of a snapshot.
 
-NOT_INSTALLED = ("declared",)
-"""Probes of required packages, not of installed ones."""
 MAX_PACKAGE_FILE = 8 << 20
 NOT_KNOWN = ""
 """The version before a change, which no file shows."""
 
 
 def changed_packages(root: bytes, found: Iterable[RecentEntry]) -> tuple[FactChange, ...]:
-    """Return the packages in directories with changed files of installers; the versions before are unknown."""
+    """Return the packages in directories with changed files of installers, requested ones first.
+
+    The versions before are unknown.
+    """
     places: dict[bytes, dict[bytes, RecentEntry]] = {}
     for one in found:
         directory, _, name = one.path.rpartition(b"/")
@@ -287,7 +291,7 @@ def changed_packages(root: bytes, found: Iterable[RecentEntry]) -> tuple[FactCha
     probes = [
         (probe, set(probe.reads) | set(probe.sees))
         for name, probe in file_probes().items()
-        if probe.kind == PACKAGES and name not in NOT_INSTALLED
+        if probe.kind == PACKAGES and name != DECLARED
     ]
     changes: dict[tuple[str, str, str], FactChange] = {}
     for directory, changed in places.items():
@@ -297,7 +301,23 @@ def changed_packages(root: bytes, found: Iterable[RecentEntry]) -> tuple[FactCha
                 born = all(changed[name].born for name in names)
                 for fact in _facts(root, directory, probe, patterns):
                     changes[fact.probe, fact.key, fact.value] = _as_fact_change(fact, born)
-    return tuple(changes[key] for key in sorted(changes))
+    declared = _declared_packages(root, {fact.at for fact in changes.values()})
+    return by_probe(by_importance(assign_roles((changes[key] for key in sorted(changes)), declared)))
+
+
+def _declared_packages(root: bytes, directories: Iterable[bytes]) -> list[Fact]:
+    """Return what the lists of packages in these directories and above them request."""
+    probe = file_probes()[DECLARED]
+    above = {place for directory in directories for place in _with_parents(directory)}
+    patterns = set(probe.reads) | set(probe.sees)
+    return [fact for place in sorted(above) for fact in _facts(root, place, probe, patterns)]
+
+
+def _with_parents(directory: bytes) -> Iterator[bytes]:
+    yield directory
+    while directory:
+        directory = directory.rpartition(b"/")[0]
+        yield directory
 
 
 def _as_fact_change(fact: Fact, born: bool) -> FactChange:

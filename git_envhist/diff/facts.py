@@ -248,6 +248,8 @@ def _place(fact: Fact) -> str:
 ARROW = " → "
 NODE_MODULES = "node_modules"
 DUMP = "dump"
+LABELS = {"declared": "mismatch"}
+"""Words before rows, where these differ from the name of the probe: installed and requested packages differ."""
 """The probe of service dumps."""
 OF_A_DUMP = {".": "not dumped", "contents": "other contents"}
 """Names of facts about a whole dump."""
@@ -271,6 +273,11 @@ class FactRow:
     changes: tuple[FactChange, ...]
     nested: tuple[FactChange, ...] = ()
     """Changes of packages in the `node_modules` of other packages; only their number is displayed."""
+
+    @property
+    def label(self) -> str:
+        """The word before the row."""
+        return LABELS.get(self.probe, self.probe)
 
 
 def pair_facts(before: Iterable[Fact], after: Iterable[Fact]) -> tuple[FactChange, ...]:

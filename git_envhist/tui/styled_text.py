@@ -18,7 +18,7 @@ from git_envhist.diff.facts import SERVICE, fact_rows, fact_words, facts_from_va
 from git_envhist.diff.summary import SummaryRow as Folded
 from git_envhist.diff.summary import describe_marks, fold_by_directory
 from git_envhist.model import Change, ChangeKind, EntryKind, FactChange
-from git_envhist.text import escape, for_people
+from git_envhist.text import escape, for_people, plain_output, seconds
 from git_envhist.tui.programs import Json, SnapshotRow, changes_of, steps_of
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def story(facts: Sequence[FactChange], changes: Sequence[Change], columns: int) 
         places[row.probe] = places.get(row.probe, 0) + 1
         if places[row.probe] <= MAX_PLACES:
             cells = row_cells(row, MAX_CELLS, lambda fact: escape(fact_words(fact)))
-            lines += _row(row.probe, row.place, cells, columns)
+            lines += _row(row.label, row.place, cells, columns)
     for probe, number in places.items():
         if number > MAX_PLACES:
             lines += _row(probe, "", [f"… in {number - MAX_PLACES:,} more places"], columns)
@@ -269,9 +269,9 @@ def _cut(words: Iterable[str]) -> Iterator[Text]:
 # Details and diffs of snapshots, from `envlog show --json` and `envdiff --json`.
 
 VERDICTS = {
-    "pass": ("✓", "verify passing", "green"),
-    "fail": ("✗", "verify failing", "red"),
-    "error": ("!", "verify gave no result", "yellow"),
+    "pass": ("✓", "passed", "green"),
+    "fail": ("✗", "failed", "red"),
+    "error": ("!", "gave no result", "yellow"),
 }
 MAX_LISTED = 20
 SHORT = 12
@@ -340,11 +340,11 @@ def _verdict(verdict: Json) -> Iterator[Text]:
     if verdict["claimed_by"]:
         mark, words = "?", f"{words}, unsigned, by {verdict['claimed_by']}"
     parts = [verdict["command"], *_verdict_details(verdict)]
-    yield field("Verdict", "") + Text.assemble(
+    yield field("Check", "") + Text.assemble(
         (escape(f"{mark} {words}"), colour), escape(f" ({', '.join(parts)})")
     )
-    if verdict["output_tail"].strip():
-        yield from paragraph(verdict["output_tail"])
+    if output := plain_output(verdict["output_tail"]):
+        yield from paragraph(output)
 
 
 def _verdict_details(verdict: Json) -> Iterator[str]:
@@ -355,13 +355,13 @@ def _verdict_details(verdict: Json) -> Iterator[str]:
     elif verdict["exit_code"]:
         yield f"exit {verdict['exit_code']}"
     if verdict["duration_ms"] is not None:
-        yield f"{verdict['duration_ms']:,} ms"
+        yield seconds(verdict["duration_ms"] / 1000)
     if verdict["carried_from"]:
         yield f"result from {verdict['carried_from'][:7]}"
         if verdict.get("services"):
             yield "services differ" if verdict["services"] == "differ" else "services not compared"
     if verdict["tree_after"] is not None and verdict["tree_before"] != verdict["tree_after"]:
-        yield "the check changed the environment"
+        yield "the check changed files after the snapshot"
 
 
 def _local_time(at: str) -> str:

@@ -29,7 +29,7 @@ from git_envhist.model.checks import CheckListener
 from git_envhist.snapshots.fetched import is_fetched
 from git_envhist.snapshots.layout import GIT_CHANGED, MISSING, UNSTABLE
 from git_envhist.snapshots.names import RESERVED
-from git_envhist.text import escape
+from git_envhist.text import escape, seconds
 
 if TYPE_CHECKING:
     from git_envhist.api import EnvHistory
@@ -53,7 +53,6 @@ def verdict_line(verdict: Verdict) -> str:
     """Return `✓ npm test (1.2 s)`, `✗ npm test exit 1 (0.81 s)`."""
     from git_envhist.cli.formats import (  # loaded late: only the full view needs it
         first_line,
-        seconds,
         symbol,
         verdict_cause,
     )

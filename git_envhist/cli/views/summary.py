@@ -112,7 +112,7 @@ def fact_texts(changes: Sequence[FactChange], style: DiffStyle, *, secrets: bool
     for probe, found in groupby(rows, key=attrgetter("probe")):
         places = list(found)
         for row in places[:MAX_PLACES]:
-            yield from place_row(escape(probe), escape(row.place), _fact_cells(row), style)
+            yield from place_row(escape(row.label), escape(row.place), _fact_cells(row), style)
         if len(places) > MAX_PLACES:
             changed = sum(len(row.changes) + len(row.nested) for row in places[MAX_PLACES:])
             rest = f"… {changed:,} more in {len(places) - MAX_PLACES:,} places"
