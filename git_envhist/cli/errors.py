@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from git_envhist.cli.output import Output
 from git_envhist.cli.terminal import ASCII_SYMBOLS, as_bytes, shows_symbols
 from git_envhist.errors import EnvhistError, Interrupted, Refused
+from git_envhist.owners import make_directories
 from git_envhist.text import escape
 
 if TYPE_CHECKING:
@@ -202,7 +203,7 @@ def as_defect(failure: Exception, program: str) -> EnvhistError:
         )
     try:
         place = write_report(failure, program)
-    except OSError:
+    except (OSError, EnvhistError):
         return InternalError(
             f"unexpected failure: '{reason}'", hint="run it with GIT_ENVHIST_TRACE=1 to see where"
         )
@@ -216,7 +217,7 @@ def write_report(failure: Exception, program: str) -> str:
     import traceback  # loaded late: only a defect needs it
 
     directory = reports()
-    os.makedirs(directory, mode=0o700, exist_ok=True)
+    make_directories(directory)
     stamp = time.strftime("%Y%m%d-%H%M%S")
     path = os.path.join(directory, f"{stamp}-{os.getpid()}.txt")
     text = "\n".join([*versions(program), "", "".join(traceback.format_exception(failure))])

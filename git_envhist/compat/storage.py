@@ -27,6 +27,7 @@ from git_envhist.disk import Durability, locked, replace_file, state_directory, 
 from git_envhist.git.process import Git
 from git_envhist.git.repository import Repository
 from git_envhist.lazy import dataclass, replace
+from git_envhist.owners import refuse_others
 
 if TYPE_CHECKING:
     from git_envhist.api import EnvHistory
@@ -130,6 +131,7 @@ class LibraryStorage:
         """Return the repository of a directory, created if needed; after a rename its place is renamed, too."""
         real = os.path.realpath(root)
         place = self.place_of(real)
+        refuse_others(self.base)
         state_directory(self.base)
         with locked(os.path.join(self.base, LOCK)):
             _remove_leftovers(self.base)

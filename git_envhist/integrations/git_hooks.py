@@ -368,8 +368,7 @@ def _with_sections(text: bytes, ours: bytes) -> bytes:
 
 
 def _read_hook_configuration(path: str) -> bytes:
-    edit = plan_content(path, b"")
-    content = read_state(edit.path)
+    content = read_state(os.path.realpath(path))
     return content.data if content is not None else b""
 
 

@@ -21,6 +21,7 @@ from git_envhist.disk import Durability, locked, remove_if_present, replace_file
 from git_envhist.errors import EnvhistError, in_words
 from git_envhist.git.config import version_of_agent
 from git_envhist.lazy import dataclass, replace
+from git_envhist.owners import refuse_others
 from git_envhist.platform import START_TIME, open_file_only, process_fields
 from git_envhist.secrets.masking import title_of
 
@@ -427,6 +428,7 @@ OLD = 7 * 86_400
 @contextmanager
 def spool_lock(spool: str) -> Iterator[None]:
     """Hold the lock of the spool."""
+    refuse_others(spool)
     state_directory(spool)
     with locked(os.path.join(spool, LOCK)):
         yield
