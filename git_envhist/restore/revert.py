@@ -14,11 +14,11 @@ from typing import NamedTuple
 
 from git_envhist.capture.environment import CapturedEnvironment
 from git_envhist.context import HistoryContext
-from git_envhist.diff.classes import PACKAGES, class_of
+from git_envhist.diff.classes import class_of
 from git_envhist.diff.compare import as_sealed_then
 from git_envhist.diff.walk import differing_directories
-from git_envhist.errors import Refused, SnapshotNotFound, UsageError
-from git_envhist.git.merge_file import merge_text
+from git_envhist.errors import Refused, SealingError, SnapshotNotFound, UsageError
+from git_envhist.git.merge_file import MAX_BYTES
 from git_envhist.git.pathspecs import matching
 from git_envhist.git.process import Git
 from git_envhist.history.resolve import resolve_range
@@ -36,21 +36,27 @@ from git_envhist.model import (
 )
 from git_envhist.objects.reader import ObjectReader
 from git_envhist.objects.trees import object_id
+from git_envhist.restore.merge_contents import MergeTools, merge_contents
 from git_envhist.restore.options import RestoreOptions
 from git_envhist.restore.plan import Key
 from git_envhist.restore.three_way import (
+    ContentMerge,
     Prefer,
     Reason,
     Sides,
-    TextMerge,
     ThreeWayMerge,
     Unit,
     database_units,
 )
+from git_envhist.restore.write_entry import file_blocks
+from git_envhist.secrets.seal import SealingKey, seal
+from git_envhist.snapshots.chunks import read_pointer
 
 NODE_MODULES = b"node_modules"
 DIST_INFO = b".dist-info"
 RECORD = b"RECORD"
+SEALED_FILE = b"file"
+"""The kind under which the contents of files are sealed."""
 SEPARATORS = re.compile(rb"[-_.]+")
 
 
@@ -114,15 +120,18 @@ class RevertConflicts(Refused):
 class RevertMerge:
     """The pairs of a revert, with its conflicts and the merged texts."""
 
-    def __init__(self, git: Git, object_format: str, step: RevertedStep, now_ns: int) -> None:
-        """`now_ns`: the time of merged files, so that programs see that they changed."""
+    def __init__(
+        self, git: Git, object_format: str, step: RevertedStep, now_ns: int, key: SealingKey | None = None
+    ) -> None:
+        """`now_ns`: the time of merged files, so that programs see that they changed; `key` seals secret ones."""
         self._git = git
         self._format = object_format
+        self._key = key
         self._step = step
         self._now_ns = now_ns
         self._conflicts: dict[Conflict, list[EnvPath]] = {}
         self.blobs: dict[bytes, bytes] = {}
-        """The merged texts, by id."""
+        """The merged contents, by id."""
 
     def pairs(
         self, contents: ObjectReader, before: bytes, after: bytes, taken: CapturedEnvironment | None = None
@@ -135,7 +144,7 @@ class RevertMerge:
         merge = ThreeWayMerge(
             _by_key(step),
             _by_key(since),
-            lambda path, sides, prefer: self._merge_text(contents, path, sides, prefer),
+            lambda path, sides, prefer: self._merge_content(contents, path, sides, prefer),
             self._step.prefer,
             packages.unit_of,
         )
@@ -153,24 +162,48 @@ class RevertMerge:
             chosen = {path for path in chosen if class_of(path) in options.classes}
         return tuple(one for one, found in self._conflicts.items() if not set(chosen).isdisjoint(found))
 
-    def _merge_text(
+    def _merge_content(
         self, contents: ObjectReader, path: EnvPath, sides: Sides, prefer: Prefer
-    ) -> TextMerge | None:
+    ) -> ContentMerge | None:
         base, other, _, now = sides
-        if class_of(path) == PACKAGES or base is None or other is None or now is None:
+        if base is None or other is None or now is None:
             return None
-        ours, common, theirs = (contents.plain(entry) for entry in (now, base, other))
+        versions = self._read_versions(contents, path, (base, now, other))
+        if versions is None:
+            return None
         labels = ("now", self._step.after.id[:7], self._step.before.id[:7])
-        side = "" if prefer in (Prefer.NEITHER, Prefer.MARKERS) else prefer.value
-        merged = merge_text(self._git, (ours, common, theirs), labels, side)
+        is_secret = any(one.stored is StoredAs.SEALED for one in (base, now, other))
+        merged = merge_contents(path, *versions, MergeTools(self._git, labels, prefer), is_secret=is_secret)
         if merged is None:
             return None
-        oid = object_id(b"blob", merged.text, self._format)
-        if oid == now.oid:
-            return TextMerge(now, bool(merged.conflicts))
-        self.blobs[oid] = merged.text
-        entry = replace(now, oid=ObjectId(oid), mtime_ns=self._now_ns, link_group=None)
-        return TextMerge(entry, bool(merged.conflicts))
+        if merged.content == versions[1]:
+            return ContentMerge(now, merged.conflicts)
+        stored = merged.content
+        if is_secret:
+            if self._key is None:
+                return None
+            stored = seal(self._key, path, SEALED_FILE, stored)
+        oid = ObjectId(object_id(b"blob", stored, self._format))
+        self.blobs[oid] = stored
+        kind = StoredAs.SEALED if is_secret else StoredAs.PLAIN
+        entry = replace(now, oid=oid, stored=kind, mtime_ns=self._now_ns, link_group=None)
+        return ContentMerge(entry, merged.conflicts)
+
+    def _read_versions(
+        self, contents: ObjectReader, path: EnvPath, entries: tuple[Entry, ...]
+    ) -> tuple[bytes, bytes, bytes] | None:
+        """Return the contents of base, now and other; None if one is too large, or cannot be opened."""
+        found = []
+        for entry in entries:
+            assert entry.oid is not None
+            blob = contents.blob(entry.oid)
+            if entry.stored is StoredAs.PIECES and read_pointer(blob).size > MAX_BYTES:
+                return None
+            try:
+                found.append(b"".join(file_blocks(contents, path, entry, blob)))
+            except SealingError:
+                return None
+        return found[0], found[1], found[2]
 
 
 def _by_key(pairs: Iterable[DirectoryPair]) -> dict[Key, DirectoryPair]:

@@ -68,15 +68,15 @@ class Sides(NamedTuple):
     now: Entry | None
 
 
-class TextMerge(NamedTuple):
-    """The entry of a merged text, and whether both sides changed the same lines."""
+class ContentMerge(NamedTuple):
+    """The entry of a file with merged content, and the reason of each conflict in the content."""
 
     entry: Entry
-    is_conflict: bool
+    conflicts: tuple[str, ...] = ()
 
 
-MergeText = Callable[[EnvPath, Sides, Prefer], TextMerge | None]
-"""Merge the lines of a plain file; None if they cannot be merged."""
+MergeContent = Callable[[EnvPath, Sides, Prefer], ContentMerge | None]
+"""Merge the content of a file, given its displayed path; None if it cannot be merged."""
 T = TypeVar("T")
 UnitOf = Callable[[bytes, EnvPath], "Unit | None"]
 
@@ -115,13 +115,13 @@ def is_same(one: Entry | None, other: Entry | None) -> bool:
 
 
 class MergedEntry(NamedTuple):
-    """The merged entry of a path, and why it is a conflict."""
+    """The merged entry of a path, and the reasons for which it is a conflict."""
 
     entry: Entry | None
-    reason: Reason | None = None
+    reasons: tuple[str, ...] = ()
 
 
-def merge_entry(sides: Sides, text: Callable[[], TextMerge | None], prefer: Prefer) -> MergedEntry:
+def merge_entry(sides: Sides, content: Callable[[], ContentMerge | None], prefer: Prefer) -> MergedEntry:
     """Merge the three versions of a path that is a directory on no side."""
     base, other, base_now, now = sides
     if is_same(base, other):
@@ -132,7 +132,7 @@ def merge_entry(sides: Sides, text: Callable[[], TextMerge | None], prefer: Pref
         return MergedEntry(now)
     if now is None or other is None or base is None or base_now is None:
         return _preferred(sides, _existence(sides), prefer)
-    return _merge_attributes(sides, text, prefer)
+    return _merge_attributes(sides, content, prefer)
 
 
 def _existence(sides: Sides) -> Reason:
@@ -144,7 +144,7 @@ def _existence(sides: Sides) -> Reason:
 def _preferred(sides: Sides, reason: Reason, prefer: Prefer) -> MergedEntry:
     if prefer is Prefer.OURS:
         return MergedEntry(sides.now)
-    return MergedEntry(sides.other) if prefer is Prefer.THEIRS else MergedEntry(sides.now, reason)
+    return MergedEntry(sides.other) if prefer is Prefer.THEIRS else MergedEntry(sides.now, (reason,))
 
 
 def _with_time(sides: Sides, entry: Entry | None) -> Entry | None:
@@ -157,25 +157,25 @@ def _with_time(sides: Sides, entry: Entry | None) -> Entry | None:
     return entry
 
 
-def _merge_attributes(sides: Sides, text: Callable[[], TextMerge | None], prefer: Prefer) -> MergedEntry:
+def _merge_attributes(
+    sides: Sides, content: Callable[[], ContentMerge | None], prefer: Prefer
+) -> MergedEntry:
     """Merge content, mode, owner and attributes one by one; all sides exist."""
     base, other, base_now, now = sides
     assert base is not None
     assert other is not None
     assert base_now is not None
     assert now is not None
-    reason: Reason | None = None
+    reasons: tuple[str, ...] = ()
     if same_content(base, other) or same_content(now, other):
         found = now
     elif same_content(base_now, now):
         found = other
-    elif (merged := text()) is not None:
-        found = merged.entry
-        if merged.is_conflict and prefer is Prefer.NEITHER:
-            reason = Reason.CONTENT
+    elif (merged := content()) is not None:
+        found, reasons = merged
     else:
         found = other if prefer is Prefer.THEIRS else now
-        reason = None if prefer in (Prefer.OURS, Prefer.THEIRS) else Reason.CONTENT
+        reasons = () if prefer in (Prefer.OURS, Prefer.THEIRS) else (Reason.CONTENT,)
     versions = (base, other, base_now, now)
     mode, mode_differs = _pick(prefer, *(one.mode for one in versions))
     owner, owner_differs = _pick(prefer, *((one.uid, one.gid) for one in versions))
@@ -185,9 +185,9 @@ def _merge_attributes(sides: Sides, text: Callable[[], TextMerge | None], prefer
         (owner_differs, Reason.OWNER),
         (attributes_differ, Reason.ATTRIBUTES),
     )
-    reason = reason or next((why for differs, why in differing if differs), None)
-    if reason is not None:
-        return MergedEntry(now, reason)
+    reasons = reasons or tuple([why for differs, why in differing if differs][:1])
+    if reasons:
+        return MergedEntry(now, reasons)
     return MergedEntry(replace(found, mode=mode, uid=owner[0], gid=owner[1], xattrs=xattrs))
 
 
@@ -238,7 +238,7 @@ class ThreeWayMerge:
     """The directories that differ between `base` and `other`."""
     since: Mapping[Key, DirectoryPair]
     """The directories that differ between `base` and now."""
-    text: MergeText
+    merge_content: MergeContent
     prefer: Prefer = Prefer.NEITHER
     unit_of: UnitOf = no_unit
     conflicts: list[Conflict] = field(default_factory=list)
@@ -340,8 +340,7 @@ class ThreeWayMerge:
         base_now = since.before.own if since is not None and since.before is not None else step.before.own
         sides = Sides(step.before.own, step.after.own, base_now, now)
         merged = _merge_attributes(sides, lambda: None, self.prefer)
-        if merged.reason is not None:
-            self.conflicts.append(Conflict(shown_path(*key), merged.reason))
+        self._note(*key, merged.reasons)
         assert merged.entry is not None
         is_time_of_step = base_now.mtime_ns == now.mtime_ns
         return replace(merged.entry, mtime_ns=step.after.own.mtime_ns) if is_time_of_step else merged.entry
@@ -378,18 +377,20 @@ class ThreeWayMerge:
         if is_cache(path) and not is_same(sides.base, sides.other) and not is_same(sides.base_now, sides.now):
             # Programs make it again; a cache that is newer than its source is not used.
             return None if sides.other is None else sides.now
-        merged = merge_entry(sides, lambda: self._text(key, path, sides), self.prefer)
-        if merged.reason is not None:
-            self.conflicts.append(Conflict(shown_path(key[0], path), merged.reason))
+        merged = merge_entry(sides, lambda: self._content(key, path, sides), self.prefer)
+        self._note(key[0], path, merged.reasons)
         return _renumbered(merged.entry, sides)
 
-    def _text(self, key: Key, path: EnvPath, sides: Sides) -> TextMerge | None:
+    def _note(self, root: bytes, path: EnvPath, reasons: Iterable[str]) -> None:
+        self.conflicts += [Conflict(shown_path(root, path), reason) for reason in reasons]
+
+    def _content(self, key: Key, path: EnvPath, sides: Sides) -> ContentMerge | None:
         entries = (sides.base, sides.other, sides.base_now, sides.now)
         if self._unit(key, path) is not None:
             return None
-        if not all(one is not None and _is_plain_file(one) for one in entries):
+        if not all(one is not None and _has_whole_content(one) for one in entries):
             return None
-        return self.text(shown_path(key[0], path), sides, self.prefer)
+        return self.merge_content(shown_path(key[0], path), sides, self.prefer)
 
     def _merge_child(self, key: Key, path: EnvPath, sides: Sides) -> Entry | None:
         """Merge a path that is a directory on a side; its contents are merged already."""
@@ -431,8 +432,9 @@ def _renumbered(entry: Entry | None, sides: Sides) -> Entry | None:
     return replace(entry, link_group=entry.link_group + LINKS_OF_OTHER)
 
 
-def _is_plain_file(entry: Entry) -> bool:
-    return entry.kind is EntryKind.FILE and entry.stored is StoredAs.PLAIN and not entry.notes
+def _has_whole_content(entry: Entry) -> bool:
+    """Return whether an entry is a file whose content is stored as it was, so that it can be merged."""
+    return entry.kind is EntryKind.FILE and entry.stored is not StoredAs.FINGERPRINT and not entry.notes
 
 
 def _join(directory: EnvPath, name: bytes) -> EnvPath:
