@@ -1,4 +1,4 @@
-"""Read the three snapshots of a revert and merge them: the pairs from now to the environment without a step.
+"""Read the three snapshots of a revert or a merge: the pairs from now to the merged environment.
 
 `RevertMerge` is the source of pairs for `Planner`. It reads which files a package consists of, so that versions of a
 package are not mixed, and merges lines with git. Merged texts are in no snapshot yet; `blobs` has them.
@@ -7,22 +7,21 @@ package are not mixed, and merges lines with git. Merged texts are in no snapsho
 from __future__ import annotations
 
 import csv
+import os
 import posixpath
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from git_envhist.capture.environment import CapturedEnvironment
-from git_envhist.context import HistoryContext
 from git_envhist.diff.classes import class_of
 from git_envhist.diff.compare import as_sealed_then
 from git_envhist.diff.walk import differing_directories
-from git_envhist.errors import Refused, SealingError, SnapshotNotFound, UsageError
+from git_envhist.errors import Refused, SealingError
 from git_envhist.git.merge_file import MAX_BYTES
 from git_envhist.git.pathspecs import matching
 from git_envhist.git.process import Git
-from git_envhist.history.resolve import resolve_range
-from git_envhist.history.revisions import WorkingTree
+from git_envhist.history.timeline import PRINTED_ID
 from git_envhist.lazy import replace
 from git_envhist.model import (
     Conflict,
@@ -30,16 +29,27 @@ from git_envhist.model import (
     Entry,
     EnvPath,
     ObjectId,
+    RestoreRole,
+    SkippedPath,
     Snapshot,
-    SnapshotRef,
     StoredAs,
+    shown_path,
 )
 from git_envhist.objects.reader import ObjectReader
 from git_envhist.objects.trees import object_id
+from git_envhist.restore.compose_pairs import (
+    Pairs,
+    as_unchanged,
+    by_key,
+    compose_pairs,
+    without_changes,
+)
+from git_envhist.restore.decisions import UNDECIDED, Decisions
 from git_envhist.restore.merge_contents import MergeTools, merge_contents
 from git_envhist.restore.options import RestoreOptions
 from git_envhist.restore.plan import Key
 from git_envhist.restore.three_way import (
+    LINKS_OF_OTHER,
     ContentMerge,
     Prefer,
     Reason,
@@ -48,6 +58,7 @@ from git_envhist.restore.three_way import (
     Unit,
     database_units,
 )
+from git_envhist.restore.untrusted import ExistingNames
 from git_envhist.restore.write_entry import file_blocks
 from git_envhist.secrets.seal import SealingKey, seal
 from git_envhist.snapshots.chunks import read_pointer
@@ -60,76 +71,96 @@ SEALED_FILE = b"file"
 SEPARATORS = re.compile(rb"[-_.]+")
 
 
-class RevertedStep(NamedTuple):
-    """The step to take out of the environment, and the side that its conflicts take."""
+class Span(NamedTuple):
+    """Two sides of a comparison: the changes from `base` to `other` are made in the environment."""
 
-    before: Snapshot
-    after: Snapshot
+    base: Snapshot
+    other: Snapshot
+
+
+class Relocated(NamedTuple):
+    """The rewriting of paths with which the fork on a side began; it is no work to merge."""
+
+    theirs: Span | None = None
+    ours: Span | None = None
+
+
+class MergeSources(NamedTuple):
+    """The snapshots that a revert or a merge compares, and what its conflicts become."""
+
+    spans: tuple[Span, ...]
+    """Merged one after the other, as one restore; for a revert the newest step first."""
     words: str
-    """The step as it is recorded: `9ac31f2`, or `9ac31f2..be19d7d`."""
-    prefer: Prefer = Prefer.NEITHER
+    """The step or the merged snapshot as it is recorded: `9ac31f2`, or `9ac31f2..be19d7d`."""
+    decisions: Decisions = UNDECIDED
+    role: RestoreRole = RestoreRole.REVERT
+    again: str = ""
+    """The arguments that name the same sources; empty: `words`."""
+    label: str = ""
+    """The name of the other side in markers and in the names of files beside others; empty: its id."""
+    relocated: Relocated = Relocated()
+    is_whole: bool = True
+    """Whether a merge contains all that the merged snapshot has."""
+
+    @property
+    def target(self) -> Snapshot:
+        """Return the snapshot whose extent and additional roots bound what is changed."""
+        return self.spans[-1].other
+
+    @property
+    def snapshots(self) -> tuple[Snapshot, ...]:
+        """Return all snapshots that are read, each once."""
+        return tuple({one.id: one for span in self.spans for one in span}.values())
+
+    @property
+    def command(self) -> str:
+        """Return the command that names the same sources."""
+        return f"git envlog {self.role.value} {self.again or self.words}"
 
 
-def prefer_of(word: str) -> Prefer:
-    """Return the side of conflicts by its name."""
-    try:
-        return Prefer(word)
-    except ValueError:
-        raise UsageError(f"unknown side of conflicts: '{word}'", hint="ours, theirs or markers") from None
-
-
-def find_step(
-    history: HistoryContext, revision: SnapshotRef, prefer: Prefer = Prefer.NEITHER
-) -> RevertedStep:
-    """Return the step of a range, or that of one snapshot: from the snapshot before it."""
-    if isinstance(revision, str):
-        span = resolve_range(revision, history.catalog, history.now)
-        if isinstance(span.end, WorkingTree) or isinstance(span.start, WorkingTree):
-            raise UsageError(
-                f"the files now are no snapshot: '{revision}'", hint="capture them first: git envlog capture"
-            )
-        if span.start is not None:
-            before, after = span.start.snapshot, span.end.snapshot
-            return RevertedStep(before, after, f"{before.id[:7]}..{after.id[:7]}", prefer)
-    after = history.snapshot_of(revision)
-    try:
-        before = history.resolve(f"{after.id}~1")
-    except SnapshotNotFound as error:
-        raise Refused(
-            f"no snapshot is before '{after.id[:7]}', so nothing shows what it changed",
-            hint="name another one: git envlog revert <a>..<b>",
-        ) from error
-    return RevertedStep(before, after, after.id[:7], prefer)
-
-
-class RevertConflicts(Refused):
-    """A revert found paths that the step and later work changed."""
+class MergeConflicts(Refused):
+    """A revert or a merge found paths that both sides changed."""
 
     code = "conflicts"
 
-    def __init__(self, words: str, conflicts: tuple[Conflict, ...]) -> None:
+    def __init__(self, sources: MergeSources, conflicts: tuple[Conflict, ...]) -> None:
         number = len(conflicts)
-        paths = "1 path" if number == 1 else f"{number:,} paths"
+        paths = "1 conflict" if number == 1 else f"{number:,} conflicts"
+        verb = sources.role.value
+        preview = sources.command.replace(f" {verb} ", f" {verb} -n ", 1)
         super().__init__(
-            f"cannot revert {words}: {paths} changed on both sides; nothing was changed",
-            hint=f"list them: git envlog revert -n {words}; keep the present versions: --ours",
+            f"cannot {verb} {sources.words}: {paths}; nothing was changed",
+            hint=f"list them: {preview}; keep the present versions: --ours, or skip them: --skip-conflicts",
         )
         self.conflicts = conflicts
 
 
 class RevertMerge:
-    """The pairs of a revert, with its conflicts and the merged texts."""
+    """The pairs of a revert or a merge, with its conflicts and the merged contents."""
 
     def __init__(
-        self, git: Git, object_format: str, step: RevertedStep, now_ns: int, key: SealingKey | None = None
+        self,
+        git: Git,
+        object_format: str,
+        sources: MergeSources,
+        now_ns: int,
+        key: SealingKey | None,
+        existing: ExistingNames,
+        dropped: Collection[bytes] = (),
     ) -> None:
-        """`now_ns`: the time of merged files, so that programs see that they changed; `key` seals secret ones."""
+        """`now_ns`: the time of merged files, so that programs see that they changed; `key` seals secret ones.
+
+        `existing`: lists a directory of the environment; `dropped`: the paths that an unsigned side must not write.
+        """
         self._git = git
         self._format = object_format
         self._key = key
-        self._step = step
+        self._sources = sources
         self._now_ns = now_ns
+        self._existing = existing
+        self._dropped = dropped
         self._conflicts: dict[Conflict, list[EnvPath]] = {}
+        self._skipped: dict[Conflict, list[EnvPath]] = {}
         self.blobs: dict[bytes, bytes] = {}
         """The merged contents, by id."""
 
@@ -137,33 +168,91 @@ class RevertMerge:
         self, contents: ObjectReader, before: bytes, after: bytes, taken: CapturedEnvironment | None = None
     ) -> list[DirectoryPair]:
         """Return the pairs from the environment now to the merged one."""
-        base = bytes.fromhex(self._step.after.tree)
-        step = as_sealed_then(list(differing_directories(contents, base, after)), contents)
-        since = as_sealed_then(list(differing_directories(contents, base, before)), contents)
-        packages = PackageUnits(contents, [*step, *since])
-        merge = ThreeWayMerge(
-            _by_key(step),
-            _by_key(since),
-            lambda path, sides, prefer: self._merge_content(contents, path, sides, prefer),
-            self._step.prefer,
-            packages.unit_of,
-        )
-        pairs = merge.pairs()
-        self._conflicts = {conflict: merge.paths_of(conflict) for conflict in merge.conflicts}
+        result: Pairs = {}
+        for number, span in enumerate(self._sources.spans, start=1):
+            base, other = (bytes.fromhex(one.tree) for one in span)
+            step = as_sealed_then(list(differing_directories(contents, base, other)), contents)
+            since = as_sealed_then(list(differing_directories(contents, base, before)), contents)
+            # The environment that this span changes is the result of those before it.
+            joined = compose_pairs(self._without_rewriting(contents, by_key(since), "ours"), result)
+            changed = self._without_rewriting(contents, by_key(step), "theirs")
+            merged = self._merge_span(contents, span, changed, joined, number)
+            result = compose_pairs(result, by_key(merged))
+        return list(result.values())
+
+    def _without_rewriting(self, contents: ObjectReader, pairs: Pairs, side: str) -> Pairs:
+        rewritten = getattr(self._sources.relocated, side)
+        if rewritten is None:
+            return pairs
+        trees = (bytes.fromhex(one.tree) for one in rewritten)
+        ignored = by_key(differing_directories(contents, *trees))
+        return (without_changes if side == "theirs" else as_unchanged)(pairs, ignored)
+
+    def _merge_span(
+        self, contents: ObjectReader, span: Span, step: Pairs, since: Pairs, number: int
+    ) -> list[DirectoryPair]:
+        packages = PackageUnits(contents, [*step.values(), *since.values()])
+        decisions = self._sources.decisions
+
+        def three_way(
+            side_of: Callable[[EnvPath], Prefer] | None,
+        ) -> tuple[ThreeWayMerge, list[DirectoryPair]]:
+            merge = ThreeWayMerge(
+                step,
+                since,
+                lambda path, sides, prefer: self._merge_content(contents, span, path, sides, prefer),
+                decisions.prefer if decisions.is_uniform else Prefer.NEITHER,
+                packages.unit_of,
+                side_of,
+                self._name_beside,
+                LINKS_OF_OTHER * number,
+            )
+            return merge, merge.pairs()
+
+        merge, pairs = three_way(None)
+        if merge.conflicts and not decisions.is_uniform:
+            # Which paths are conflicts is known only now.
+            found = {conflict: merge.paths_of(conflict) for conflict in merge.conflicts}
+            sides = decisions.sides(self._git, found)
+            merge, pairs = three_way(lambda path: sides.get(path, Prefer.NEITHER))
+        for noted, conflicts in ((self._conflicts, merge.conflicts), (self._skipped, merge.skipped)):
+            noted.update((conflict, merge.paths_of(conflict)) for conflict in conflicts)
         return pairs
+
+    def _name_beside(self, root: bytes, path: EnvPath) -> bytes | None:
+        if shown_path(root, path) in self._dropped:
+            return None
+        directory, _, name = path.rpartition(b"/")
+        label = self._sources.label or self._sources.spans[0].other.id[:PRINTED_ID]
+        wanted = free = name + b"." + os.fsencode(label)
+        taken = set(self._existing(root, directory))
+        number = 1
+        while free in taken:
+            number += 1
+            free = b"%b-%d" % (wanted, number)
+        return free
+
+    def skipped(self, options: RestoreOptions) -> tuple[SkippedPath, ...]:
+        """Return the conflicts that are left as they are, about paths that the options choose."""
+        return tuple(SkippedPath(one.path, one.why) for one in self._chosen(self._skipped, options))
 
     def conflicts(self, options: RestoreOptions) -> tuple[Conflict, ...]:
         """Return the conflicts about paths that the options choose."""
-        paths = {path for found in self._conflicts.values() for path in found}
+        return self._chosen(self._conflicts, options)
+
+    def _chosen(
+        self, conflicts: Mapping[Conflict, list[EnvPath]], options: RestoreOptions
+    ) -> tuple[Conflict, ...]:
+        paths = {path for found in conflicts.values() for path in found}
         chosen: Collection[bytes] = paths
         if options.pathspecs and paths:
             chosen = matching(self._git, paths, (), options.pathspecs)
         if options.classes is not None:
             chosen = {path for path in chosen if class_of(path) in options.classes}
-        return tuple(one for one, found in self._conflicts.items() if not set(chosen).isdisjoint(found))
+        return tuple(one for one, found in conflicts.items() if not set(chosen).isdisjoint(found))
 
     def _merge_content(
-        self, contents: ObjectReader, path: EnvPath, sides: Sides, prefer: Prefer
+        self, contents: ObjectReader, span: Span, path: EnvPath, sides: Sides, prefer: Prefer
     ) -> ContentMerge | None:
         base, other, _, now = sides
         if base is None or other is None or now is None:
@@ -171,7 +260,7 @@ class RevertMerge:
         versions = self._read_versions(contents, path, (base, now, other))
         if versions is None:
             return None
-        labels = ("now", self._step.after.id[:7], self._step.before.id[:7])
+        labels = ("now", span.base.id[:PRINTED_ID], self._sources.label or span.other.id[:PRINTED_ID])
         is_secret = any(one.stored is StoredAs.SEALED for one in (base, now, other))
         merged = merge_contents(path, *versions, MergeTools(self._git, labels, prefer), is_secret=is_secret)
         if merged is None:
@@ -204,10 +293,6 @@ class RevertMerge:
             except SealingError:
                 return None
         return found[0], found[1], found[2]
-
-
-def _by_key(pairs: Iterable[DirectoryPair]) -> dict[Key, DirectoryPair]:
-    return {(pair.root, pair.path): pair for pair in pairs}
 
 
 class PackageUnits:

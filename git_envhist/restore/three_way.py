@@ -42,6 +42,14 @@ class Prefer(StrEnum):
     THEIRS = "theirs"
     MARKERS = "markers"
     """Write both sides of lines into the file, between markers."""
+    BOTH = "both"
+    """Keep the present version, and write the other one beside it."""
+    SKIP = "skip"
+    """Leave the path as it is and report it; merge the others."""
+
+
+DECIDED = (Prefer.OURS, Prefer.THEIRS, Prefer.MARKERS)
+"""The sides that `merge_entry` takes itself."""
 
 
 class Reason(StrEnum):
@@ -77,6 +85,8 @@ class ContentMerge(NamedTuple):
 
 MergeContent = Callable[[EnvPath, Sides, Prefer], ContentMerge | None]
 """Merge the content of a file, given its displayed path; None if it cannot be merged."""
+NameBeside = Callable[[bytes, EnvPath], bytes | None]
+"""Return the name under which the other version of a path is written beside it; None if it must not be."""
 T = TypeVar("T")
 UnitOf = Callable[[bytes, EnvPath], "Unit | None"]
 
@@ -241,20 +251,37 @@ class ThreeWayMerge:
     merge_content: MergeContent
     prefer: Prefer = Prefer.NEITHER
     unit_of: UnitOf = no_unit
+    side_of: Callable[[EnvPath], Prefer] | None = None
+    """The side of the conflict about a displayed path; without it `prefer` decides all."""
+    beside: NameBeside | None = None
+    links: int = LINKS_OF_OTHER
     conflicts: list[Conflict] = field(default_factory=list)
+    skipped: list[Conflict] = field(default_factory=list)
+    """The conflicts that are left as they are."""
     _results: dict[Key, DirectoryPair] = field(default_factory=dict)
     _units: dict[Unit, UnitChanges] = field(default_factory=dict)
+    _beside: dict[Key, dict[bytes, Entry]] = field(default_factory=dict)
 
     def pairs(self) -> list[DirectoryPair]:
         """Return the directories that differ between now and the result."""
         self._find_units()
         for key in sorted(self.step, key=lambda key: key[1].count(b"/") + bool(key[1]), reverse=True):
             self._merge_directory(key)
-        found = [unit for unit, changes in self._units.items() if changes.is_conflict]
-        if self.prefer is not Prefer.OURS:
-            self.conflicts += [Conflict(unit.shown, unit.reason) for unit in found]
+        for unit, changes in self._units.items():
+            if changes.is_conflict:
+                self._note(unit.shown, (unit.reason,))
         self.conflicts.sort(key=lambda conflict: conflict.path)
         return list(self._results.values())
+
+    def _side(self, shown: EnvPath) -> Prefer:
+        return self.prefer if self.side_of is None else self.side_of(shown)
+
+    def _note(self, shown: EnvPath, reasons: Iterable[str]) -> None:
+        """Note the conflicts of a path, for which the present version is kept."""
+        side = self._side(shown)
+        if side is not Prefer.OURS:
+            noted = self.skipped if side is Prefer.SKIP else self.conflicts
+            noted += [Conflict(shown, reason) for reason in reasons]
 
     def paths_of(self, conflict: Conflict) -> list[EnvPath]:
         """Return the paths that a conflict is about: those of a unit, or its own."""
@@ -320,6 +347,7 @@ class ThreeWayMerge:
             found = self._merge_name(key, name, sides)
             if found is not None:
                 after[name] = found
+        after.update(self._beside.pop(key, {}))
         own = self._own(key, now_own.own if now_own is not None else None, after)
         self._results[key] = DirectoryPair(
             *key,
@@ -339,8 +367,8 @@ class ThreeWayMerge:
             return now
         base_now = since.before.own if since is not None and since.before is not None else step.before.own
         sides = Sides(step.before.own, step.after.own, base_now, now)
-        merged = _merge_attributes(sides, lambda: None, self.prefer)
-        self._note(*key, merged.reasons)
+        merged = _merge_attributes(sides, lambda: None, self._decided(shown_path(*key)))
+        self._note(shown_path(*key), merged.reasons)
         assert merged.entry is not None
         is_time_of_step = base_now.mtime_ns == now.mtime_ns
         return replace(merged.entry, mtime_ns=step.after.own.mtime_ns) if is_time_of_step else merged.entry
@@ -377,12 +405,31 @@ class ThreeWayMerge:
         if is_cache(path) and not is_same(sides.base, sides.other) and not is_same(sides.base_now, sides.now):
             # Programs make it again; a cache that is newer than its source is not used.
             return None if sides.other is None else sides.now
-        merged = merge_entry(sides, lambda: self._content(key, path, sides), self.prefer)
-        self._note(key[0], path, merged.reasons)
-        return _renumbered(merged.entry, sides)
+        shown = shown_path(key[0], path)
+        merged = merge_entry(sides, lambda: self._content(key, path, sides), self._decided(shown))
+        if not (merged.reasons and self._put_beside(key, path, sides)):
+            self._note(shown, merged.reasons)
+        return self._renumbered(merged.entry, sides)
 
-    def _note(self, root: bytes, path: EnvPath, reasons: Iterable[str]) -> None:
-        self.conflicts += [Conflict(shown_path(root, path), reason) for reason in reasons]
+    def _decided(self, shown: EnvPath) -> Prefer:
+        side = self._side(shown)
+        return side if side in DECIDED else Prefer.NEITHER
+
+    def _put_beside(self, key: Key, path: EnvPath, sides: Sides) -> bool:
+        """Add the other version of a file under another name; return whether that decides the conflict."""
+        if self._side(shown_path(key[0], path)) is not Prefer.BOTH or self.beside is None:
+            return False
+        if sides.other is None:
+            return True
+        if sides.other.stored is StoredAs.SEALED or self._unit(key, path) is not None:
+            # The contents of a sealed file belong to its path.
+            return False
+        name = self.beside(key[0], path)
+        if name is None:
+            return False
+        entry = replace(sides.other, path=_join(key[1], name), link_group=None)
+        self._beside.setdefault(key, {})[name] = entry
+        return True
 
     def _content(self, key: Key, path: EnvPath, sides: Sides) -> ContentMerge | None:
         entries = (sides.base, sides.other, sides.base_now, sides.now)
@@ -390,7 +437,8 @@ class ThreeWayMerge:
             return None
         if not all(one is not None and _has_whole_content(one) for one in entries):
             return None
-        return self.merge_content(shown_path(key[0], path), sides, self.prefer)
+        shown = shown_path(key[0], path)
+        return self.merge_content(shown, sides, self._decided(shown))
 
     def _merge_child(self, key: Key, path: EnvPath, sides: Sides) -> Entry | None:
         """Merge a path that is a directory on a side; its contents are merged already."""
@@ -412,24 +460,23 @@ class ThreeWayMerge:
         self._results[child] = result._replace(after=result.before)
         return self._note_kinds(child, now)
 
+    def _renumbered(self, entry: Entry | None, sides: Sides) -> Entry | None:
+        """Return an entry with the link group of its snapshot."""
+        if entry is None or entry.link_group is None or entry is sides.now:
+            return entry
+        now = sides.now
+        if now is not None and entry.link_group == now.link_group and same_content(entry, now):
+            return entry
+        return replace(entry, link_group=entry.link_group + self.links)
+
     def _note_kinds(self, key: Key, now: Entry | None) -> Entry | None:
         """Keep the present version of a path that is a file on one side and a directory on the other."""
-        if self.prefer is not Prefer.OURS:
-            self.conflicts.append(Conflict(shown_path(*key), Reason.KIND))
+        self._note(shown_path(*key), (Reason.KIND,))
         return now
 
 
 def _own_of(pair: DirectoryPair) -> Entry | None:
     return None if pair.after is None else pair.after.own
-
-
-def _renumbered(entry: Entry | None, sides: Sides) -> Entry | None:
-    """Return an entry with the link group of its snapshot."""
-    if entry is None or entry.link_group is None or entry is sides.now:
-        return entry
-    if sides.now is not None and entry.link_group == sides.now.link_group and same_content(entry, sides.now):
-        return entry
-    return replace(entry, link_group=entry.link_group + LINKS_OF_OTHER)
 
 
 def _has_whole_content(entry: Entry) -> bool:

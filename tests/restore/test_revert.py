@@ -20,7 +20,7 @@ import pytest
 from git_envhist.api import EnvHistory
 from git_envhist.errors import UsageError
 from git_envhist.restore import execute, finish
-from git_envhist.restore.revert import RevertConflicts
+from git_envhist.restore.revert import MergeConflicts
 from tests.cli.test_json import validate
 from tests.restore.unsigned import make_stranger
 from tests.support.oracle import Listing, listing
@@ -121,7 +121,7 @@ def test_conflict_changes_nothing_and_each_one_is_printed(three: Repo) -> None:
         "conflict: new/deep/file: changed since, and would be removed\n"
         "conflict: old: removed there, created again since\n"
     )
-    assert "3 paths changed on both sides; nothing was changed" in refused.err
+    assert "3 conflicts; nothing was changed" in refused.err
     assert state(three) == before
     assert three.read("lines") == repo_lines
     answer = json.loads(three.run("envlog", "revert", "--json", ":/two").out)
@@ -234,13 +234,13 @@ def test_versions_of_a_package_are_not_mixed(repo: Repo, *, node: bool) -> None:
     install(repo, "2.1", node=node)
     before = state(repo)
     place = "node_modules/left" if node else f"{SITE}/left"
-    with pytest.raises(RevertConflicts) as raised:
+    with pytest.raises(MergeConflicts) as raised:
         history.revert(":/two")
     assert [(one.path, one.why) for one in raised.value.conflicts] == [
         (place.encode(), "the package changed on both sides")
     ]
     assert state(repo) == before
-    with pytest.raises(RevertConflicts):
+    with pytest.raises(MergeConflicts):
         history.revert(":/two", conflict="theirs")
     history.revert(":/two", conflict="ours")
     after = state(repo)
@@ -272,7 +272,7 @@ def test_api_returns_the_result_and_refuses_unknown_words(three: Repo) -> None:
     assert done.snapshot is not None
     assert (done.snapshot.restored_from, done.safety is not None) == (None, True)
     with pytest.raises(UsageError):
-        history.revert(":/two", conflict="both")
+        history.revert(":/two", conflict="none")
     with pytest.raises(TypeError):
         history.revert(":/two", services=True)  # type: ignore[call-arg]
 
@@ -467,10 +467,10 @@ def test_reverted_step_of_a_random_history_equals_a_history_without_it(
         rest = edits[:number] + edits[number + 1 :]
         there = tmp_path / f"without-{number}"
         is_possible = replay(rest, there)
-        refused: RevertConflicts | None = None
+        refused: MergeConflicts | None = None
         try:
             history.revert(snapshot_of(history, number + 1))
-        except RevertConflicts as error:
+        except MergeConflicts as error:
             refused = error
         if refused is not None:
             assert [one.path.decode() for one in refused.conflicts] == [edits[number].path]
