@@ -765,7 +765,8 @@ class RestoreOperation:
                 )
         repository = captured.context.repository
         git = repository.git.with_objects(captured.staging.path)
-        merge = RevertMerge(git, repository.object_format, step, time.time_ns(), captured.key)
+        limit = captured.context.settings.merge_limit
+        merge = RevertMerge(git, repository.object_format, step, time.time_ns(), captured.key, limit)
         planner = Planner(git, self.context.contents(git), captured.environment, merge)
         plan = planner.plan(captured.finish().tree, step.before.tree, self.options)
         conflicts = merge.conflicts(self.options)

@@ -9,14 +9,15 @@ from __future__ import annotations
 import csv
 import posixpath
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from git_envhist.capture.environment import CapturedEnvironment
+from git_envhist.config import MERGE_LIMIT
 from git_envhist.context import HistoryContext
 from git_envhist.diff.classes import class_of
 from git_envhist.diff.compare import as_sealed_then
-from git_envhist.diff.walk import differing_directories
+from git_envhist.diff.walk import differing_directories, read_listing
 from git_envhist.errors import Refused, SealingError, SnapshotNotFound, UsageError
 from git_envhist.git.merge_file import MAX_BYTES
 from git_envhist.git.pathspecs import matching
@@ -36,21 +37,26 @@ from git_envhist.model import (
 )
 from git_envhist.objects.reader import ObjectReader
 from git_envhist.objects.trees import object_id
-from git_envhist.restore.merge_contents import MergeTools, merge_contents
+from git_envhist.restore.merge_contents import MergeTools, merge_contents, merge_databases
+from git_envhist.restore.merge_rows import DatabaseFiles, is_database
 from git_envhist.restore.options import RestoreOptions
 from git_envhist.restore.plan import Key
 from git_envhist.restore.three_way import (
     ContentMerge,
+    DatabaseMerge,
     Prefer,
     Reason,
     Sides,
     ThreeWayMerge,
     Unit,
     database_units,
+    has_whole_content,
 )
 from git_envhist.restore.write_entry import file_blocks
 from git_envhist.secrets.seal import SealingKey, seal
 from git_envhist.snapshots.chunks import read_pointer
+from git_envhist.snapshots.layout import stored_below
+from git_envhist.snapshots.reader import SnapshotReader
 
 NODE_MODULES = b"node_modules"
 DIST_INFO = b".dist-info"
@@ -121,9 +127,16 @@ class RevertMerge:
     """The pairs of a revert, with its conflicts and the merged texts."""
 
     def __init__(
-        self, git: Git, object_format: str, step: RevertedStep, now_ns: int, key: SealingKey | None = None
+        self,
+        git: Git,
+        object_format: str,
+        step: RevertedStep,
+        now_ns: int,
+        key: SealingKey | None = None,
+        merge_limit: int = MERGE_LIMIT,
     ) -> None:
         """`now_ns`: the time of merged files, so that programs see that they changed; `key` seals secret ones."""
+        self._merge_limit = merge_limit
         self._git = git
         self._format = object_format
         self._key = key
@@ -137,7 +150,7 @@ class RevertMerge:
         self, contents: ObjectReader, before: bytes, after: bytes, taken: CapturedEnvironment | None = None
     ) -> list[DirectoryPair]:
         """Return the pairs from the environment now to the merged one."""
-        base = bytes.fromhex(self._step.after.tree)
+        base, other = bytes.fromhex(self._step.after.tree), bytes.fromhex(self._step.before.tree)
         step = as_sealed_then(list(differing_directories(contents, base, after)), contents)
         since = as_sealed_then(list(differing_directories(contents, base, before)), contents)
         packages = PackageUnits(contents, [*step, *since])
@@ -147,6 +160,7 @@ class RevertMerge:
             lambda path, sides, prefer: self._merge_content(contents, path, sides, prefer),
             self._step.prefer,
             packages.unit_of,
+            lambda unit, prefer: self._merge_database(contents, (base, before, other), unit, prefer),
         )
         pairs = merge.pairs()
         self._conflicts = {conflict: merge.paths_of(conflict) for conflict in merge.conflicts}
@@ -171,39 +185,92 @@ class RevertMerge:
         versions = self._read_versions(contents, path, (base, now, other))
         if versions is None:
             return None
-        labels = ("now", self._step.after.id[:7], self._step.before.id[:7])
         is_secret = any(one.stored is StoredAs.SEALED for one in (base, now, other))
-        merged = merge_contents(path, *versions, MergeTools(self._git, labels, prefer), is_secret=is_secret)
-        if merged is None:
+        merged = merge_contents(path, *versions, self._tools(prefer), is_secret=is_secret)
+        if merged is None or (is_secret and self._key is None):
             return None
-        if merged.content == versions[1]:
+        if merged.conflicts or merged.content == versions[1]:
             return ContentMerge(now, merged.conflicts)
-        stored = merged.content
+        return ContentMerge(self._entry(path, now, merged.content, is_secret=is_secret))
+
+    def _tools(self, prefer: Prefer) -> MergeTools:
+        labels = ("now", self._step.after.id[:7], self._step.before.id[:7])
+        return MergeTools(self._git, labels, prefer, self._merge_limit)
+
+    def _entry(self, path: EnvPath, now: Entry, content: bytes, *, is_secret: bool = False) -> Entry:
+        """Return the entry of a file with merged content, and keep the content."""
         if is_secret:
-            if self._key is None:
+            assert self._key is not None
+            content = seal(self._key, path, SEALED_FILE, content)
+        oid = ObjectId(object_id(b"blob", content, self._format))
+        self.blobs[oid] = content
+        stored = StoredAs.SEALED if is_secret else StoredAs.PLAIN
+        return replace(now, oid=oid, stored=stored, mtime_ns=self._now_ns, link_group=None)
+
+    def _merge_database(
+        self, contents: ObjectReader, trees: tuple[bytes, bytes, bytes], unit: Unit, prefer: Prefer
+    ) -> DatabaseMerge | None:
+        """Merge a database with its log; None if it is taken from one side as a whole."""
+        versions, now = [], None
+        for number, tree in enumerate(trees):
+            listed = list_directory(contents, tree, unit.root, EnvPath(unit.path.rpartition(b"/")[0]))
+            found = self._read_database(contents, unit, listed)
+            if found is None:
                 return None
-            stored = seal(self._key, path, SEALED_FILE, stored)
-        oid = ObjectId(object_id(b"blob", stored, self._format))
-        self.blobs[oid] = stored
-        kind = StoredAs.SEALED if is_secret else StoredAs.PLAIN
-        entry = replace(now, oid=oid, stored=kind, mtime_ns=self._now_ns, link_group=None)
-        return ContentMerge(entry, merged.conflicts)
+            versions.append(found)
+            now = listed[unit.path.rpartition(b"/")[2]] if number == 1 else now
+        merged = merge_databases((versions[0], versions[1], versions[2]), self._tools(prefer))
+        if merged is None or now is None:
+            return None
+        entry = now if merged.conflicts else self._entry(unit.shown, now, merged.content)
+        return DatabaseMerge(now, entry, merged.conflicts)
+
+    def _read_database(
+        self, contents: ObjectReader, unit: Unit, listed: Mapping[bytes, Entry]
+    ) -> DatabaseFiles | None:
+        name = unit.path.rpartition(b"/")[2]
+        found: list[bytes | None] = []
+        for ending in (b"", b"-wal", b"-journal"):
+            entry = listed.get(name + ending)
+            if entry is None:
+                found.append(None)
+            elif not has_whole_content(entry) or entry.stored is StoredAs.SEALED:
+                return None
+            else:
+                data = self._read_file(contents, unit.shown, entry, self._merge_limit)
+                if data is None:
+                    return None
+                found.append(data)
+        return None if found[0] is None or not is_database(found[0]) else DatabaseFiles(found[0], *found[1:])
 
     def _read_versions(
         self, contents: ObjectReader, path: EnvPath, entries: tuple[Entry, ...]
     ) -> tuple[bytes, bytes, bytes] | None:
         """Return the contents of base, now and other; None if one is too large, or cannot be opened."""
-        found = []
-        for entry in entries:
-            assert entry.oid is not None
-            blob = contents.blob(entry.oid)
-            if entry.stored is StoredAs.PIECES and read_pointer(blob).size > MAX_BYTES:
-                return None
-            try:
-                found.append(b"".join(file_blocks(contents, path, entry, blob)))
-            except SealingError:
-                return None
-        return found[0], found[1], found[2]
+        limit = max(MAX_BYTES, self._merge_limit)
+        found = [self._read_file(contents, path, entry, limit) for entry in entries]
+        base, now, other = found
+        return None if base is None or now is None or other is None else (base, now, other)
+
+    def _read_file(self, contents: ObjectReader, path: EnvPath, entry: Entry, limit: int) -> bytes | None:
+        assert entry.oid is not None
+        blob = contents.blob(entry.oid)
+        if entry.stored is StoredAs.PIECES and read_pointer(blob).size > limit:
+            return None
+        try:
+            return b"".join(file_blocks(contents, path, entry, blob))
+        except SealingError:
+            return None
+
+
+def list_directory(
+    contents: ObjectReader, tree: bytes, root: bytes, directory: EnvPath
+) -> Mapping[bytes, Entry]:
+    """Return all entries of a directory in a tree, by name; none if it does not exist."""
+    reader, stored = SnapshotReader(contents, tree), stored_below(root, directory)
+    if not reader.has(stored):
+        return {}
+    return read_listing(reader, reader.place(stored), reader.text(stored), reader.tree(stored)).entries
 
 
 def _by_key(pairs: Iterable[DirectoryPair]) -> dict[Key, DirectoryPair]:

@@ -277,7 +277,7 @@ def test_api_returns_the_result_and_refuses_unknown_words(three: Repo) -> None:
         history.revert(":/two", services=True)  # type: ignore[call-arg]
 
 
-def test_sealed_variables_are_reverted_whole_or_conflict_and_are_not_printed(repo: Repo) -> None:
+def test_sealed_variables_are_reverted_by_name_or_conflict_and_are_not_printed(repo: Repo) -> None:
     history = opened(repo)
     values = ["TOKEN=one-xyzzy", "TOKEN=two-xyzzy", "TOKEN=three-xyzzy"]
     repo.write(".env", values[0] + "\nMODE=a\n")
@@ -289,8 +289,12 @@ def test_sealed_variables_are_reverted_whole_or_conflict_and_are_not_printed(rep
     assert repo.read(".env").decode() == values[0] + "\nMODE=a\n"
     history.undo()
     repo.write(".env", values[1] + "\nMODE=b\n")
+    repo.run("envlog", "revert", ":/two", check=True)
+    assert repo.read(".env").decode() == values[0] + "\nMODE=b\n"
+    history.undo()
+    repo.write(".env", values[2] + "\nMODE=b\n")
     refused = repo.run("envlog", "revert", ":/two")
-    assert refused.out == "conflict: .env: its contents changed on both sides\n"
+    assert refused.out == "conflict: .env: variable TOKEN changed on both sides\n"
     assert "xyzzy" not in refused.out + refused.err
     assert repo.run("envlog", "revert", "--conflict=markers", ":/two").status == 3
     loose = repo.git("cat-file", "--batch-check", "--batch-all-objects", "--unordered").splitlines()

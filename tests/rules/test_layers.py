@@ -109,6 +109,8 @@ PURE = (
     "git_envhist.diff.importance",
     "git_envhist.diff.summary",
     "git_envhist.restore.plan",
+    "git_envhist.restore.merge_keys",
+    "git_envhist.restore.merge_variables",
     "git_envhist.objects.trees",
     "git_envhist.objects.commits",
     "git_envhist.secrets.rules",
