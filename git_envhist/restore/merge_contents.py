@@ -17,12 +17,15 @@ from git_envhist.lazy import dataclass
 from git_envhist.model import EnvPath
 from git_envhist.probes.variables import is_variables
 from git_envhist.restore.merge_rows import DatabaseFiles, is_database, merge_rows
+from git_envhist.restore.merge_settings import SettingsMerge
 from git_envhist.restore.merge_variables import merge_variables
 from git_envhist.restore.three_way import Prefer, Reason
 from git_envhist.text import escape
 
 SIDES = {Prefer.OURS, Prefer.THEIRS}
 MARKER = b"<<<<<<< "
+INSTALLED_LIST = b"node_modules/.package-lock.json"
+"""npm's list of installed packages, which every installation changes."""
 
 
 class Versions(NamedTuple):
@@ -63,13 +66,33 @@ def merge_contents(
     versions = Versions(base, ours, theirs)
     if is_variables(path):
         return _merge_named_variables(versions, tools, is_secret)
+    settings = SettingsMerge.read(path, versions, tools.prefer) if _has_keys(path) else None
+    if settings is not None:
+        return _merge_settings(versions, settings, tools, is_secret)
     if is_secret:
         return None
     if all(map(is_database, versions)):
         return merge_databases((DatabaseFiles(base), DatabaseFiles(ours), DatabaseFiles(theirs)), tools)
-    if class_of(path) == PACKAGES:
-        return None
-    return merge_lines(versions, tools)
+    return None if class_of(path) == PACKAGES else merge_lines(versions, tools)
+
+
+def _has_keys(path: EnvPath) -> bool:
+    """Return whether a file may be merged by keys: none of an installed package, but the list of packages."""
+    return class_of(path) != PACKAGES or path.endswith(INSTALLED_LIST)
+
+
+def _merge_settings(
+    versions: Versions, settings: SettingsMerge, tools: MergeTools, is_secret: bool
+) -> MergedContents | None:
+    lines = None if is_secret else merge_lines(versions, tools)
+    if lines is not None and tools.prefer is Prefer.MARKERS and has_markers(lines.content):
+        return lines
+    merged = settings.with_lines(None if lines is None or lines.conflicts else lines.content)
+    if merged.conflicts:
+        return MergedContents(
+            versions.ours, tuple(f"setting {escape(key)} changed on both sides" for key in merged.conflicts)
+        )
+    return None if merged.text is None else MergedContents(merged.text)
 
 
 def merge_databases(

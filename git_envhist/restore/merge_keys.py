@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect
 from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import Any
@@ -39,6 +40,27 @@ def value_at(mapping: object, path: Sequence[Any]) -> object:
             return ABSENT
         mapping = mapping[key]
     return mapping
+
+
+PUNCTUATION = {letter: chr(number) for number, letter in enumerate("_-,;:!?.'\"()[]{}@*/\\&#%`^+<=>|~$", 1)}
+"""The order of punctuation in the collation that package managers of Node sort by."""
+
+
+def _collated(key: object) -> str:
+    return "".join(PUNCTUATION.get(letter, letter) for letter in str(key).lower())
+
+
+def place_in_order(key: object, order: Sequence[Any], theirs: Sequence[Any]) -> int:
+    """Return the index for a new key: in order if the keys are sorted, else where its neighbours of theirs are."""
+    for rank in (str, _collated):
+        if len(theirs) > 1 and all(list(map(rank, one)) == sorted(map(rank, one)) for one in (order, theirs)):
+            return bisect(list(map(rank, order)), rank(key))
+    at = theirs.index(key) if key in theirs else len(theirs)
+    for earlier in reversed(theirs[:at]):
+        if earlier in order:
+            return list(order).index(earlier) + 1
+    later = next((one for one in theirs[at + 1 :] if one in order), None)
+    return len(order) if later is None else list(order).index(later)
 
 
 @dataclass(slots=True)
@@ -94,7 +116,12 @@ class KeyMerge:
             self.conflicts.append(path)
             return sides[1]
         base, ours, theirs = ({} if side is ABSENT else side for side in sides)
-        return self._merge(base, ours, theirs, path)
+        merged = self._merge(base, ours, theirs, path)
+        if merged or ABSENT not in sides[1:]:
+            return merged
+        # A side without the mapping wins if nothing is left in it.
+        self.changes = {one: value for one, value in self.changes.items() if one[: len(path)] != path}
+        return ABSENT if sides[1] is ABSENT else self._take(ABSENT, path)
 
     def _take(self, theirs: object, path: KeyPath) -> object:
         self.changes[path] = theirs

@@ -117,3 +117,21 @@ def test_variables_in_adjacent_lines_are_reverted_by_name(repo: Repo) -> None:
     history.revert(":/two")
     assert repo.read("public.env") == b"# kept\nA=1\nB=2\nC=1\n"
     assert os.listdir(repo.path).count("public.env") == 1
+
+
+def test_dependencies_in_adjacent_lines_are_reverted_by_key(repo: Repo) -> None:
+    history = opened(repo)
+    lines = b'{\n  "dependencies": {\n    "left": "1",\n    "right": "1"\n  }\n}\n'
+    repo.write("package.json", lines)
+    history.capture("one")
+    repo.write("package.json", lines.replace(b'"left": "1"', b'"left": "2"'))
+    history.capture("two")
+    repo.write("package.json", repo.read("package.json").replace(b'"right": "1"', b'"right": "2"'))
+    history.revert(":/two")
+    assert repo.read("package.json") == lines.replace(b'"right": "1"', b'"right": "2"')
+    history.undo()
+    repo.write("package.json", repo.read("package.json").replace(b'"left": "2"', b'"left": "3"'))
+    refused = repo.run("envlog", "revert", ":/two")
+    assert refused.out == "conflict: package.json: setting dependencies.left changed on both sides\n"
+    repo.run("envlog", "revert", "--conflict=markers", ":/two", check=True)
+    assert b"<<<<<<< now\n" in repo.read("package.json")
