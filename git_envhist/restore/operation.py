@@ -91,7 +91,7 @@ from git_envhist.restore.report import (
     report_damage_in_target,
     unstable_path_warnings,
 )
-from git_envhist.restore.revert import MergeConflicts, MergeSources, RevertMerge
+from git_envhist.restore.revert import MergeSources, RevertMerge, conflict_error
 from git_envhist.restore.untrusted import (
     Findings,
     InspectedSources,
@@ -645,7 +645,7 @@ class RestoreOperation:
         if options.planned is not None:
             options.planned(planned)
         if self.sources is not None and planned.conflicts and not options.dry_run:
-            raise MergeConflicts(self.sources, planned.conflicts)
+            raise conflict_error(self.sources, planned.conflicts)
         if is_idle(planned, options, self.capturing.repository):
             refuse_left_out(planned.plan, options)
             return RestoreDecision(self._idle(captured, self._with_missing_commits(planned)))
@@ -794,6 +794,7 @@ class RestoreOperation:
             sources,
             time.time_ns(),
             captured.key,
+            captured.context.settings.merge_limit,
             names_lister(scope.bases),
             () if findings is None else findings.dropped,
         )

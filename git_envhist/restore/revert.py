@@ -16,7 +16,7 @@ from typing import NamedTuple
 from git_envhist.capture.environment import CapturedEnvironment
 from git_envhist.diff.classes import class_of
 from git_envhist.diff.compare import as_sealed_then
-from git_envhist.diff.walk import differing_directories
+from git_envhist.diff.walk import differing_directories, read_listing
 from git_envhist.errors import Refused, SealingError
 from git_envhist.git.merge_file import MAX_BYTES
 from git_envhist.git.pathspecs import matching
@@ -45,23 +45,28 @@ from git_envhist.restore.compose_pairs import (
     without_changes,
 )
 from git_envhist.restore.decisions import UNDECIDED, Decisions
-from git_envhist.restore.merge_contents import MergeTools, merge_contents
+from git_envhist.restore.merge_contents import MergeTools, merge_contents, merge_databases
+from git_envhist.restore.merge_rows import DatabaseFiles, is_database
 from git_envhist.restore.options import RestoreOptions
 from git_envhist.restore.plan import Key
 from git_envhist.restore.three_way import (
     LINKS_OF_OTHER,
     ContentMerge,
+    DatabaseMerge,
     Prefer,
     Reason,
     Sides,
     ThreeWayMerge,
     Unit,
     database_units,
+    has_whole_content,
 )
 from git_envhist.restore.untrusted import ExistingNames
 from git_envhist.restore.write_entry import file_blocks
 from git_envhist.secrets.seal import SealingKey, seal
 from git_envhist.snapshots.chunks import read_pointer
+from git_envhist.snapshots.layout import stored_below
+from git_envhist.snapshots.reader import SnapshotReader
 
 NODE_MODULES = b"node_modules"
 DIST_INFO = b".dist-info"
@@ -135,6 +140,38 @@ class MergeConflicts(Refused):
         self.conflicts = conflicts
 
 
+class RevertConflicts(MergeConflicts):
+    """A revert found paths that the step and later work changed."""
+
+
+def conflict_error(sources: MergeSources, conflicts: tuple[Conflict, ...]) -> MergeConflicts:
+    """Return the error for the conflicts of a revert or a merge."""
+    is_merge = sources.role is RestoreRole.MERGE
+    return MergeConflicts(sources, conflicts) if is_merge else RevertConflicts(sources, conflicts)
+
+
+class SpanTrees(NamedTuple):
+    """The trees of a span and of the environment, and what the spans before it changed in that."""
+
+    base: bytes
+    now: bytes
+    other: bytes
+    merged: Pairs
+
+    def listings(self, contents: ObjectReader, unit: Unit) -> Iterator[Mapping[bytes, Entry]]:
+        """Yield the directory of a unit in base, now and other."""
+        directory = EnvPath(unit.path.rpartition(b"/")[0])
+        for tree in (self.base, self.now, self.other):
+            listed = dict(list_directory(contents, tree, unit.root, directory))
+            pair = self.merged.get((unit.root, directory)) if tree is self.now else None
+            for side in (pair.before, pair.after) if pair is not None else ():
+                for name in side.entries if side is not None else ():
+                    listed.pop(name, None)
+            if pair is not None and pair.after is not None:
+                listed.update(pair.after.entries)
+            yield listed
+
+
 class RevertMerge:
     """The pairs of a revert or a merge, with its conflicts and the merged contents."""
 
@@ -145,6 +182,7 @@ class RevertMerge:
         sources: MergeSources,
         now_ns: int,
         key: SealingKey | None,
+        merge_limit: int,
         existing: ExistingNames,
         dropped: Collection[bytes] = (),
     ) -> None:
@@ -152,6 +190,7 @@ class RevertMerge:
 
         `existing`: lists a directory of the environment; `dropped`: the paths that an unsigned side must not write.
         """
+        self._merge_limit = merge_limit
         self._git = git
         self._format = object_format
         self._key = key
@@ -176,7 +215,8 @@ class RevertMerge:
             # The environment that this span changes is the result of those before it.
             joined = compose_pairs(self._without_rewriting(contents, by_key(since), "ours"), result)
             changed = self._without_rewriting(contents, by_key(step), "theirs")
-            merged = self._merge_span(contents, span, changed, joined, number)
+            trees = SpanTrees(base, before, other, result)
+            merged = self._merge_span(contents, span, (changed, joined), trees, number)
             result = compose_pairs(result, by_key(merged))
         return list(result.values())
 
@@ -189,8 +229,9 @@ class RevertMerge:
         return (without_changes if side == "theirs" else as_unchanged)(pairs, ignored)
 
     def _merge_span(
-        self, contents: ObjectReader, span: Span, step: Pairs, since: Pairs, number: int
+        self, contents: ObjectReader, span: Span, changed: tuple[Pairs, Pairs], trees: SpanTrees, number: int
     ) -> list[DirectoryPair]:
+        step, since = changed
         packages = PackageUnits(contents, [*step.values(), *since.values()])
         decisions = self._sources.decisions
 
@@ -203,6 +244,7 @@ class RevertMerge:
                 lambda path, sides, prefer: self._merge_content(contents, span, path, sides, prefer),
                 decisions.prefer if decisions.is_uniform else Prefer.NEITHER,
                 packages.unit_of,
+                lambda unit, prefer: self._merge_database(contents, span, trees, unit, prefer),
                 side_of,
                 self._name_beside,
                 LINKS_OF_OTHER * number,
@@ -260,39 +302,91 @@ class RevertMerge:
         versions = self._read_versions(contents, path, (base, now, other))
         if versions is None:
             return None
-        labels = ("now", span.base.id[:PRINTED_ID], self._sources.label or span.other.id[:PRINTED_ID])
         is_secret = any(one.stored is StoredAs.SEALED for one in (base, now, other))
-        merged = merge_contents(path, *versions, MergeTools(self._git, labels, prefer), is_secret=is_secret)
-        if merged is None:
+        merged = merge_contents(path, *versions, self._tools(span, prefer), is_secret=is_secret)
+        if merged is None or (is_secret and self._key is None):
             return None
-        if merged.content == versions[1]:
+        if merged.conflicts or merged.content == versions[1]:
             return ContentMerge(now, merged.conflicts)
-        stored = merged.content
+        return ContentMerge(self._entry(path, now, merged.content, is_secret=is_secret))
+
+    def _tools(self, span: Span, prefer: Prefer) -> MergeTools:
+        labels = ("now", span.base.id[:PRINTED_ID], self._sources.label or span.other.id[:PRINTED_ID])
+        return MergeTools(self._git, labels, prefer, self._merge_limit)
+
+    def _entry(self, path: EnvPath, now: Entry, content: bytes, *, is_secret: bool = False) -> Entry:
+        """Return the entry of a file with merged content, and keep the content."""
         if is_secret:
-            if self._key is None:
+            assert self._key is not None
+            content = seal(self._key, path, SEALED_FILE, content)
+        oid = ObjectId(object_id(b"blob", content, self._format))
+        self.blobs[oid] = content
+        stored = StoredAs.SEALED if is_secret else StoredAs.PLAIN
+        return replace(now, oid=oid, stored=stored, mtime_ns=self._now_ns, link_group=None)
+
+    def _merge_database(
+        self, contents: ObjectReader, span: Span, trees: SpanTrees, unit: Unit, prefer: Prefer
+    ) -> DatabaseMerge | None:
+        """Merge a database with its log; None if it is taken from one side as a whole."""
+        versions, now = [], None
+        for number, listed in enumerate(trees.listings(contents, unit)):
+            found = self._read_database(contents, unit, listed)
+            if found is None:
                 return None
-            stored = seal(self._key, path, SEALED_FILE, stored)
-        oid = ObjectId(object_id(b"blob", stored, self._format))
-        self.blobs[oid] = stored
-        kind = StoredAs.SEALED if is_secret else StoredAs.PLAIN
-        entry = replace(now, oid=oid, stored=kind, mtime_ns=self._now_ns, link_group=None)
-        return ContentMerge(entry, merged.conflicts)
+            versions.append(found)
+            now = listed[unit.path.rpartition(b"/")[2]] if number == 1 else now
+        merged = merge_databases((versions[0], versions[1], versions[2]), self._tools(span, prefer))
+        if merged is None or now is None:
+            return None
+        entry = now if merged.conflicts else self._entry(unit.shown, now, merged.content)
+        return DatabaseMerge(now, entry, merged.conflicts)
+
+    def _read_database(
+        self, contents: ObjectReader, unit: Unit, listed: Mapping[bytes, Entry]
+    ) -> DatabaseFiles | None:
+        name = unit.path.rpartition(b"/")[2]
+        found: list[bytes | None] = []
+        for ending in (b"", b"-wal", b"-journal"):
+            entry = listed.get(name + ending)
+            if entry is None:
+                found.append(None)
+            elif not has_whole_content(entry) or entry.stored is StoredAs.SEALED:
+                return None
+            else:
+                data = self._read_file(contents, unit.shown, entry, self._merge_limit)
+                if data is None:
+                    return None
+                found.append(data)
+        return None if found[0] is None or not is_database(found[0]) else DatabaseFiles(found[0], *found[1:])
 
     def _read_versions(
         self, contents: ObjectReader, path: EnvPath, entries: tuple[Entry, ...]
     ) -> tuple[bytes, bytes, bytes] | None:
         """Return the contents of base, now and other; None if one is too large, or cannot be opened."""
-        found = []
-        for entry in entries:
-            assert entry.oid is not None
-            blob = contents.blob(entry.oid)
-            if entry.stored is StoredAs.PIECES and read_pointer(blob).size > MAX_BYTES:
-                return None
-            try:
-                found.append(b"".join(file_blocks(contents, path, entry, blob)))
-            except SealingError:
-                return None
-        return found[0], found[1], found[2]
+        limit = max(MAX_BYTES, self._merge_limit)
+        found = [self._read_file(contents, path, entry, limit) for entry in entries]
+        base, now, other = found
+        return None if base is None or now is None or other is None else (base, now, other)
+
+    def _read_file(self, contents: ObjectReader, path: EnvPath, entry: Entry, limit: int) -> bytes | None:
+        assert entry.oid is not None
+        blob = contents.blob(entry.oid)
+        if entry.stored is StoredAs.PIECES and read_pointer(blob).size > limit:
+            return None
+        try:
+            return b"".join(file_blocks(contents, path, entry, blob))
+        except SealingError:
+            return None
+
+
+def list_directory(
+    contents: ObjectReader, tree: bytes, root: bytes, directory: EnvPath
+) -> Mapping[bytes, Entry]:
+    """Return all entries of a directory in a tree, by name; none if it does not exist."""
+    reader, stored = SnapshotReader(contents, tree), stored_below(root, directory)
+    if not reader.has(stored):
+        return {}
+    return read_listing(reader, reader.place(stored), reader.text(stored), reader.tree(stored)).entries
 
 
 class PackageUnits:

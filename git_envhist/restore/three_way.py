@@ -17,6 +17,7 @@ from typing import NamedTuple, TypeVar
 from git_envhist.diff.classes import CACHE_DIRECTORIES
 from git_envhist.lazy import dataclass, field, replace
 from git_envhist.model import (
+    SQLITE_SIDECARS,
     Conflict,
     DirectoryListing,
     DirectoryPair,
@@ -87,6 +88,16 @@ MergeContent = Callable[[EnvPath, Sides, Prefer], ContentMerge | None]
 """Merge the content of a file, given its displayed path; None if it cannot be merged."""
 NameBeside = Callable[[bytes, EnvPath], bytes | None]
 """Return the name under which the other version of a path is written beside it; None if it must not be."""
+
+
+class DatabaseMerge(NamedTuple):
+    """The database of a unit now and merged, and the reason of each conflict in it. The merged one has no log."""
+
+    now: Entry
+    merged: Entry
+    conflicts: tuple[str, ...] = ()
+
+
 T = TypeVar("T")
 UnitOf = Callable[[bytes, EnvPath], "Unit | None"]
 
@@ -103,6 +114,11 @@ class Unit(NamedTuple):
     def shown(self) -> EnvPath:
         """Return the path as it is displayed."""
         return shown_path(self.root, self.path)
+
+
+def no_database(unit: Unit, prefer: Prefer) -> DatabaseMerge | None:
+    """Return None: databases with a log are taken from one side."""
+    return None
 
 
 def no_unit(root: bytes, path: EnvPath) -> Unit | None:
@@ -234,10 +250,13 @@ class UnitChanges:
     since: bool = False
     paths: list[EnvPath] = field(default_factory=list)
     """The changed files, as they are displayed."""
+    is_merged: bool = False
+    reasons: tuple[str, ...] = ()
+    """The reason of each conflict in the unit, if they are known."""
 
     @property
     def is_conflict(self) -> bool:
-        return self.by_step and self.since
+        return self.by_step and self.since and not self.is_merged
 
 
 @dataclass(slots=True)
@@ -251,6 +270,7 @@ class ThreeWayMerge:
     merge_content: MergeContent
     prefer: Prefer = Prefer.NEITHER
     unit_of: UnitOf = no_unit
+    merge_database: Callable[[Unit, Prefer], DatabaseMerge | None] = no_database
     side_of: Callable[[EnvPath], Prefer] | None = None
     """The side of the conflict about a displayed path; without it `prefer` decides all."""
     beside: NameBeside | None = None
@@ -261,15 +281,18 @@ class ThreeWayMerge:
     _results: dict[Key, DirectoryPair] = field(default_factory=dict)
     _units: dict[Unit, UnitChanges] = field(default_factory=dict)
     _beside: dict[Key, dict[bytes, Entry]] = field(default_factory=dict)
+    _databases: dict[Key, dict[bytes, DatabaseMerge]] = field(default_factory=dict)
+    """The merged databases by directory and name."""
 
     def pairs(self) -> list[DirectoryPair]:
         """Return the directories that differ between now and the result."""
         self._find_units()
+        self._merge_databases()
         for key in sorted(self.step, key=lambda key: key[1].count(b"/") + bool(key[1]), reverse=True):
             self._merge_directory(key)
         for unit, changes in self._units.items():
             if changes.is_conflict:
-                self._note(unit.shown, (unit.reason,))
+                self._note(unit.shown, changes.reasons or (unit.reason,))
         self.conflicts.sort(key=lambda conflict: conflict.path)
         return list(self._results.values())
 
@@ -330,10 +353,24 @@ class ThreeWayMerge:
                 changes.since |= not is_same(sides.base_now, sides.now)
                 changes.paths.append(shown_path(key[0], path))
 
+    def _merge_databases(self) -> None:
+        """Merge the databases with a log that changed on both sides."""
+        for unit, changes in self._units.items():
+            if unit.reason is not Reason.DATABASE or not changes.is_conflict:
+                continue
+            merged = self.merge_database(unit, self._decided(unit.shown))
+            if merged is None:
+                continue
+            changes.is_merged, changes.reasons = not merged.conflicts, merged.conflicts
+            if changes.is_merged:
+                directory, _, name = unit.path.rpartition(b"/")
+                self._databases.setdefault((unit.root, EnvPath(directory)), {})[name] = merged
+
     def _is_held(self, key: Key, path: EnvPath) -> bool:
-        """Return whether a path belongs to a unit that is a conflict."""
+        """Return whether a path belongs to a unit that is a conflict or merged as a whole."""
         unit = self._unit(key, path)
-        return unit is not None and unit in self._units and self._units[unit].is_conflict
+        changes = None if unit is None else self._units.get(unit)
+        return changes is not None and (changes.is_conflict or changes.is_merged)
 
     def _merge_directory(self, key: Key) -> None:
         step, since = self.step[key], self.since.get(key)
@@ -348,12 +385,19 @@ class ThreeWayMerge:
             if found is not None:
                 after[name] = found
         after.update(self._beside.pop(key, {}))
+        self._put_databases(key, before, after)
         own = self._own(key, now_own.own if now_own is not None else None, after)
         self._results[key] = DirectoryPair(
             *key,
             None if now_own is None else DirectoryListing(now_own.own, before),
             None if own is None else DirectoryListing(own, after),
         )
+
+    def _put_databases(self, key: Key, before: dict[bytes, Entry], after: dict[bytes, Entry]) -> None:
+        for name, merged in self._databases.get(key, {}).items():
+            before[name], after[name] = merged.now, merged.merged
+            for sidecar in SQLITE_SIDECARS:
+                after.pop(name + sidecar, None)
 
     def _own(self, key: Key, now: Entry | None, after: dict[bytes, Entry]) -> Entry | None:
         """Return the merged directory itself; None if the result does not have it."""
@@ -435,7 +479,7 @@ class ThreeWayMerge:
         entries = (sides.base, sides.other, sides.base_now, sides.now)
         if self._unit(key, path) is not None:
             return None
-        if not all(one is not None and _has_whole_content(one) for one in entries):
+        if not all(one is not None and has_whole_content(one) for one in entries):
             return None
         shown = shown_path(key[0], path)
         return self.merge_content(shown, sides, self._decided(shown))
@@ -479,7 +523,7 @@ def _own_of(pair: DirectoryPair) -> Entry | None:
     return None if pair.after is None else pair.after.own
 
 
-def _has_whole_content(entry: Entry) -> bool:
+def has_whole_content(entry: Entry) -> bool:
     """Return whether an entry is a file whose content is stored as it was, so that it can be merged."""
     return entry.kind is EntryKind.FILE and entry.stored is not StoredAs.FINGERPRINT and not entry.notes
 

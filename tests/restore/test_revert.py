@@ -20,7 +20,7 @@ import pytest
 from git_envhist.api import EnvHistory
 from git_envhist.errors import UsageError
 from git_envhist.restore import execute, finish
-from git_envhist.restore.revert import MergeConflicts
+from git_envhist.restore.revert import RevertConflicts
 from tests.cli.test_json import validate
 from tests.restore.unsigned import make_stranger
 from tests.support.oracle import Listing, listing
@@ -234,13 +234,13 @@ def test_versions_of_a_package_are_not_mixed(repo: Repo, *, node: bool) -> None:
     install(repo, "2.1", node=node)
     before = state(repo)
     place = "node_modules/left" if node else f"{SITE}/left"
-    with pytest.raises(MergeConflicts) as raised:
+    with pytest.raises(RevertConflicts) as raised:
         history.revert(":/two")
     assert [(one.path, one.why) for one in raised.value.conflicts] == [
         (place.encode(), "the package changed on both sides")
     ]
     assert state(repo) == before
-    with pytest.raises(MergeConflicts):
+    with pytest.raises(RevertConflicts):
         history.revert(":/two", conflict="theirs")
     history.revert(":/two", conflict="ours")
     after = state(repo)
@@ -277,7 +277,7 @@ def test_api_returns_the_result_and_refuses_unknown_words(three: Repo) -> None:
         history.revert(":/two", services=True)  # type: ignore[call-arg]
 
 
-def test_sealed_variables_are_reverted_whole_or_conflict_and_are_not_printed(repo: Repo) -> None:
+def test_sealed_variables_are_reverted_by_name_or_conflict_and_are_not_printed(repo: Repo) -> None:
     history = opened(repo)
     values = ["TOKEN=one-xyzzy", "TOKEN=two-xyzzy", "TOKEN=three-xyzzy"]
     repo.write(".env", values[0] + "\nMODE=a\n")
@@ -289,8 +289,12 @@ def test_sealed_variables_are_reverted_whole_or_conflict_and_are_not_printed(rep
     assert repo.read(".env").decode() == values[0] + "\nMODE=a\n"
     history.undo()
     repo.write(".env", values[1] + "\nMODE=b\n")
+    repo.run("envlog", "revert", ":/two", check=True)
+    assert repo.read(".env").decode() == values[0] + "\nMODE=b\n"
+    history.undo()
+    repo.write(".env", values[2] + "\nMODE=b\n")
     refused = repo.run("envlog", "revert", ":/two")
-    assert refused.out == "conflict: .env: its contents changed on both sides\n"
+    assert refused.out == "conflict: .env: variable TOKEN changed on both sides\n"
     assert "xyzzy" not in refused.out + refused.err
     assert repo.run("envlog", "revert", "--conflict=markers", ":/two").status == 3
     loose = repo.git("cat-file", "--batch-check", "--batch-all-objects", "--unordered").splitlines()
@@ -467,10 +471,10 @@ def test_reverted_step_of_a_random_history_equals_a_history_without_it(
         rest = edits[:number] + edits[number + 1 :]
         there = tmp_path / f"without-{number}"
         is_possible = replay(rest, there)
-        refused: MergeConflicts | None = None
+        refused: RevertConflicts | None = None
         try:
             history.revert(snapshot_of(history, number + 1))
-        except MergeConflicts as error:
+        except RevertConflicts as error:
             refused = error
         if refused is not None:
             assert [one.path.decode() for one in refused.conflicts] == [edits[number].path]
