@@ -774,12 +774,13 @@ class RestoreOperation:
         if not (conflicts or self.options.dry_run):
             write_blobs(repository.git, merge.blobs)
         hidden = hidden_by_mounts(plan, captured.environment.out_of_reach)
+        disagreeing = () if self.options.is_part else merge.lock_warnings
         return RestoreResult(
             step.before,
             plan,
             captured.environment.files,
             losses=(*closed_paths(plan), *planner.unreached, *hidden),
-            warnings=(*captured.warnings, *unstable_path_warnings(git, step.before.tree, plan)),
+            warnings=(*captured.warnings, *unstable_path_warnings(git, step.before.tree, plan), *disagreeing),
             reverted=step.words,
             conflicts=conflicts,
         )

@@ -6,10 +6,8 @@ package are not mixed, and merges lines with git. Merged texts are in no snapsho
 
 from __future__ import annotations
 
-import csv
-import posixpath
-import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from functools import partial
 from typing import NamedTuple
 
 from git_envhist.capture.environment import CapturedEnvironment
@@ -37,19 +35,19 @@ from git_envhist.model import (
 )
 from git_envhist.objects.reader import ObjectReader
 from git_envhist.objects.trees import object_id
+from git_envhist.restore.lock_files import MergedTree, lock_warnings
 from git_envhist.restore.merge_contents import MergeTools, merge_contents, merge_databases
 from git_envhist.restore.merge_rows import DatabaseFiles, is_database
 from git_envhist.restore.options import RestoreOptions
+from git_envhist.restore.package_units import PackageUnits
 from git_envhist.restore.plan import Key
 from git_envhist.restore.three_way import (
     ContentMerge,
     DatabaseMerge,
     Prefer,
-    Reason,
     Sides,
     ThreeWayMerge,
     Unit,
-    database_units,
     has_whole_content,
 )
 from git_envhist.restore.write_entry import file_blocks
@@ -58,12 +56,8 @@ from git_envhist.snapshots.chunks import read_pointer
 from git_envhist.snapshots.layout import stored_below
 from git_envhist.snapshots.reader import SnapshotReader
 
-NODE_MODULES = b"node_modules"
-DIST_INFO = b".dist-info"
-RECORD = b"RECORD"
 SEALED_FILE = b"file"
 """The kind under which the contents of files are sealed."""
-SEPARATORS = re.compile(rb"[-_.]+")
 
 
 class RevertedStep(NamedTuple):
@@ -145,6 +139,8 @@ class RevertMerge:
         self._conflicts: dict[Conflict, list[EnvPath]] = {}
         self.blobs: dict[bytes, bytes] = {}
         """The merged contents, by id."""
+        self.lock_warnings: tuple[str, ...] = ()
+        """Lock files that disagree with the installed packages after the merge."""
 
     def pairs(
         self, contents: ObjectReader, before: bytes, after: bytes, taken: CapturedEnvironment | None = None
@@ -153,7 +149,7 @@ class RevertMerge:
         base, other = bytes.fromhex(self._step.after.tree), bytes.fromhex(self._step.before.tree)
         step = as_sealed_then(list(differing_directories(contents, base, after)), contents)
         since = as_sealed_then(list(differing_directories(contents, base, before)), contents)
-        packages = PackageUnits(contents, [*step, *since])
+        packages = PackageUnits.of(contents, [*step, *since])
         merge = ThreeWayMerge(
             _by_key(step),
             _by_key(since),
@@ -164,6 +160,9 @@ class RevertMerge:
         )
         pairs = merge.pairs()
         self._conflicts = {conflict: merge.paths_of(conflict) for conflict in merge.conflicts}
+        if not merge.conflicts:
+            now = partial(list_directory, SnapshotReader(contents, before))
+            self.lock_warnings = tuple(lock_warnings(MergedTree(contents, now, _by_key(pairs), self.blobs)))
         return pairs
 
     def conflicts(self, options: RestoreOptions) -> tuple[Conflict, ...]:
@@ -213,7 +212,9 @@ class RevertMerge:
         """Merge a database with its log; None if it is taken from one side as a whole."""
         versions, now = [], None
         for number, tree in enumerate(trees):
-            listed = list_directory(contents, tree, unit.root, EnvPath(unit.path.rpartition(b"/")[0]))
+            listed = list_directory(
+                SnapshotReader(contents, tree), unit.root, EnvPath(unit.path.rpartition(b"/")[0])
+            )
             found = self._read_database(contents, unit, listed)
             if found is None:
                 return None
@@ -263,11 +264,9 @@ class RevertMerge:
             return None
 
 
-def list_directory(
-    contents: ObjectReader, tree: bytes, root: bytes, directory: EnvPath
-) -> Mapping[bytes, Entry]:
-    """Return all entries of a directory in a tree, by name; none if it does not exist."""
-    reader, stored = SnapshotReader(contents, tree), stored_below(root, directory)
+def list_directory(reader: SnapshotReader, root: bytes, directory: EnvPath) -> Mapping[bytes, Entry]:
+    """Return all entries of a directory in a snapshot, by name; none if it does not exist."""
+    stored = stored_below(root, directory)
     if not reader.has(stored):
         return {}
     return read_listing(reader, reader.place(stored), reader.text(stored), reader.tree(stored)).entries
@@ -275,60 +274,3 @@ def list_directory(
 
 def _by_key(pairs: Iterable[DirectoryPair]) -> dict[Key, DirectoryPair]:
     return {(pair.root, pair.path): pair for pair in pairs}
-
-
-class PackageUnits:
-    """The unit of each path: a Python distribution, a package of Node, a database with its log."""
-
-    def __init__(self, contents: ObjectReader, pairs: Iterable[DirectoryPair]) -> None:
-        pairs = list(pairs)
-        self._contents = contents
-        self._units = dict(database_units(pairs))
-        for pair in pairs:
-            if pair.path.endswith(DIST_INFO):
-                self._units.update(self._distribution(pair))
-
-    def unit_of(self, root: bytes, path: EnvPath) -> Unit | None:
-        """Return the unit of a path; None if it has none."""
-        found = self._units.get((root, path)) or node_unit(root, path)
-        directory = path.rpartition(b"/")[0]
-        if found is None and directory.endswith(DIST_INFO):
-            return distribution_unit(root, directory)
-        return found
-
-    def _distribution(self, pair: DirectoryPair) -> Iterator[tuple[Key, Unit]]:
-        unit = distribution_unit(pair.root, pair.path)
-        site = pair.path.rpartition(b"/")[0]
-        for listing in (pair.before, pair.after):
-            record = listing.entries.get(RECORD) if listing is not None else None
-            for name in self._recorded(record):
-                yield (pair.root, EnvPath(posixpath.normpath(posixpath.join(site, name)))), unit
-
-    def _recorded(self, record: Entry | None) -> Iterator[bytes]:
-        if record is None or record.oid is None or record.stored is not StoredAs.PLAIN:
-            return
-        text = self._contents.plain(record).decode("utf-8", "surrogateescape")
-        for row in csv.reader(text.splitlines()):
-            if row and "\0" not in row[0]:
-                yield row[0].encode("utf-8", "surrogateescape")
-
-
-def distribution_unit(root: bytes, directory: bytes) -> Unit:
-    """Return the unit of a Python distribution, given its metadata directory."""
-    site, _, name = directory.rpartition(b"/")
-    package = SEPARATORS.sub(b"-", name.removesuffix(DIST_INFO).partition(b"-")[0]).lower()
-    return Unit(root, EnvPath(site + b"/" + package if site else package), Reason.PACKAGE)
-
-
-def node_unit(root: bytes, path: EnvPath) -> Unit | None:
-    """Return the unit of a path in a package below `node_modules`; None for other paths."""
-    names = path.split(b"/")
-    if NODE_MODULES not in names[:-1]:
-        return None
-    first = len(names) - names[::-1].index(NODE_MODULES)
-    if first == len(names):
-        return None
-    end = first + (2 if names[first].startswith(b"@") else 1)
-    if end >= len(names) or names[first].startswith(b"."):
-        return None
-    return Unit(root, EnvPath(b"/".join(names[:end])), Reason.PACKAGE)
