@@ -24,8 +24,10 @@ from git_envhist.text import escape
 
 SIDES = {Prefer.OURS, Prefer.THEIRS}
 MARKER = b"<<<<<<< "
-INSTALLED_LIST = b"node_modules/.package-lock.json"
-"""npm's list of installed packages, which every installation changes."""
+INSTALLED_LISTS = (b"node_modules/.package-lock.json", b"node_modules/.pnpm/lock.yaml")
+"""Lists of installed packages, which every installation changes."""
+SOURCE_LINKS = b"easy-install.pth"
+"""The directories of packages that were installed as links to their source, one per line."""
 
 
 class Versions(NamedTuple):
@@ -71,14 +73,16 @@ def merge_contents(
         return _merge_settings(versions, settings, tools, is_secret)
     if is_secret:
         return None
+    if path.endswith(SOURCE_LINKS):
+        return MergedContents(merge_set(versions))
     if all(map(is_database, versions)):
         return merge_databases((DatabaseFiles(base), DatabaseFiles(ours), DatabaseFiles(theirs)), tools)
     return None if class_of(path) == PACKAGES else merge_lines(versions, tools)
 
 
 def _has_keys(path: EnvPath) -> bool:
-    """Return whether a file may be merged by keys: none of an installed package, but the list of packages."""
-    return class_of(path) != PACKAGES or path.endswith(INSTALLED_LIST)
+    """Return whether a file may be merged by keys: none of an installed package, but a list of packages."""
+    return class_of(path) != PACKAGES or path.endswith(INSTALLED_LISTS)
 
 
 def _merge_settings(
@@ -129,6 +133,13 @@ def _merge_named_variables(versions: Versions, tools: MergeTools, is_secret: boo
     return MergedContents(
         merged.text, tuple(f"variable {escape(name)} changed on both sides" for name in merged.conflicts)
     )
+
+
+def merge_set(versions: Versions) -> bytes:
+    """Return the lines of ours, with those that theirs added and without those that theirs removed."""
+    base, ours, theirs = (one.splitlines(keepends=True) for one in versions)
+    kept = [line for line in ours if line in theirs or line not in base]
+    return b"".join([*kept, *(line for line in theirs if line not in ours and line not in base)])
 
 
 def has_markers(text: bytes) -> bool:

@@ -808,13 +808,14 @@ class RestoreOperation:
             write_blobs(repository.git, {**merge.blobs, **(findings.blobs if findings is not None else {})})
         hidden = hidden_by_mounts(plan, captured.environment.out_of_reach)
         is_merge = sources.role is RestoreRole.MERGE
+        disagreeing = () if self.options.is_part else merge.lock_warnings
         planned = RestoreResult(
             target,
             plan,
             captured.environment.files,
             losses=(*closed_paths(plan), *planner.unreached, *hidden),
             kept=merge.skipped(self.options),
-            warnings=(*captured.warnings, *unstable_path_warnings(git, target.tree, plan)),
+            warnings=(*captured.warnings, *unstable_path_warnings(git, target.tree, plan), *disagreeing),
             reverted="" if is_merge else sources.words,
             merged=sources.words if is_merge else "",
             base=sources.spans[0].base if is_merge else None,

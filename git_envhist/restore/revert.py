@@ -6,11 +6,9 @@ package are not mixed, and merges lines with git. Merged texts are in no snapsho
 
 from __future__ import annotations
 
-import csv
 import os
-import posixpath
-import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from functools import partial
 from typing import NamedTuple
 
 from git_envhist.capture.environment import CapturedEnvironment
@@ -45,20 +43,19 @@ from git_envhist.restore.compose_pairs import (
     without_changes,
 )
 from git_envhist.restore.decisions import UNDECIDED, Decisions
+from git_envhist.restore.lock_files import MergedTree, lock_warnings
 from git_envhist.restore.merge_contents import MergeTools, merge_contents, merge_databases
 from git_envhist.restore.merge_rows import DatabaseFiles, is_database
 from git_envhist.restore.options import RestoreOptions
-from git_envhist.restore.plan import Key
+from git_envhist.restore.package_units import PackageUnits
 from git_envhist.restore.three_way import (
     LINKS_OF_OTHER,
     ContentMerge,
     DatabaseMerge,
     Prefer,
-    Reason,
     Sides,
     ThreeWayMerge,
     Unit,
-    database_units,
     has_whole_content,
 )
 from git_envhist.restore.untrusted import ExistingNames
@@ -68,12 +65,8 @@ from git_envhist.snapshots.chunks import read_pointer
 from git_envhist.snapshots.layout import stored_below
 from git_envhist.snapshots.reader import SnapshotReader
 
-NODE_MODULES = b"node_modules"
-DIST_INFO = b".dist-info"
-RECORD = b"RECORD"
 SEALED_FILE = b"file"
 """The kind under which the contents of files are sealed."""
-SEPARATORS = re.compile(rb"[-_.]+")
 
 
 class Span(NamedTuple):
@@ -151,25 +144,19 @@ def conflict_error(sources: MergeSources, conflicts: tuple[Conflict, ...]) -> Me
 
 
 class SpanTrees(NamedTuple):
-    """The trees of a span and of the environment, and what the spans before it changed in that."""
+    """The trees of a span, and the environment with what the spans before it changed."""
 
+    contents: ObjectReader
     base: bytes
-    now: bytes
     other: bytes
-    merged: Pairs
+    now: MergedTree
 
-    def listings(self, contents: ObjectReader, unit: Unit) -> Iterator[Mapping[bytes, Entry]]:
+    def listings(self, unit: Unit) -> Iterator[Mapping[bytes, Entry]]:
         """Yield the directory of a unit in base, now and other."""
-        directory = EnvPath(unit.path.rpartition(b"/")[0])
-        for tree in (self.base, self.now, self.other):
-            listed = dict(list_directory(contents, tree, unit.root, directory))
-            pair = self.merged.get((unit.root, directory)) if tree is self.now else None
-            for side in (pair.before, pair.after) if pair is not None else ():
-                for name in side.entries if side is not None else ():
-                    listed.pop(name, None)
-            if pair is not None and pair.after is not None:
-                listed.update(pair.after.entries)
-            yield listed
+        place = unit.root, EnvPath(unit.path.rpartition(b"/")[0])
+        yield list_directory(SnapshotReader(self.contents, self.base), *place)
+        yield self.now.entries(*place)
+        yield list_directory(SnapshotReader(self.contents, self.other), *place)
 
 
 class RevertMerge:
@@ -202,12 +189,15 @@ class RevertMerge:
         self._skipped: dict[Conflict, list[EnvPath]] = {}
         self.blobs: dict[bytes, bytes] = {}
         """The merged contents, by id."""
+        self.lock_warnings: tuple[str, ...] = ()
+        """Lock files that disagree with the installed packages after the merge."""
 
     def pairs(
         self, contents: ObjectReader, before: bytes, after: bytes, taken: CapturedEnvironment | None = None
     ) -> list[DirectoryPair]:
         """Return the pairs from the environment now to the merged one."""
         result: Pairs = {}
+        now = partial(list_directory, SnapshotReader(contents, before))
         for number, span in enumerate(self._sources.spans, start=1):
             base, other = (bytes.fromhex(one.tree) for one in span)
             step = as_sealed_then(list(differing_directories(contents, base, other)), contents)
@@ -215,9 +205,11 @@ class RevertMerge:
             # The environment that this span changes is the result of those before it.
             joined = compose_pairs(self._without_rewriting(contents, by_key(since), "ours"), result)
             changed = self._without_rewriting(contents, by_key(step), "theirs")
-            trees = SpanTrees(base, before, other, result)
+            trees = SpanTrees(contents, base, other, MergedTree(contents, now, result, self.blobs))
             merged = self._merge_span(contents, span, (changed, joined), trees, number)
             result = compose_pairs(result, by_key(merged))
+        if not self._conflicts:
+            self.lock_warnings = tuple(lock_warnings(MergedTree(contents, now, result, self.blobs)))
         return list(result.values())
 
     def _without_rewriting(self, contents: ObjectReader, pairs: Pairs, side: str) -> Pairs:
@@ -232,7 +224,7 @@ class RevertMerge:
         self, contents: ObjectReader, span: Span, changed: tuple[Pairs, Pairs], trees: SpanTrees, number: int
     ) -> list[DirectoryPair]:
         step, since = changed
-        packages = PackageUnits(contents, [*step.values(), *since.values()])
+        packages = PackageUnits.of(contents, [*step.values(), *since.values()])
         decisions = self._sources.decisions
 
         def three_way(
@@ -329,7 +321,7 @@ class RevertMerge:
     ) -> DatabaseMerge | None:
         """Merge a database with its log; None if it is taken from one side as a whole."""
         versions, now = [], None
-        for number, listed in enumerate(trees.listings(contents, unit)):
+        for number, listed in enumerate(trees.listings(unit)):
             found = self._read_database(contents, unit, listed)
             if found is None:
                 return None
@@ -379,68 +371,9 @@ class RevertMerge:
             return None
 
 
-def list_directory(
-    contents: ObjectReader, tree: bytes, root: bytes, directory: EnvPath
-) -> Mapping[bytes, Entry]:
-    """Return all entries of a directory in a tree, by name; none if it does not exist."""
-    reader, stored = SnapshotReader(contents, tree), stored_below(root, directory)
+def list_directory(reader: SnapshotReader, root: bytes, directory: EnvPath) -> Mapping[bytes, Entry]:
+    """Return all entries of a directory in a snapshot, by name; none if it does not exist."""
+    stored = stored_below(root, directory)
     if not reader.has(stored):
         return {}
     return read_listing(reader, reader.place(stored), reader.text(stored), reader.tree(stored)).entries
-
-
-class PackageUnits:
-    """The unit of each path: a Python distribution, a package of Node, a database with its log."""
-
-    def __init__(self, contents: ObjectReader, pairs: Iterable[DirectoryPair]) -> None:
-        pairs = list(pairs)
-        self._contents = contents
-        self._units = dict(database_units(pairs))
-        for pair in pairs:
-            if pair.path.endswith(DIST_INFO):
-                self._units.update(self._distribution(pair))
-
-    def unit_of(self, root: bytes, path: EnvPath) -> Unit | None:
-        """Return the unit of a path; None if it has none."""
-        found = self._units.get((root, path)) or node_unit(root, path)
-        directory = path.rpartition(b"/")[0]
-        if found is None and directory.endswith(DIST_INFO):
-            return distribution_unit(root, directory)
-        return found
-
-    def _distribution(self, pair: DirectoryPair) -> Iterator[tuple[Key, Unit]]:
-        unit = distribution_unit(pair.root, pair.path)
-        site = pair.path.rpartition(b"/")[0]
-        for listing in (pair.before, pair.after):
-            record = listing.entries.get(RECORD) if listing is not None else None
-            for name in self._recorded(record):
-                yield (pair.root, EnvPath(posixpath.normpath(posixpath.join(site, name)))), unit
-
-    def _recorded(self, record: Entry | None) -> Iterator[bytes]:
-        if record is None or record.oid is None or record.stored is not StoredAs.PLAIN:
-            return
-        text = self._contents.plain(record).decode("utf-8", "surrogateescape")
-        for row in csv.reader(text.splitlines()):
-            if row and "\0" not in row[0]:
-                yield row[0].encode("utf-8", "surrogateescape")
-
-
-def distribution_unit(root: bytes, directory: bytes) -> Unit:
-    """Return the unit of a Python distribution, given its metadata directory."""
-    site, _, name = directory.rpartition(b"/")
-    package = SEPARATORS.sub(b"-", name.removesuffix(DIST_INFO).partition(b"-")[0]).lower()
-    return Unit(root, EnvPath(site + b"/" + package if site else package), Reason.PACKAGE)
-
-
-def node_unit(root: bytes, path: EnvPath) -> Unit | None:
-    """Return the unit of a path in a package below `node_modules`; None for other paths."""
-    names = path.split(b"/")
-    if NODE_MODULES not in names[:-1]:
-        return None
-    first = len(names) - names[::-1].index(NODE_MODULES)
-    if first == len(names):
-        return None
-    end = first + (2 if names[first].startswith(b"@") else 1)
-    if end >= len(names) or names[first].startswith(b"."):
-        return None
-    return Unit(root, EnvPath(b"/".join(names[:end])), Reason.PACKAGE)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -135,3 +137,43 @@ def test_dependencies_in_adjacent_lines_are_reverted_by_key(repo: Repo) -> None:
     assert refused.out == "conflict: package.json: setting dependencies.left changed on both sides\n"
     repo.run("envlog", "revert", "--conflict=markers", ":/two", check=True)
     assert b"<<<<<<< now\n" in repo.read("package.json")
+
+
+def lock_text(version: str) -> str:
+    packages = {
+        "": {"name": "x"},
+        "node_modules/left": {"version": version},
+        "node_modules/@s/only": {"version": "1.0.0"},
+    }
+    return json.dumps({"lockfileVersion": 3, "packages": packages}, indent=2) + "\n"
+
+
+def install_both(repo: Repo, version: str) -> None:
+    repo.write("node_modules/left/package.json", json.dumps({"name": "left", "version": version}))
+    site = ".venv/lib/python3.11/site-packages"
+    for old in repo.path.glob(f"{site}/My_Left-*"):
+        shutil.rmtree(old)
+    repo.write(f"{site}/My_Left-{version}.dist-info/METADATA", f"Name: my-left\nVersion: {version}\n")
+
+
+def test_lock_files_that_disagree_with_installed_packages_are_reported(repo: Repo) -> None:
+    history = opened(repo)
+    install_both(repo, "1.0.0")
+    repo.write("package-lock.json", lock_text("1.0.0"))
+    repo.write("requirements.txt", "My.Left==1.0.0\nother==3\n")
+    history.capture("one")
+    repo.write("package-lock.json", lock_text("2.0.0"))
+    repo.write("requirements.txt", "My.Left==2.0.0\nother==3\n")
+    history.capture("two")
+    install_both(repo, "2.0.0")
+    history.capture("three")
+    warnings = {
+        "package-lock.json and the installed packages disagree: left 1.0.0 (installed: 2.0.0)",
+        "requirements.txt and the installed packages disagree: my-left 1.0.0 (installed: 2.0.0)",
+    }
+    assert warnings <= set(history.revert(":/two", dry_run=True).warnings)
+    shown = repo.run("envlog", "revert", ":/two", check=True)
+    assert all(f"warning: {warning}" in shown.err for warning in warnings)
+    history.undo()
+    assert not warnings & set(history.revert(":/two..:/three", dry_run=True).warnings)
+    assert not any("disagree" in one for one in history.revert(":/one..:/three", dry_run=True).warnings)
