@@ -20,10 +20,11 @@ from git_envhist.model import RestoreResult, Snapshot, Trigger
 from git_envhist.restore import execute
 from git_envhist.restore.revert import MergeConflicts
 from tests.cli.test_json import validate
+from tests.crash.faults import needs_strace, traced
 from tests.remote.conftest import make_remote
 from tests.restore.test_revert import FILES, differences, random_edit, start
 from tests.restore.unsigned import make_stranger
-from tests.support.oracle import Listing, listing
+from tests.support.oracle import Listing, git_fsck, listing
 from tests.support.repository import Repo
 
 LINES = b"".join(b"%d\n" % number for number in range(1, 31))
@@ -516,6 +517,73 @@ def test_interrupted_merge_is_continued_or_aborted(pair: tuple[Repo, Repo]) -> N
     assert newest(repo).merged == newest(other).id
     repo.run("envrestore", "--undo", check=True)
     assert state(repo) == before
+
+
+@needs_strace
+@pytest.mark.full
+@pytest.mark.parametrize(
+    ("call", "points"), [("rename", (6, 9, 12)), ("write", (60, 80)), ("unlink", (3, 9))]
+)
+def test_killed_merge_and_its_killed_recovery_end_at_a_known_state(
+    pair: tuple[Repo, Repo], call: str, points: tuple[int, ...]
+) -> None:
+    repo, other = pair
+    before, name = state(repo), timeline(other)
+    repo.run("envlog", "merge", name, check=True)
+    after = without_times(state(repo))
+    repo.run("envlog", "undo", check=True)
+    for when in points:
+        repo.run("envlog", "merge", name, prefix=traced(call, "signal=KILL", str(when)))
+        if repo.run("envlog", "capture", "--if-changed", "probe").status == 128:
+            # Killed again in the recovery, and once more.
+            for again in ("2", "1"):
+                repo.run("envrestore", "--abort", prefix=traced("rename", "signal=KILL", again))
+            assert repo.run("envrestore", "--abort").status in (0, 3)
+        found = state(repo)
+        assert found == before or without_times(found) == after, when
+        if found != before:
+            repo.run("envlog", "undo", check=True)
+        assert state(repo) == before, when
+    assert git_fsck(repo.path) == ""
+
+
+def without_times(files: Listing) -> Listing:
+    """Return a listing without times: a merged file gets the time at which it is written."""
+    return {path: replace(one, mtime_ns=0) for path, one in files.items()}
+
+
+@needs_strace
+@pytest.mark.full
+@pytest.mark.parametrize("call", ["write", "mkdir", "rename"])
+def test_full_disk_changes_nothing_or_leaves_a_restore_to_continue(
+    pair: tuple[Repo, Repo], call: str
+) -> None:
+    repo, other = pair
+    before, name = state(repo), timeline(other)
+    for when in (1, 4, 8):
+        repo.run("envlog", "merge", name, prefix=traced(call, "error=ENOSPC", str(when)))
+        if repo.run("envlog", "capture", "--if-changed", "probe").status == 128:
+            repo.run("envrestore", "--abort", check=True)
+        if state(repo) != before:
+            repo.run("envlog", "undo", check=True)
+        assert state(repo) == before, when
+    repo.run("envlog", "merge", name, check=True)
+    assert repo.read("page/index.html") == b"<p>"
+
+
+def test_file_that_is_edited_during_a_merge_is_kept_and_reported(pair: tuple[Repo, Repo]) -> None:
+    repo, other = pair
+    safe: list[Snapshot] = []
+
+    def edit(saved: Snapshot) -> None:
+        safe.append(saved)
+        repo.write("lines", b"edited meanwhile")
+
+    merged = opened(repo).merge(timeline(other), saved=edit)
+    assert repo.read("lines") == b"edited meanwhile"
+    assert [one.path for one in merged.kept] == [b"lines"]
+    assert not merged.exact
+    assert repo.read("page/index.html") == b"<p>"
 
 
 # Random forks: both directions give the same tree, and each difference is a named conflict.
