@@ -27,6 +27,8 @@ NAMES = ("base", "ours", "theirs")
 SIDECARS = ("-wal", "-journal")
 MAX_VALUE = 256 << 20
 """The size of the longest row, in bytes."""
+INTERVAL, MAX_INTERVALS = 1_000_000, 20_000
+"""The number of instructions of SQLite between two checks, and of checks until a merge is given up."""
 MAX_NAMED = 5
 """The number of rows in conflict that are named for each table."""
 DENIED = frozenset((sqlite3.SQLITE_ATTACH, sqlite3.SQLITE_DETACH, sqlite3.SQLITE_CREATE_VTABLE))
@@ -107,6 +109,8 @@ def _open(path: str) -> sqlite3.Connection:
     connection = sqlite3.connect(path, isolation_level=None, cached_statements=0)
     connection.set_authorizer(_authorize)
     connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_VALUE)
+    left = iter(range(MAX_INTERVALS))
+    connection.set_progress_handler(lambda: int(next(left, None) is None), INTERVAL)
     for pragma in ("trusted_schema=off", "cell_size_check=on", "foreign_keys=off", "recursive_triggers=off"):
         connection.execute(f"pragma {pragma}")
     return connection
