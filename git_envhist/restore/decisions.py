@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
-from git_envhist.diff.classes import CLASSES, class_of
+from git_envhist.diff.path_classes import CLASSES, class_of
 from git_envhist.errors import UsageError
 from git_envhist.git.pathspecs import matching
 from git_envhist.git.process import Git

@@ -14,7 +14,8 @@ from git_envhist.history.titles import MERGES
 from git_envhist.model import TOP, RestoreRole, SkippedPath, SnapshotId
 from git_envhist.restore.execute import ExecuteResult
 from git_envhist.restore.journal import RestoreJournal
-from git_envhist.restore.operation import (
+from git_envhist.restore.options import RestoreOptions
+from git_envhist.restore.restore_runner import (
     LESS,
     MERGED,
     NOT_RECORDED,
@@ -30,7 +31,6 @@ from git_envhist.restore.operation import (
     publish_now,
     settle,
 )
-from git_envhist.restore.options import RestoreOptions
 
 
 def continue_restore(runner: RestoreRunner) -> ExecuteResult:

@@ -11,10 +11,10 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import partial
 from typing import NamedTuple
 
-from git_envhist.capture.environment import CapturedEnvironment
-from git_envhist.diff.classes import class_of
-from git_envhist.diff.compare import as_sealed_then
-from git_envhist.diff.walk import differing_directories, read_listing
+from git_envhist.capture.environment_trees import CapturedEnvironment
+from git_envhist.diff.changes import as_sealed_then
+from git_envhist.diff.path_classes import class_of
+from git_envhist.diff.snapshot_walker import differing_directories, read_listing
 from git_envhist.errors import Refused, SealingError
 from git_envhist.git.merge_file import MAX_BYTES
 from git_envhist.git.pathspecs import matching
@@ -43,6 +43,7 @@ from git_envhist.restore.compose_pairs import (
     without_changes,
 )
 from git_envhist.restore.decisions import UNDECIDED, Decisions
+from git_envhist.restore.inspect_unsigned import ExistingNames
 from git_envhist.restore.lock_files import MergedTree, lock_warnings
 from git_envhist.restore.merge_contents import MergeTools, merge_contents, merge_databases
 from git_envhist.restore.merge_rows import DatabaseFiles, is_database
@@ -58,7 +59,6 @@ from git_envhist.restore.three_way import (
     Unit,
     has_whole_content,
 )
-from git_envhist.restore.untrusted import ExistingNames
 from git_envhist.restore.write_entry import file_blocks
 from git_envhist.secrets.seal import SealingKey, seal
 from git_envhist.snapshots.chunks import read_pointer
