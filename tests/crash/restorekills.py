@@ -19,7 +19,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from hypothesis import HealthCheck, Phase, given, seed, settings
@@ -68,10 +68,15 @@ HEADING = "| fault | points | as before | as after | continued | aborted | skipp
 class Walk:
     """An environment that is restored between two snapshots."""
 
-    def __init__(self, repo: Repo, moments: dict[str, Listing], chance: random.Random) -> None:
-        self.repo, self.moments, self.chance = repo, moments, chance
+    def __init__(
+        self, repo: Repo, moments: dict[str, Listing], chance: random.Random, command: str = "restore"
+    ) -> None:
+        # A merge does not compare which names are one file.
+        self.ignores_links = command == MERGE
+        self.repo, self.chance = repo, chance
+        self.moments = {name: self._compared(files) for name, files in moments.items()}
         # The environment is now in the state of the second snapshot.
-        self.there, self.here = moments
+        self.there, self.here = self.moments
         self.patience = 2.5
         """The maximum seconds before a process group is killed."""
 
@@ -90,7 +95,12 @@ class Walk:
         return "envrestore", self.there if command == "restore" else command
 
     def list_files(self) -> Listing:
-        return listing(self.repo.path, top=True)
+        return self._compared(listing(self.repo.path, top=True))
+
+    def _compared(self, files: Listing) -> Listing:
+        if not self.ignores_links:
+            return files
+        return {path: replace(one, linked=()) for path, one in files.items()}
 
     def is_left(self) -> bool:
         inside = self.repo.path / ".git/envhist/restore"
@@ -209,7 +219,7 @@ def each_point(name: str, command: str, call: str, fault: str, seconds: float, n
     deadline = time.monotonic() + seconds
     with tempfile.TemporaryDirectory(prefix="restorekills-") as place:
         repo = sealed_repo(Path(place))
-        walk = Walk(repo, prepare(repo), random.Random(number))
+        walk = Walk(repo, prepare(repo), random.Random(number), command)
         # Before git-envhist's first line runs, the interpreter reports a failure.
         when = first_open_of_ours(walk) if call == "open" and fault != KILL else 0
         quiet = 0
@@ -224,7 +234,7 @@ def each_anywhere(name: str, command: str, call: str, fault: str, seconds: float
     row = Row(name)
     with tempfile.TemporaryDirectory(prefix="restorekills-") as place:
         repo = sealed_repo(Path(place))
-        walk = Walk(repo, prepare(repo), random.Random(number))
+        walk = Walk(repo, prepare(repo), random.Random(number), command)
         first = first_open_of_ours(walk) if call == "open" and fault != KILL else 1
         points = list(range(first, calls_of(walk, command, call) + 1))
         walk.chance.shuffle(points)
