@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from git_envhist.config import MERGE_LIMIT
-from git_envhist.diff.classes import PACKAGES, class_of
+from git_envhist.diff.path_classes import PACKAGES, class_of
 from git_envhist.dotenv import read_assignments
 from git_envhist.git.merge_file import merge_text
 from git_envhist.git.process import Git

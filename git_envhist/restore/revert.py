@@ -10,12 +10,12 @@ from collections.abc import Collection, Iterable, Mapping
 from functools import partial
 from typing import NamedTuple
 
-from git_envhist.capture.environment import CapturedEnvironment
+from git_envhist.capture.environment_trees import CapturedEnvironment
 from git_envhist.config import MERGE_LIMIT
 from git_envhist.context import HistoryContext
-from git_envhist.diff.classes import class_of
-from git_envhist.diff.compare import as_sealed_then
-from git_envhist.diff.walk import differing_directories, read_listing
+from git_envhist.diff.changes import as_sealed_then
+from git_envhist.diff.path_classes import class_of
+from git_envhist.diff.snapshot_walker import differing_directories, read_listing
 from git_envhist.errors import Refused, SealingError, SnapshotNotFound, UsageError
 from git_envhist.git.merge_file import MAX_BYTES
 from git_envhist.git.pathspecs import matching
