@@ -76,7 +76,7 @@ def merge_rows(
             databases = []
             for name, files in zip(NAMES, (base, ours, theirs), strict=True):
                 path = _write(os.path.join(place, name), files)
-                databases.append(Database(stack.enter_context(closing(_open(path)))))
+                databases.append(Database(stack.enter_context(closing(open_copy(path)))))
             merge = RowMerge(databases[0], databases[1], databases[2], prefer)
             target = merge.run()
             stack.close()
@@ -104,7 +104,7 @@ def _read(path: str) -> bytes:
         return file.read()
 
 
-def _open(path: str) -> sqlite3.Connection:
+def open_copy(path: str) -> sqlite3.Connection:
     """Open a private copy; its log is applied, and nothing in its schema is trusted."""
     connection = sqlite3.connect(path, isolation_level=None, cached_statements=0)
     connection.set_authorizer(_authorize)

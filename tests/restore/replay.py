@@ -141,6 +141,8 @@ def variable_step(choose: random.Random, number: int) -> Step:
         place = root / name
         lines = place.read_text().splitlines(keepends=True)
         if kind == "set":
+            if not any(line.startswith(key + "=") for line in lines):
+                raise Impossible
             lines = [f"{key}={number}\n" if line.startswith(key + "=") else line for line in lines]
         elif kind == "remove":
             lines = [line for line in lines if not line.startswith(key + "=")]
@@ -185,21 +187,28 @@ def settings_step(choose: random.Random, number: int) -> Step:
 
 
 def row_step(choose: random.Random, number: int) -> Step:
-    row, other = choose.randrange(1, 30), choose.randrange(1, 30)
-    sql = choose.choice(
+    row, other, word = (
+        choose.randrange(1, 15),
+        choose.randrange(15, 30),
+        f"w{choose.randrange(1, number + 1)}",
+    )
+    person = choose.randrange(1, 4)
+    sql, count = choose.choice(
         (
-            f"update person set age = {number} where id = {row}",
-            f"update person set age = {number}, name = 'q{number}' where id in ({row}, {other})",
-            f"insert into person values ({100 + number}, 'new', {number})",
-            f"delete from person where id = {row}",
-            f"insert or replace into tag values ({row}, 'w{number}')",
-            f"delete from tag where person = {row}",
+            (f"update person set age = {number} where id = {row}", 1),
+            (f"update person set age = {number}, name = 'q{number}' where id in ({row}, {other})", 2),
+            (f"insert into person values ({100 + number}, 'new', {number})", 1),
+            (f"delete from person where id = {row}", None),
+            (f"insert or replace into tag values ({person}, 'w{number}')", 1),
+            # A key, because a condition would also meet rows that the history does not have.
+            (f"delete from tag where person = {person} and word = '{word}'", None),
         )
     )
 
     def make(root: Path) -> None:
         with closing(sqlite3.connect(root / "data.db")) as connection:
-            connection.execute(sql)
+            if count not in (None, connection.execute(sql).rowcount):
+                raise Impossible
             connection.commit()
 
     return Step(sql, make)
@@ -249,7 +258,7 @@ def random_steps(choose: random.Random, tools: Tools, count: int) -> list[Step]:
         lambda number: settings_step(choose, number),
         lambda number: row_step(choose, number),
     ]
-    steps = [choose.choice(kinds)(number) for number in range(1, count + 1)]
+    steps = [choose.choice(kinds)(number) for number in range(1, count + 1 + count // 4)]
     if tools.wheels is not None:
         for place in choose.sample(range(count), 4):
             steps[place] = choose.choice((pip_step, npm_step))(choose, tools)
@@ -312,13 +321,22 @@ class History:
         self.seen = [observe(self.root)]
         self.counts: Counter[str] = Counter()
         for step in random_steps(self.choose, tools, count):
-            step.make(self.root)
-            if self.history.capture(f"step {len(self.steps) + 1}").snapshot is None:
-                continue
-            self.steps.append(step)
-            self.seen.append(observe(self.root))
+            if len(self.steps) < count:
+                self.add(step)
         self.ids = {one.intent: one.id for one in self.history.log()}
         self.last = self.history.resolve("@")
+
+    def add(self, step: Step) -> None:
+        """Make a step and capture it; one that is impossible or changes nothing is left out."""
+        try:
+            step.make(self.root)
+        except Impossible:
+            return
+        seen = observe(self.root)
+        if differing(seen, self.seen[-1]):
+            self.steps.append(step)
+            self.seen.append(seen)
+            self.history.capture(f"step {len(self.steps)}")
 
     def rebuild(self, without: range) -> Path | None:
         """Return the environment built without some steps; None if another step cannot be made then."""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from git_envhist.restore.merge_rows import DatabaseFiles, MergedRows, merge_rows
+from git_envhist.restore.merge_rows import DatabaseFiles, MergedRows, merge_rows, open_copy
 from git_envhist.restore.three_way import Prefer
 
 SCHEMA = """
@@ -194,3 +194,24 @@ def test_damaged_or_hostile_database_is_not_merged(tmp_path: Path) -> None:
         found = merge_rows(*versions, Prefer.NEITHER)
         assert found is None or found.conflicts
     assert not target.exists()
+
+
+def test_rows_keep_their_number_when_they_are_written_again(tmp_path: Path) -> None:
+    theirs = "update word set score = 7 where text = 'a';"
+    found = merged(tmp_path, "insert into word values ('c', 3);", theirs)
+    assert found is not None
+    path = tmp_path / "result"
+    path.write_bytes(found.database)
+    with closing(sqlite3.connect(path)) as opened:
+        numbers = opened.execute("select rowid, text from word order by text").fetchall()
+    assert numbers == [(1, "a"), (2, "b"), (3, "c")]
+
+
+@pytest.mark.parametrize("statement", ["attach '{}' as more", "select load_extension('{}')"])
+def test_opened_copy_reaches_no_other_file(tmp_path: Path, statement: str) -> None:
+    build(tmp_path / "database", SCHEMA)
+    with closing(open_copy(str(tmp_path / "database"))) as opened:
+        with pytest.raises(sqlite3.DatabaseError, match="not authorized"):
+            opened.execute(statement.format(tmp_path / "other"))
+        assert opened.execute("pragma trusted_schema").fetchone() == (0,)
+    assert not (tmp_path / "other").exists()

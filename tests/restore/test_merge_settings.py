@@ -280,3 +280,9 @@ def test_random_objects_are_merged_by_key(seed: int) -> None:
     table = merge(b"x.toml", tables[0], tables[1], tables[2], Prefer.THEIRS)
     if table.text is not None:
         tomllib.loads(table.text.decode())
+
+
+def test_edit_that_reads_back_as_other_values_is_not_used() -> None:
+    base = b"part:\n  one: 1\n  two: 1\nlast: 1\n"
+    ours, theirs = edit(base, (b"  one: 1\n", b"")), edit(base, (b"  two: 1\n", b""))
+    assert merge(b"x.yaml", base, ours, theirs) == MergedSettings(None, ())

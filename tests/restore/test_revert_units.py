@@ -177,3 +177,18 @@ def test_lock_files_that_disagree_with_installed_packages_are_reported(repo: Rep
     history.undo()
     assert not warnings & set(history.revert(":/two..:/three", dry_run=True).warnings)
     assert not any("disagree" in one for one in history.revert(":/one..:/three", dry_run=True).warnings)
+
+
+def test_sealed_settings_are_reverted_by_key_and_not_written_in_the_clear(repo: Repo) -> None:
+    history = opened(repo)
+    text = '{\n  "user": "a-xyzzy",\n  "token": "b-xyzzy"\n}\n'
+    repo.write("credentials.json", text)
+    history.capture("one")
+    repo.write("credentials.json", text.replace("a-x", "c-x"))
+    history.capture("two")
+    repo.write("credentials.json", text.replace("a-x", "c-x").replace("b-x", "d-x"))
+    history.revert(":/two")
+    assert repo.read("credentials.json").decode() == text.replace("b-x", "d-x")
+    listed = repo.git("cat-file", "--batch-check", "--batch-all-objects", "--unordered").splitlines()
+    blobs = [line.split()[0] for line in listed if " blob " in line]
+    assert "xyzzy" not in repo.git("cat-file", "--batch", input="\n".join(blobs))

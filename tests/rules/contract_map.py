@@ -2198,6 +2198,11 @@ SETTINGS = (
         ("integrations/test_hooks.py::test_disabled_hook_captures_nothing_and_logs_it",),
     ),
     Line(
+        "config envhist.mergelimit",
+        "the largest database that a revert or a merge merges by rows",
+        ("restore/test_revert_units.py::test_larger_database_than_the_limit_is_one_conflict",),
+    ),
+    Line(
         "config envhist.maxsize",
         "the size limit of the history, applied by the daily run",
         ("test_config.py::test_each_key_is_read_and_the_last_value_wins",),
