@@ -24,6 +24,8 @@ from git_envhist.restore.revert import MergeSources, Relocated, Span
 MAX_NAMED = 4
 """Runs of steps that an intent names."""
 PRINTED_SESSION = 8
+MAX_LABEL = 100
+"""Characters of a timeline's name in the names of files."""
 
 
 def short(snapshot: Snapshot) -> str:
@@ -182,8 +184,10 @@ def find_merge(
     common = history.snapshot_of(base) if base is not None else _common(history, theirs)
     own = history.timeline
     is_own = theirs.timeline == own
-    words = short(theirs) if is_own else f"{short(theirs)} of {theirs.timeline}"
-    label = short(theirs) if is_own else theirs.timeline.rpartition("/")[2]
+    # The author of an unsigned snapshot may have written any text into it.
+    name = "".join(letter if letter.isprintable() else "?" for letter in theirs.timeline)
+    words = short(theirs) if is_own else f"{short(theirs)} of {name}"
+    label = short(theirs) if is_own else name.rpartition("/")[2][:MAX_LABEL]
     return MergeSources(
         (Span(common, theirs),),
         words,

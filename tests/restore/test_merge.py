@@ -18,6 +18,7 @@ from git_envhist.git.config import current_actor
 from git_envhist.lazy import replace
 from git_envhist.model import RestoreResult, Snapshot, Trigger
 from git_envhist.restore import execute
+from git_envhist.restore.merge_sources import find_merge
 from git_envhist.restore.revert import MergeConflicts
 from tests.cli.test_json import validate
 from tests.crash.faults import needs_strace, traced
@@ -698,6 +699,14 @@ def test_unsigned_step_is_reverted_with_the_option(tmp_path: Path, hermetic: obj
     assert stranger.state() == before
     stranger.repo.run("envlog", "revert", "--allow-unsigned", commit, check=True)
     assert not (stranger.repo.path / "planted").exists()
+
+
+def test_name_of_an_unsigned_timeline_is_made_printable_and_short(pair: tuple[Repo, Repo]) -> None:
+    repo, other = pair
+    theirs = replace(newest(other), timeline="host/a\0b\n" + 300 * "c")
+    sources = find_merge(opened(repo), theirs)
+    assert sources.words.isprintable()
+    assert sources.label == "a?b?" + 96 * "c"
 
 
 def test_relocation_of_a_fork_is_no_work_to_merge(repo: Repo) -> None:
