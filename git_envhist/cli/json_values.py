@@ -78,6 +78,7 @@ def snapshot_json(snapshot: Snapshot, details: Details, *, most_paths: int | Non
         "services": [escape_invalid(name) for name in details.services],
         **_work_fields(snapshot),
         "restored_from": snapshot.restored_from,
+        "merged": snapshot.merged,
         "format": snapshot.format,
     }
 
@@ -384,14 +385,19 @@ def restored_json(restored: RestoreResult, back: str, *, dry_run: bool) -> Json:
     }
 
 
-def reverted_json(reverted: RestoreResult, back: str, *, dry_run: bool) -> Json:
-    """Return the plan and the result of a revert, with the step and the conflicts."""
+def merged_json(merged: RestoreResult, back: str, *, dry_run: bool) -> Json:
+    """Return the plan and the result of a revert or a merge, with its sources and the conflicts."""
+    sources = (
+        {"merged": escape_invalid(merged.merged), "base": merged.base and merged.base.id}
+        if merged.merged
+        else {"reverted": escape_invalid(merged.reverted)}
+    )
     return {
-        **restored_json(reverted, back, dry_run=dry_run),
-        "reverted": reverted.reverted,
+        **restored_json(merged, back, dry_run=dry_run),
+        **sources,
         "conflicts": [
             {**path_fields(conflict.path), "why": escape_invalid(conflict.why)}
-            for conflict in reverted.conflicts
+            for conflict in merged.conflicts
         ],
     }
 
