@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import resource
+import signal
 import socket
 import time
 from collections.abc import Callable
@@ -18,6 +19,7 @@ from typing import Any, cast
 
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.server import HANDLED_SIGNALS
 
 Address = tuple[str, int]
 """The address of a client, whose port names one connection."""
@@ -106,6 +108,8 @@ class LoopbackServer(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         asyncio.get_running_loop().set_exception_handler(_report)
+        # The handlers of the server are installed now; a signal that waits reaches them.
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, HANDLED_SIGNALS)
         await super().startup(sockets)
         # The event loop accepts as many connections at once as its queue is long, so it was given a short one.
         for listening in sockets or ():

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import signal
 import socket
 from collections.abc import Callable
 from typing import Any
@@ -15,6 +16,7 @@ from typing import Any
 import uvicorn
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
+from uvicorn.server import HANDLED_SIGNALS
 
 from git_envhist.errors import EnvhistError, UsageError
 from git_envhist.mcp.connections import Address, Connections, LoopbackServer, max_unknown
@@ -40,6 +42,8 @@ def serve_http(server: HistoryServer, port: int, announce: Callable[[str], None]
     given = os.environ.get(TOKEN)
     token = read_token(given)
     listening = _listen(port)
+    # A signal between the announcement and the handlers of the server could be lost, and the server would never end.
+    signal.pthread_sigmask(signal.SIG_BLOCK, HANDLED_SIGNALS)
     announce(f"serving on http://{LOOPBACK}:{listening.getsockname()[1]}/mcp")
     if given is None:
         announce(f"token: {token}")

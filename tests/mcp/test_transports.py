@@ -224,6 +224,25 @@ class FakeTransport(asyncio.Transport):
         self.aborted = True
 
 
+STOPPED_EARLY = """
+import os, signal
+from git_envhist.mcp.http import serve_http
+from git_envhist.mcp.plans import HistoryServer
+signal.signal(signal.SIGTERM, lambda *_: print("handled", flush=True))
+def announce(line):
+    os.kill(os.getpid(), signal.SIGTERM)
+    print("announced", flush=True)
+serve_http(HistoryServer("test"), 0, announce)
+"""
+
+
+def test_signal_right_after_the_announcement_ends_the_server() -> None:
+    env = {**os.environ, "GIT_ENVHIST_MCP_TOKEN": TOKEN}
+    command = [sys.executable, "-c", STOPPED_EARLY]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=LONG, check=True)
+    assert done.stdout == "announced\nhandled\n"
+
+
 @pytest.mark.parametrize("token", ["", "short", "0123456789abcdef\x7f0123456789", "é" * 40])
 def test_token_that_can_be_guessed_is_refused(repo: Repo, token: str) -> None:
     done = repo.run("envlog", "mcp", "--http", "0", env={"GIT_ENVHIST_MCP_TOKEN": token})
