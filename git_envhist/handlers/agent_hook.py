@@ -28,7 +28,7 @@ from git_envhist.git.config import current_actor
 from git_envhist.git.repository import Repository
 from git_envhist.handlers.agent_client import DONE, WAIT, await_done, read_input
 from git_envhist.handlers.removed_worktree import name_removed
-from git_envhist.history.timeline import SUBAGENT
+from git_envhist.history.timeline import FIRST_TOOL, SUBAGENT
 from git_envhist.integrations.agents.events import (
     AgentEvent,
     Job,
@@ -338,6 +338,7 @@ class AgentHistories:
             meta=(
                 ("agent-moment", kind),
                 ("agent-turn", str(job.turn.number)),
+                *(((FIRST_TOOL, "yes"),) if kind == "before" and job.turn.tools == 1 else ()),
                 *(((SUBAGENT, event.subagent),) if event.subagent else ()),
                 *((("agent-type", event.subagent_type),) if event.subagent_type else ()),
             ),

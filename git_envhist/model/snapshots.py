@@ -40,6 +40,8 @@ class RestoreRole(Enum):
     REDO = "redo"
     REVERT = "revert"
     """The state after a step was taken out of it."""
+    MERGE = "merge"
+    """The state after the changes of another timeline joined it."""
 
 
 class IntentSource(Enum):
@@ -166,6 +168,8 @@ class Snapshot:
     restored_from: str | None = None
     restore: RestoreRole | None = None
     forked_from: str | None = None
+    merged: str | None = None
+    """The snapshot whose changes a merge added; None if only a part of them."""
     format: int = 1
     key: str | None = None
     mac: str | None = None

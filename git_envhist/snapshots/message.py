@@ -132,6 +132,7 @@ class MessageFields:
     restored_from: str | None = None
     restore: RestoreRole | None = None
     forked_from: str | None = None
+    merged: str | None = None
     was: str | None = None
     """The snapshot's id (its first commit) if the snapshot was rewritten; None if this is the first commit."""
     key: str | None = None
@@ -364,6 +365,7 @@ TRAILERS = (
     ),
     _optional_hash("Env-Forked-From", "forked_from"),
     _optional_hash("Env-Was", "was"),
+    _optional_hash("Env-Merged", "merged"),
     _optional_text("Env-Key", "key"),
 )
 """In the order in which they are written, between `Env-Format` and `Env-Mac`. A new row comes before `Env-Key`."""
