@@ -123,6 +123,8 @@ class AgentSettingsForm:
     typed: bool = True
     skeleton: dict[str, Any] = field(default_factory=dict)
     """Members that the file needs in addition to the hooks."""
+    makes_worktrees: bool = False
+    """Whether an option of the agent makes a worktree, without a hook that could fill it."""
     worktree_hooks: tuple[Hook, ...] = ()
     """Further hooks, with which the agent makes and removes its worktrees; installed on request."""
 
@@ -184,6 +186,7 @@ CODEX = AgentSettingsForm(
         Hook("SessionEnd", "end"),
     ),
     home_variable="CODEX_HOME",
+    makes_worktrees=True,
 )
 GEMINI = AgentSettingsForm(
     "gemini",
@@ -196,6 +199,7 @@ GEMINI = AgentSettingsForm(
         Hook("AfterAgent", "after"),
         Hook("SessionEnd", "end"),
     ),
+    makes_worktrees=True,
     unit=1000,
     named=True,
 )
@@ -225,6 +229,7 @@ COPILOT = AgentSettingsForm(
         Hook("sessionEnd", "end"),
     ),
     home_variable="COPILOT_HOME",
+    makes_worktrees=True,
     grouped=False,
     command="bash",
     timeout="timeoutSec",
@@ -442,7 +447,8 @@ class AgentIntegration:
             yield step
         repository = target.repository
         reaches_all = target.everywhere or self.name in target.trusted.agents(None)
-        if repository is not None and not reaches_all and _has_worktrees(repository):
+        has_others = form.makes_worktrees or (repository is not None and _has_worktrees(repository))
+        if repository is not None and has_others and not reaches_all:
             yield OTHER_WORKTREES.format(self.name)
         if form.worktree_hooks:
             yield OWN_WORKTREES.format(self.name)

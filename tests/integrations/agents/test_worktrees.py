@@ -94,11 +94,15 @@ def test_worktrees_are_for_claude_code_only(repo: Repo) -> None:
 
 
 def test_install_says_that_other_worktrees_have_no_hooks(repo: Repo, tmp_path: Path) -> None:
-    said = repo.run("envlog", "install", "--agent", "codex", check=True).err
+    said = repo.run("envlog", "install", "--agent", "cursor", check=True).err
     assert "--global" not in said
+    for agent in ("codex", "gemini", "copilot"):
+        # An option of these agents makes worktrees.
+        said = repo.run("envlog", "install", "--agent", agent, check=True).err
+        assert f"git envlog install --global --agent {agent}" in said
     repo.git("worktree", "add", "-q", str(tmp_path / "other"))
-    said = repo.run("envlog", "install", "--agent", "codex", check=True).err
-    assert "git envlog install --global --agent codex" in said
+    said = repo.run("envlog", "install", "--agent", "cursor", check=True).err
+    assert "git envlog install --global --agent cursor" in said
     said = repo.run("envlog", "install", "--global", "--agent", "codex", check=True).err
     said += repo.run("envlog", "install", "--agent", "codex", check=True).err
     assert "--global" not in said
