@@ -2,10 +2,10 @@
 # Called by a coding agent for an event: before a tool changes something, after a turn. It prints nothing and never
 # fails, whatever its input: an agent could take any output for a refusal.
 #
-#   agent-<name> before|prompt|after|end|create|remove
+#   agent-<name> before|prompt|done|after|end|create|remove
 #
 # `before` waits for the snapshot, unless its tool only reads. The other events are written to the spool, and a
-# background process handles them; `end` waits up to 2.5 s for it. The first line of a spooled event is the project
+# background process handles them; `done` (a tool ended) starts none, `end` waits up to 2.5 s for it. The first line of a spooled event is the project
 # directory that the agent names.
 # `create` and `remove` make and remove a worktree of the agent, which reads their output and status.
 program=@PROGRAM@
@@ -69,6 +69,8 @@ esac
     case $1 in
         # The last hook of a session waits for the snapshot, for a limited time.
         end) "$program" agent-hook "$0" "$agent" ended </dev/null ;;
+        # The next event reads it: only its time matters.
+        done) ;;
         *) "$program" agent-hook "$0" "$agent" spooled </dev/null & ;;
     esac
 } >/dev/null 2>&1
