@@ -230,6 +230,7 @@ def call_json(call: ToolCall) -> Json:
         "call_id": call.id,
         "subagent": call.subagent,
         "subagent_type": call.subagent_type,
+        "intent": call.intent,
         "command": call.command,
         "trace": call.trace,
     }

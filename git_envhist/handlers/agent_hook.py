@@ -357,11 +357,13 @@ class AgentHistories:
         turn = read_session(self._state_of(job), job.event.session)
         return turn.number, turn.tools
 
-    def _announce(self, event: AgentEvent, histories: Sequence[EnvHistory], waiting: set[str]) -> None:
+    def _announce(
+        self, event: AgentEvent, intent: str, histories: Sequence[EnvHistory], waiting: set[str]
+    ) -> None:
         """Add the call of a tool to the lists of the working trees; it begins at once where no capture is due."""
         for history in histories:
             calls = ToolCalls(history.repository.state)
-            calls.announce(open_call(event, history.repository))
+            calls.announce(open_call(event, intent, history.repository))
             if history.repository.root not in waiting:
                 calls.begin(event.session, event.call_key, time.time())
 
@@ -405,7 +407,8 @@ class AgentHistories:
                 due = turn_after(state, event, places, every, partial(seal_prompt, histories[0]))
                 jobs += due
                 if event.kind == "before" and event.modifies:
-                    self._announce(event, histories, {job.place for job in due})
+                    intent = read_session(state, event.session).prompt
+                    self._announce(event, intent, histories, {job.place for job in due})
         except Exception as error:
             failed(event, error)
         # A worktree in which the turn worked may have been removed since.
@@ -448,7 +451,7 @@ def actor_of(event: AgentEvent, person: Actor, transcript: bytes) -> Actor:
     )
 
 
-def open_call(event: AgentEvent, repository: Repository) -> OpenCall:
+def open_call(event: AgentEvent, intent: str, repository: Repository) -> OpenCall:
     """Return the call of an event's tool as the list of a working tree keeps it."""
     arguments = read_arguments(event.tool, event.arguments, event.cwd)
     root = os.path.realpath(repository.root)
@@ -460,6 +463,7 @@ def open_call(event: AgentEvent, repository: Repository) -> OpenCall:
         id=event.call,
         subagent=event.subagent,
         subagent_type=event.subagent_type,
+        intent=intent,
         command=arguments.command,
         paths=tuple(inside.values()),
         changes_only_paths=arguments.changes_only_paths,

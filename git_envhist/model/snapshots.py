@@ -149,6 +149,8 @@ class ToolCall:
     subagent: str | None = None
     """The agent's own id of the subagent that made the call, if one did."""
     subagent_type: str | None = None
+    intent: str = ""
+    """The title of the prompt of its turn; secrets are masked."""
     command: str | None = None
     """The command line, if the tool ran one; secrets are masked."""
     paths: tuple[str, ...] = ()

@@ -1979,6 +1979,88 @@ RESTORE = (
         ("integrations/agents/test_worktrees.py::test_installed_hooks_make_and_remove_worktrees",),
     ),
     Line(
+        "envlog why",
+        "names the step that changed a path or line, and the call of a tool only with evidence",
+        (
+            "cli/test_why.py::test_path_is_followed_across_a_rename_also_if_it_is_ignored",
+            "cli/test_why.py::test_line_names_the_step_that_brought_it",
+            "integrations/agents/test_why_calls.py::test_no_wrong_call_is_named_after_many_calls",
+        ),
+    ),
+    Line(
+        "envlog why --package",
+        "asks about a package",
+        ("integrations/agents/test_why_calls.py::test_no_wrong_call_is_named_after_many_calls",),
+    ),
+    Line(
+        "envlog why --var",
+        "asks about a variable; no value is shown",
+        ("cli/test_why.py::test_no_value_of_a_variable_is_shown",),
+    ),
+    Line(
+        "envlog why --table",
+        "asks about a table",
+        ("cli/test_why.py::test_facts_and_rows_name_the_step_that_changed_them",),
+    ),
+    Line(
+        "envlog why --row",
+        "asks about a row",
+        ("cli/test_why.py::test_facts_and_rows_name_the_step_that_changed_them",),
+    ),
+    Line(
+        "envlog why --service",
+        "asks about a service",
+        ("cli/test_why.py::test_service_names_the_step_that_changed_it",),
+    ),
+    Line(
+        "envlog why --path-gone",
+        "asks about a path that is gone",
+        ("cli/test_why.py::test_facts_and_rows_name_the_step_that_changed_them",),
+    ),
+    Line(
+        "envlog why --at",
+        "explains an older state",
+        ("cli/test_why.py::test_path_is_followed_across_a_rename_also_if_it_is_ignored",),
+    ),
+    Line(
+        "envlog why --max-count",
+        "limits the steps",
+        ("cli/test_why.py::test_path_is_followed_across_a_rename_also_if_it_is_ignored",),
+    ),
+    Line("envlog why --all", "prints all steps", ("cli/test_why.py::test_no_value_of_a_variable_is_shown",)),
+    Line("envlog why --date", "git's styles", ("cli/test_why.py::test_date_style_is_that_of_git",)),
+    Line(
+        "envlog blame",
+        "prints each line with its snapshot and intent",
+        ("cli/test_why.py::test_blame_prints_snapshot_and_intent_of_each_line",),
+    ),
+    Line(
+        "envlog blame -L",
+        "limits the lines",
+        ("cli/test_why.py::test_blame_prints_snapshot_and_intent_of_each_line",),
+    ),
+    Line(
+        "envlog blame --porcelain",
+        "has the form of git blame",
+        ("cli/test_why.py::test_porcelain_blame_has_the_lines_of_git_blame",),
+    ),
+    Line(
+        "envlog blame --reveal",
+        "prints the lines of a sealed file",
+        ("cli/test_why.py::test_sealed_and_binary_and_huge_lines_are_blamed_safely",),
+    ),
+    Line("envlog blame --date", "git's styles", ("cli/test_why.py::test_date_style_is_that_of_git",)),
+    Line(
+        "python why",
+        "returns the steps that changed a subject",
+        ("library/test_examples.py::test_examples_of_the_verbs_run",),
+    ),
+    Line(
+        "python origins",
+        "reads the steps of a timeline",
+        ("cli/test_why.py::test_path_is_followed_across_a_rename_also_if_it_is_ignored",),
+    ),
+    Line(
         "envlog revert",
         "takes out what a step changed and keeps what came later; an overlap is a conflict",
         (

@@ -20,6 +20,7 @@ CALL = ToolCall(
     id="toolu_1",
     subagent="a-1",
     subagent_type="general-purpose",
+    intent="make it; friendlier",
     command="make all\n# =; %20",
     paths=("a b", "ü=;", "\udcff"),
     wrote=("a b",),

@@ -42,6 +42,7 @@ def test_snapshot_lists_the_calls_that_ran_and_the_next_one(working: Callable[..
     assert (next_call.id, next_call.began, before.window) == ("toolu_1", None, None)
     ran, about_to_run = between.calls
     assert (ran.id, ran.tool, ran.command) == ("toolu_1", "Bash", "make API_KEY=*** && touch g")
+    assert ran.intent == "make the greeting friendlier"
     assert (ran.subagent, ran.subagent_type, ran.session, ran.trace) == ("sub-1", "tests", "c-1", TRACE)
     assert ran.began is not None
     assert ran.ended is not None
