@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, ParamSpec, TypeVar, overload
 
 from git_envhist.api import EnvHistory
-from git_envhist.around import Forget, GuardedWork, Handler, finish, in_thread, work_in_thread
+from git_envhist.guarded_work import Forget, GuardedWork, Handler, finish, in_thread, work_in_thread
 from git_envhist.tracking.effects import Effects, Observations
 from git_envhist.tracking.tasks import Tasks
 

@@ -13,13 +13,21 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, cast, overload
 
-from git_envhist.around import Forget, GuardedWork, Handler, Handlers, HistoryEvent, call_text, wrap_tool
 from git_envhist.context import HistoryContext, refuse_oversized_trees
 from git_envhist.discovery import open_repository
 from git_envhist.disk import system_errors
 from git_envhist.errors import EnvhistError, SnapshotNotFound, UsageError
 from git_envhist.git.config import agent_variables, current_actor
 from git_envhist.git.repository import TRASH_REFS
+from git_envhist.guarded_work import (
+    Forget,
+    GuardedWork,
+    Handler,
+    Handlers,
+    HistoryEvent,
+    call_text,
+    wrap_tool,
+)
 from git_envhist.history.catalog import as_sequence, path_below, refuse_unknown
 from git_envhist.history.timeline import by_name, next_name_time
 from git_envhist.lazy import replace
@@ -43,7 +51,7 @@ if TYPE_CHECKING:
 
     from git_envhist.capture.captured_tree import LiveTree
     from git_envhist.capture.pipeline import CaptureKeywords, CapturePipeline
-    from git_envhist.checks.checks import Checks
+    from git_envhist.checks.verify_and_bisect import Checks
     from git_envhist.config import Settings
     from git_envhist.discovery import InitKeywords, OpenedRepository
     from git_envhist.git.process import Git
@@ -66,19 +74,13 @@ if TYPE_CHECKING:
         SnapshotAttachments,
         SnapshotId,
     )
-    from git_envhist.model.storage import (
-        DropResult,
-        ExportResult,
-        FetchResult,
-        ImportResult,
-        PruneResult,
-        PurgeResult,
-        PushResult,
-    )
-    from git_envhist.model.work import IntegrationChange, IntegrationStatus, RecentChanges
-    from git_envhist.remote.sign import Signing
+    from git_envhist.model.integrations import IntegrationChange, IntegrationStatus
+    from git_envhist.model.recent import RecentChanges
+    from git_envhist.model.retention import DropResult, PruneResult, PurgeResult
+    from git_envhist.model.sharing import ExportResult, FetchResult, ImportResult, PushResult
+    from git_envhist.remote.sign_heads import Signing
     from git_envhist.restore.options import RestoreKeywords, RestoreOptions, RevertKeywords
-    from git_envhist.restore.restorer import Restorer
+    from git_envhist.restore.undo_and_redo import Restorer
     from git_envhist.retention.drop import SnapshotDropper
     from git_envhist.retention.prune import Pruner
     from git_envhist.snapshots.reader import FileReader
@@ -436,7 +438,7 @@ class EnvHistory(HistoryContext):
 
     def recent(self, span: str = "1h") -> RecentChanges:
         """Return what changed within a span without any snapshot: by change times, and by logs of installers."""
-        from git_envhist.recent import recent_changes  # loaded late: keeps envlog fast
+        from git_envhist.recent_changes import recent_changes  # loaded late: keeps envlog fast
 
         return recent_changes(self.repository, self.settings, span, self.environ)
 
@@ -675,7 +677,7 @@ class EnvHistory(HistoryContext):
         return self._made_of_settings("restorer", self._make_restorer)
 
     def _make_restorer(self) -> Restorer:
-        from git_envhist.restore.restorer import Restorer  # loaded late: keeps envlog fast
+        from git_envhist.restore.undo_and_redo import Restorer  # loaded late: keeps envlog fast
 
         def with_trash(timeline: str) -> tuple[list[Snapshot], frozenset[SnapshotId]]:
             return self.dropper.timeline_with_trash(timeline)
@@ -768,7 +770,7 @@ class EnvHistory(HistoryContext):
         return self._made_of_settings("checks", self._make_checks)
 
     def _make_checks(self) -> Checks:
-        from git_envhist.checks.checks import Checks  # loaded late: most captures check nothing
+        from git_envhist.checks.verify_and_bisect import Checks  # loaded late: most captures check nothing
 
         return Checks(self, self.capturing, lambda: self.restorer)
 
@@ -974,7 +976,7 @@ class EnvHistory(HistoryContext):
         )
 
     def _signing(self) -> Signing:
-        from git_envhist.remote.sign import Signing  # loaded late: most commands send nothing
+        from git_envhist.remote.sign_heads import Signing  # loaded late: most commands send nothing
         from git_envhist.secrets.ssh_signatures import SshSettings  # loaded late: as above
 
         ssh = SshSettings.of(self.repository.read_config())
@@ -1330,6 +1332,6 @@ def _merge_packs_after_restore(repository: Repository) -> None:
 
 
 def _sweep_restore(private: str, bases: Mapping[bytes, bytes]) -> None:
-    from git_envhist.restore.unfinished import sweep_staged  # loaded late: before a capture
+    from git_envhist.restore.sweep_staged import sweep_staged  # loaded late: before a capture
 
     sweep_staged(private, bases)

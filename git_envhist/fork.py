@@ -19,7 +19,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from git_envhist.capture.environment import cache_of
+from git_envhist.capture.environment_trees import cache_of
 from git_envhist.capture.pipeline import CaptureOptions, CapturePipeline
 from git_envhist.capture.scope import CaptureScope
 from git_envhist.config import read_settings
@@ -42,10 +42,11 @@ from git_envhist.lazy import replace
 from git_envhist.model import CaptureProgress, EnvPath, ForkPlan, ForkResult, RestoreResult, Snapshot, Trigger
 from git_envhist.objects.reader import ObjectReader, Verify
 from git_envhist.platform import DIRECTORY, open_file_only
-from git_envhist.ports import ports_in_use
+from git_envhist.ports_in_use import ports_in_use
 from git_envhist.restore.clone_files import CloningReader
 from git_envhist.restore.disk_calls import DiskCalls
-from git_envhist.restore.planning import tracked
+from git_envhist.restore.inspect_unsigned import refuse_obeyed_place
+from git_envhist.restore.planner import tracked
 from git_envhist.restore.relocate import (
     PathReference,
     Relocation,
@@ -59,8 +60,7 @@ from git_envhist.restore.relocate import (
     write_in_place,
 )
 from git_envhist.restore.slots import remove_tree
-from git_envhist.restore.untrusted import refuse_obeyed_place
-from git_envhist.restore.write_tree import SourceRepository, write_into
+from git_envhist.restore.write_elsewhere import SourceRepository, write_into
 from git_envhist.snapshots.layout import GIT_CHANGED
 from git_envhist.snapshots.names import RESERVED
 from git_envhist.snapshots.records import read_git_changes

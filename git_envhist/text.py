@@ -1,4 +1,4 @@
-"""Escape characters that control a terminal or a browser, in texts of unknown origin.
+"""Make texts printable: escape what controls a terminal or a browser in texts of unknown origin; format durations.
 
 A name, an intent or a note may contain an escape sequence, which a terminal would execute, or a right-to-left
 override, which would disguise a text in a browser as well. Everything that is displayed passes through here.
@@ -52,6 +52,22 @@ def replace_surrogates(text: str) -> str:
 def in_bytes(text: str) -> bytes:
     """Encode a text for storage; surrogate escapes become the bytes they stand for."""
     return replace_surrogates(text).encode("utf-8", "surrogateescape")
+
+
+def plain_output(text: str) -> str:
+    """Return the output of a program as a terminal would leave it: without colours and overwritten parts of lines."""
+    import re  # loaded late: only the details of a check show its output
+
+    lines = re.sub(r"\x1b\[[0-9;]*m", "", text).strip("\n").split("\n")
+    return "\n".join(line.rstrip("\r").rpartition("\r")[2] for line in lines).strip("\n")
+
+
+def seconds(duration: float) -> str:
+    """Return a duration as `0.31 s`, `4.2 s`, `2 min 05 s`."""
+    if duration < 10:
+        return f"{duration:.2f} s" if duration < 1 else f"{duration:.1f} s"
+    minutes, rest = divmod(round(duration), 60)
+    return f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"
 
 
 def _escape(letter: str) -> str:

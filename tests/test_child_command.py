@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 from git_envhist.child_command import NOT_EXECUTABLE, SHELL, ChildCommand, OutputTail
-from tests.checks.test_runner import is_gone
+from tests.checks.test_check_command import is_gone
 
 
 def output_of(child: ChildCommand, *, seconds: float | None = None) -> tuple[bool, bytes]:

@@ -1,6 +1,6 @@
 """The captured working tree in its staging directory, and its publication as a snapshot.
 
-`CapturedTree` adds to the trees of `environment` everything that is stored below the reserved name: facts,
+`CapturedTree` adds to the trees of `environment_trees` everything that is stored below the reserved name: facts,
 the staged index, lists of missing paths, attachments and dumps. It then writes the commit.
 """
 
@@ -13,14 +13,14 @@ from contextlib import suppress
 from datetime import datetime
 from typing import NamedTuple
 
-from git_envhist.capture.environment import CapturedEnvironment, TreeCapture
+from git_envhist.capture.environment_trees import CapturedEnvironment, TreeCapture
 from git_envhist.capture.pipeline import CaptureOptions
 from git_envhist.capture.probe_runner import NAMES_IN_THE_CLEAR, ProbeRunner
+from git_envhist.capture.sealed_originals import remembered_twins
 from git_envhist.capture.tool_calls import CallRecord, ToolCalls, wall_time
-from git_envhist.capture.twin_sources import remembered_twins
 from git_envhist.capture.worker import secret_rules
 from git_envhist.config import Settings
-from git_envhist.diff.compare import compare
+from git_envhist.diff.changes import compare
 from git_envhist.diff.facts import brief_facts, fact_ids
 from git_envhist.diff.summary import count, describe_counts, summarize
 from git_envhist.errors import EnvhistError, in_words
@@ -50,7 +50,7 @@ from git_envhist.probes import kinds
 from git_envhist.secrets.keys import Key, KeyRing
 from git_envhist.secrets.seal import keyed_hash, seal
 from git_envhist.secrets.tokens import mask_tokens
-from git_envhist.services import NONE, Dumps
+from git_envhist.service_dumps import NONE, Dumps
 from git_envhist.snapshots.chunks import store_chunks
 from git_envhist.snapshots.layout import (
     ATTACHMENTS,
@@ -75,8 +75,8 @@ from git_envhist.snapshots.records import name_record, write_git_changes, write_
 from git_envhist.snapshots.staging import Staging
 from git_envhist.text import show
 from git_envhist.trace import step
-from git_envhist.worktree.content import MAX_SEALED, BudgetExceeded
 from git_envhist.worktree.ignore import path_filter
+from git_envhist.worktree.store_content import MAX_SEALED, BudgetExceeded
 from git_envhist.worktree.timeline_name import ensure_timeline
 
 
@@ -395,7 +395,7 @@ class CapturedTree:
         return self._finished
 
     def _keep_dumps(self) -> Entries:
-        from git_envhist.services import store_dumps  # loaded late: few captures have dumps
+        from git_envhist.service_dumps import store_dumps  # loaded late: few captures have dumps
 
         return store_dumps(self.capture.writer, self.dumps, self.key, self.warnings)
 

@@ -16,8 +16,8 @@ from contextlib import closing, contextmanager, suppress
 from typing import TYPE_CHECKING, TypedDict
 
 from git_envhist import text
-from git_envhist.capture.collect import ScanResult
-from git_envhist.capture.environment import CaptureTools, TreeCapture
+from git_envhist.capture.environment_trees import CaptureTools, TreeCapture
+from git_envhist.capture.parallel_scan import ScanResult
 from git_envhist.capture.scope import CaptureScope, bases_of, read_scope
 from git_envhist.capture.worker import KnownWrites
 from git_envhist.config import Settings
@@ -37,10 +37,10 @@ from git_envhist.model import (
     Snapshot,
     Trigger,
 )
-from git_envhist.model.work import CheckListener
+from git_envhist.model.checks import CheckListener
 from git_envhist.platform import read_or_stop, worker_mode
 from git_envhist.secrets.keys import Key, KeyRing
-from git_envhist.services import NONE
+from git_envhist.service_dumps import NONE
 from git_envhist.snapshots.log import read_chain, read_snapshot
 from git_envhist.snapshots.staging import Staging, sweep
 from git_envhist.trace import step
@@ -50,7 +50,7 @@ from git_envhist.worktree.unfinished_restore import has_unfinished_restore, rest
 if TYPE_CHECKING:
     from git_envhist.capture.captured_tree import CapturedTree
     from git_envhist.git.status import GitStatus
-    from git_envhist.services import Dumps
+    from git_envhist.service_dumps import Dumps
 
 
 # Options of a capture.
@@ -193,7 +193,7 @@ class CapturePipeline:
         if not self.settings.services or request.dry_run:
             yield NONE
             return
-        from git_envhist.services import (  # loaded late: few captures have services
+        from git_envhist.service_dumps import (  # loaded late: few captures have services
             DUMP_TIMEOUT,
             ServiceCommandContext,
             dump_services,

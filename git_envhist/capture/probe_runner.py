@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from git_envhist.capture.collect import RecordChanges, ScanResult
+from git_envhist.capture.parallel_scan import RecordChanges, ScanResult
 from git_envhist.capture.probe_worker import (
     SECONDS,
     CapturedFiles,
@@ -51,8 +51,8 @@ from git_envhist.workers import WorkerHandle
 from git_envhist.worktree.stat_cache import CachedFacts, DirectoryRecords
 
 if TYPE_CHECKING:
-    from git_envhist.capture.environment import TreeCapture
-    from git_envhist.services import Dumps
+    from git_envhist.capture.environment_trees import TreeCapture
+    from git_envhist.service_dumps import Dumps
 
 
 # What the facts of a capture are collected with; reuse of the facts of a snapshot with equal files.

@@ -36,7 +36,7 @@ from git_envhist.probes.base import (
     ProbeTarget,
     RandomAccessFile,
 )
-from git_envhist.probes.keys import key_of
+from git_envhist.probes.fact_keys import key_of
 from git_envhist.secrets.keys import Key
 from git_envhist.secrets.seal import keyed_hash, unseal
 from git_envhist.snapshots.chunks import SQLITE_BLOCK

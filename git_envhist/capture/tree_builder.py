@@ -8,8 +8,8 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from git_envhist.capture.collect import UNKNOWN, RecordChanges
 from git_envhist.capture.manifest_shards import replaced, shard_text, stored_directory
+from git_envhist.capture.parallel_scan import UNKNOWN, RecordChanges
 from git_envhist.capture.scope import (
     entries_of,
     is_inside_git_directory,

@@ -1,6 +1,6 @@
 """Capture worker: compare and scan directories, read changed files into a pack of its own.
 
-The parent (`collect`) sends a method name with arguments; each method is a generator of answer frames.
+The parent (`parallel_scan`) sends a method name with arguments; each method is a generator of answer frames.
 `ScanWorker` compares, walks and lists; `CaptureWorker` reads files, seals secrets and writes objects. Several
 workers share counters and take work by tickets.
 """
@@ -18,7 +18,7 @@ from operator import not_
 from typing import Any, NamedTuple
 
 from git_envhist.capture.manifest_shards import leaf_modes, shard_of
-from git_envhist.capture.twin_sources import Rows, sources_again, sources_among
+from git_envhist.capture.sealed_originals import Rows, sources_again, sources_among
 from git_envhist.errors import WorkingTreeGone
 from git_envhist.lazy import dataclass
 from git_envhist.model import MissingReason
@@ -33,7 +33,6 @@ from git_envhist.snapshots.manifest import format_extras
 from git_envhist.snapshots.staging import open_published
 from git_envhist.workers import Frame, SharedCounters, serve_spawned
 from git_envhist.worktree.attributes import read_xattrs
-from git_envhist.worktree.content import BudgetExceeded, ContentPolicy, FileSaver
 from git_envhist.worktree.databases import find_database_files, report_servers
 from git_envhist.worktree.ignore import ignore_rules, path_matcher, without_negation
 from git_envhist.worktree.read_file import (
@@ -56,6 +55,7 @@ from git_envhist.worktree.scan import (
     spread,
     walk,
 )
+from git_envhist.worktree.sealed_copies import Twins
 from git_envhist.worktree.stat_cache import (
     COLUMNS,
     INODE,
@@ -72,7 +72,7 @@ from git_envhist.worktree.stat_cache import (
     gc_paused,
     root_directories_in,
 )
-from git_envhist.worktree.twins import Twins
+from git_envhist.worktree.store_content import BudgetExceeded, ContentPolicy, FileSaver
 
 # The worker's pack, with counters shared by all workers.
 

@@ -18,7 +18,7 @@ from typing import NamedTuple, Protocol
 
 from git_envhist.capture.pipeline import CapturePipeline
 from git_envhist.checks import sandbox_exec
-from git_envhist.diff.classes import CACHE_DIRECTORIES
+from git_envhist.diff.path_classes import CACHE_DIRECTORIES
 from git_envhist.disk import cannot_write, locked, locked_now, state_directory
 from git_envhist.fork import clear
 from git_envhist.git.process import Git

@@ -154,6 +154,7 @@ PHRASES = {
     VerdictStatus.FAIL: "verify failing",
     VerdictStatus.ERROR: "verify gave no result",
 }
+RESULTS = {VerdictStatus.PASS: "passed", VerdictStatus.FAIL: "failed", VerdictStatus.ERROR: "gave no result"}
 UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
@@ -184,10 +185,16 @@ def verdict_symbol(verdict: Verdict | None) -> str:
 
 def verdict_phrase(verdict: Verdict | None) -> str:
     """Return `verify failing`; an empty text without a check."""
-    if verdict is None:
-        return ""
-    claimed = f", unsigned (says: {verdict.claimed_by})" if verdict.claimed_by is not None else ""
-    return PHRASES[verdict.status] + claimed
+    return "" if verdict is None else PHRASES[verdict.status] + _claimed(verdict)
+
+
+def check_phrase(verdict: Verdict) -> str:
+    """Return `failed`, and who says so if the result is unsigned."""
+    return RESULTS[verdict.status] + _claimed(verdict)
+
+
+def _claimed(verdict: Verdict) -> str:
+    return f", unsigned (says: {verdict.claimed_by})" if verdict.claimed_by is not None else ""
 
 
 def services_phrase(verdict: Verdict) -> str:
@@ -264,14 +271,6 @@ def size(number: int) -> str:
             return f"{int(amount)} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
         amount /= 1024
     raise AssertionError("unreachable")
-
-
-def seconds(duration: float) -> str:
-    """Return a duration as `0.31 s`, `4.2 s`, `2 min 05 s`."""
-    if duration < 10:
-        return f"{duration:.2f} s" if duration < 1 else f"{duration:.1f} s"
-    minutes, rest = divmod(round(duration), 60)
-    return f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,10 +11,10 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from git_envhist.diff.classes import is_nested_repository
+from git_envhist.diff.path_classes import is_nested_repository
 from git_envhist.diff.summary import changes_phrase, count, with_ascii_signs
+from git_envhist.history.tasks_and_effects import effects_of, observed_of, tasks_of
 from git_envhist.history.titles import title
-from git_envhist.history.work import effects_of, observed_of, tasks_of
 from git_envhist.lazy import dataclass
 from git_envhist.model import (
     Actor,
@@ -40,7 +40,7 @@ from git_envhist.model import (
 from git_envhist.text import escape_invalid
 
 if TYPE_CHECKING:
-    from git_envhist.diff.sizes import EnvironmentSize
+    from git_envhist.diff.size_history import EnvironmentSize
     from git_envhist.restore.execute import ExecuteResult
 
 SCHEMA = 1
@@ -413,7 +413,7 @@ def _outside(change: FactChange) -> Json:
 
 def _executables(restored: RestoreResult) -> list[Json] | None:
     """Return the new and changed programs of an unsigned snapshot; None for others."""
-    from git_envhist.restore.untrusted import executables  # loaded late: only a plan needs it
+    from git_envhist.restore.inspect_unsigned import executables  # loaded late: only a plan needs it
 
     if restored.target.trusted is not False:
         return None

@@ -90,7 +90,7 @@ def envhist() -> NoReturn:
 def upkeep() -> NoReturn:
     """Run the daily upkeep; a capture starts it in the background."""
     keep_standard_streams()
-    from git_envhist.handlers.upkeep import run_upkeep  # loaded late: once per day
+    from git_envhist.handlers.daily_upkeep import run_upkeep  # loaded late: once per day
 
     leave(run_upkeep(sys.argv[1:]))
 

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 
 from git_envhist.api import EnvHistory
-from git_envhist.diff.classes import has_other_bytes
-from git_envhist.diff.compare import compare
+from git_envhist.diff.changes import compare
 from git_envhist.diff.config_files import is_binary, unified_hunks
 from git_envhist.diff.patches import read_line_counts, read_patches
+from git_envhist.diff.path_classes import has_other_bytes
 from git_envhist.diff.summary import is_stored
 from git_envhist.errors import EnvhistError
 from git_envhist.git.cat_file import empty_tree

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from difflib import SequenceMatcher
 from typing import Any
 
-from git_envhist.probes import package_directories
+from git_envhist.probes import locks, package_directories
 
 # A unified diff of two texts that must not be passed to another program or written to disk.
 
@@ -186,7 +186,6 @@ MAX_SIZE = 256 << 10
 MAX_DEPTH = 12
 MAX_KEYS = 1000
 """A file with more differing keys was not edited by a person."""
-LOCKS = frozenset((b"package-lock.json", b"npm-shrinkwrap.json", b"pnpm-lock.yaml", b".package-lock.json"))
 MADE = frozenset(
     (
         *(
@@ -237,7 +236,7 @@ def compare_settings(path: bytes, before: bytes, after: bytes) -> tuple[tuple[st
 def reader_of(path: bytes) -> Callable[[str], Tree | None] | None:
     """Return the parser for a file name; None for lock files and generated or installed files."""
     *directories, name = path.split(b"/")
-    if name in LOCKS or not (package_directories() | MADE).isdisjoint(directories):
+    if name in locks() or not (package_directories() | MADE).isdisjoint(directories):
         return None
     return READERS.get(name) or READERS.get(name[name.rfind(b".") :] if b"." in name else b"")
 

@@ -248,6 +248,8 @@ def _place(fact: Fact) -> str:
 ARROW = " → "
 NODE_MODULES = "node_modules"
 DUMP = "dump"
+LABELS = {"declared": "mismatch"}
+"""Words before rows, where these differ from the name of the probe: installed and requested packages differ."""
 """The probe of service dumps."""
 OF_A_DUMP = {".": "not dumped", "contents": "other contents"}
 """Names of facts about a whole dump."""
@@ -271,6 +273,11 @@ class FactRow:
     changes: tuple[FactChange, ...]
     nested: tuple[FactChange, ...] = ()
     """Changes of packages in the `node_modules` of other packages; only their number is displayed."""
+
+    @property
+    def label(self) -> str:
+        """The word before the row."""
+        return LABELS.get(self.probe, self.probe)
 
 
 def pair_facts(before: Iterable[Fact], after: Iterable[Fact]) -> tuple[FactChange, ...]:
@@ -437,8 +444,11 @@ def compare_facts(
     A probe must have a text in both. `find_key` finds the keys of sealed facts; `opens` are the probes whose sealed
     facts are compared, by default all.
     """
-    from git_envhist.diff.packages import INSTALLED, assign_roles  # loaded late: a list compares nothing
-    from git_envhist.diff.packages import PROBE as DECLARED
+    from git_envhist.diff.required_packages import PROBE as DECLARED
+    from git_envhist.diff.required_packages import (  # loaded late: a list compares nothing
+        assign_roles,
+    )
+    from git_envhist.probes import managers_with_lists  # loaded late: a list compares nothing
 
     old, new = fact_ids(reader, before), fact_ids(reader, after)
     changes: list[FactChange] = []
@@ -454,7 +464,7 @@ def compare_facts(
         else:
             changes += _failed_dumps(reader, new[DUMP])
     declared: list[Fact] = []
-    if any(change.probe in INSTALLED for change in changes):
+    if any(change.probe in managers_with_lists() for change in changes):
         opened = (_opened(reader, DECLARED, ids, find_key) for ids in (old, new) if DECLARED in ids)
         declared = [fact for text in opened for fact in _facts(DECLARED, text)]
     return by_probe(by_importance(assign_roles(changes, declared)))
@@ -550,7 +560,7 @@ def compare_declared(
     reader: CatFile, before: str, after: str, find_key: FindFactsKey | None = None
 ) -> tuple[FactChange, ...]:
     """Return new and resolved disagreements between required and installed packages."""
-    from git_envhist.diff.packages import PROBE as DECLARED  # loaded late: a list compares nothing
+    from git_envhist.diff.required_packages import PROBE as DECLARED  # loaded late: a list compares nothing
     from git_envhist.snapshots.records import SUFFIX  # loaded late: a list compares nothing
 
     sides = [_package_texts(reader, side) for side in (before, after)]
@@ -572,11 +582,11 @@ def compare_declared(
 
 
 def _package_texts(reader: CatFile, tree: str) -> dict[str, str]:
-    from git_envhist.diff.packages import INSTALLED  # loaded late: a list compares nothing
-    from git_envhist.diff.packages import PROBE as DECLARED
+    from git_envhist.diff.required_packages import COMPARED  # loaded late: a list compares nothing
+    from git_envhist.diff.required_packages import PROBE as DECLARED
     from git_envhist.snapshots.records import SUFFIX  # loaded late: a list compares nothing
 
-    wanted = (DECLARED, *INSTALLED)
+    wanted = (DECLARED, *COMPARED)
     return {
         probe: oid for probe, oid in fact_ids(reader, tree).items() if probe.removesuffix(SUFFIX) in wanted
     }
@@ -592,10 +602,13 @@ def _opened(
 
 
 def _disagreements(facts: Mapping[str, list[Fact]]) -> tuple[Fact, ...]:
-    from git_envhist.diff.packages import INSTALLED, disagreements  # loaded late: a list compares nothing
-    from git_envhist.diff.packages import PROBE as DECLARED
+    from git_envhist.diff.required_packages import (  # loaded late: a list compares nothing
+        COMPARED,
+        disagreements,
+    )
+    from git_envhist.diff.required_packages import PROBE as DECLARED
 
-    installed = [fact for probe in INSTALLED for fact in facts.get(probe, ())]
+    installed = [fact for probe in COMPARED for fact in facts.get(probe, ())]
     return disagreements(facts.get(DECLARED, []), installed)
 
 
@@ -615,7 +628,7 @@ def compare_snapshots(
     find_key: FindFactsKey | None = None,
 ) -> tuple[tuple[Change, ...], tuple[FactChange, ...]]:
     """Return the changed paths and the changed facts between two trees."""
-    from git_envhist.diff.compare import compare  # loaded late: a list compares nothing
+    from git_envhist.diff.changes import compare  # loaded late: a list compares nothing
 
     changes = compare(git, before, after, pathspecs=pathspecs, renames=renames)
     return changes, changed_facts(git, before, after, pathspecs, find_key)

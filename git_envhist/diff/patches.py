@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
 from typing import NamedTuple
 
-from git_envhist.diff.compare import environment_path, stored_side
+from git_envhist.diff.changes import environment_path, stored_side
 from git_envhist.diff.tree_diff import NOT_RESERVED, RAW
 from git_envhist.errors import GitFailed
 from git_envhist.git.process import Git, GitStream

@@ -18,10 +18,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from git_envhist.diff.classes import CACHE, generated_in
 from git_envhist.diff.fact_keys import name_of, place_of
 from git_envhist.diff.facts import ARROW, DUMP, counts_of, fact_rows, fact_words, restored_services
 from git_envhist.diff.importance import amount_of, by_importance, mark_of
+from git_envhist.diff.path_classes import CACHE, generated_in
 from git_envhist.lazy import dataclass, pattern
 from git_envhist.model import (
     TOP,

@@ -26,7 +26,7 @@ from git_envhist.integrations.git_hooks import (
     write_outcome,
     write_pending,
 )
-from git_envhist.model.work import HookRun, PendingHook
+from git_envhist.model.integrations import HookRun, PendingHook
 
 MAX_SECONDS = 300
 STEP, MAX_STEP = 0.02, 0.5
@@ -82,7 +82,7 @@ def _answer(place: str, event: str, mark: PendingHook, environ: MutableMapping[s
 
 def _push(remote: str | None, environ: MutableMapping[str, str]) -> tuple[str, str, str]:
     from git_envhist.api import EnvHistory  # loaded late: most calls find another process pushing
-    from git_envhist.model.storage import PushOutcome  # loaded late: as above
+    from git_envhist.model.sharing import PushOutcome  # loaded late: as above
 
     history = EnvHistory.open(".", environ=environ, workers="fork", one_command=True)
     if not history.settings.auto_push or not history.settings.enabled or history.timeline is None:

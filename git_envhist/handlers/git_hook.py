@@ -30,7 +30,7 @@ from git_envhist.integrations.git_hooks import (
     write_pending,
 )
 from git_envhist.model import CaptureResult, Trigger
-from git_envhist.model.work import HookRun, PendingHook
+from git_envhist.model.integrations import HookRun, PendingHook
 from git_envhist.platform import open_file_only, process_fields
 
 NAMED = "--named"

@@ -2,8 +2,8 @@
 
 `revisions` parses a revision and `resolve` finds its snapshot in the `Catalog`, which `catalog` reads from the
 repository; `times` reads times as people write them. `timeline` has the order of snapshots and finds them by id, name,
-time or check; `search` selects those of a list. `titles` and `graph` make the lines of a list; `work` reads tasks,
-effects and checkpoints from notes. `why` reads which step and which call of an agent's tool made a change, and
-`attribution` decides it; `versions`, `rows` and `blame` read the versions of a path, a fact, a row and a line.
+time or check; `search` selects those of a list. `titles` and `graph` make the lines of a list; `tasks_and_effects`
+reads tasks, effects and checkpoints from notes. `why` reads which step and which call of an agent's tool made a change,
+and `attribution` decides it; `versions`, `rows` and `blame` read the versions of a path, a fact, a row and a line.
 These (but not `attribution`), `catalog`, `resolve` and `search` read the repository; all others are pure.
 """

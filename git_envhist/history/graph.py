@@ -12,8 +12,8 @@ from datetime import tzinfo
 from typing import NamedTuple
 
 from git_envhist.diff.summary import changes_phrase, describe_counts
+from git_envhist.history.tasks_and_effects import EFFECT, TASK
 from git_envhist.history.timeline import own_verdict
-from git_envhist.history.work import EFFECT, TASK
 from git_envhist.model import ChangeCount, IntentSource, RestoreRole, Snapshot, Trigger
 
 # Fold snapshots into the lines of a list.

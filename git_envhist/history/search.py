@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, TypedDict
 
-from git_envhist.diff import compare
+from git_envhist.diff import changes
 from git_envhist.errors import GitFailed, UsageError
 from git_envhist.git.process import Git
 from git_envhist.history.catalog import as_sequence
@@ -97,7 +97,7 @@ def search(
 def filter_by_paths(git: Git, found: Sequence[Snapshot], pathspecs: Sequence[bytes]) -> list[Snapshot]:
     """Return the snapshots that changed a path which the pathspecs match."""
     steps = [(snapshot.commit, snapshot.parent) for snapshot in found]
-    changed = compare.commits_changing_paths(git, steps, pathspecs)
+    changed = changes.commits_changing_paths(git, steps, pathspecs)
     return [snapshot for snapshot in found if snapshot.commit in changed]
 
 
@@ -106,9 +106,9 @@ def filter_by_content(
 ) -> list[Snapshot]:
     """Return the snapshots that changed the text of the choice in files; raise `UsageError` for a bad pattern."""
     steps = [(snapshot.commit, snapshot.parent) for snapshot in found]
-    search = compare.ContentSearch(choice.content, choice.content_pattern, choice.ignore_case)
+    search = changes.ContentSearch(choice.content, choice.content_pattern, choice.ignore_case)
     try:
-        chosen = compare.commits_changing_content(git, steps, search, pathspecs)
+        chosen = changes.commits_changing_content(git, steps, search, pathspecs)
     except GitFailed as failed:
         if choice.content_pattern is not None and "regex" in failed.message:
             raise UsageError(

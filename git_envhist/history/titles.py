@@ -161,16 +161,14 @@ MAX_COUNT = 5
 
 
 def likely_targets(newest_first: Iterable[Snapshot], content: str) -> tuple[Snapshot, ...]:
-    """Return at most five snapshots that differ from the working tree, newest first.
+    """Return at most five snapshots that differ from the working tree, by the printed times, newest first.
 
-    The newest is always among them. The others are the newest that passed its check, the newest with a name, the
-    newest that a person took and that did not fail its check, and the newest of the rest. Of snapshots with equal
-    content the most descriptive one is listed; the newest is replaced by it only if it records a restore.
+    The newest state is always the first. The others are the newest that passed its check, the newest with a name,
+    the newest that a person took and that did not fail its check, and the newest of the rest. Of snapshots with
+    equal content the most descriptive one is listed; the newest is replaced by it only if it records a restore.
     """
     candidates = [snapshot for snapshot in newest_first if snapshot.content != content]
-    newest: dict[str, int] = {}
-    for place, snapshot in enumerate(candidates):
-        newest.setdefault(_content_of(snapshot), place)
+    places = {snapshot.id: place for place, snapshot in enumerate(candidates)}
     descriptive: dict[str, Snapshot] = {}
     for snapshot in sorted(_restores_last(candidates), key=_descriptiveness, reverse=True):
         descriptive.setdefault(_content_of(snapshot), snapshot)
@@ -182,7 +180,8 @@ def likely_targets(newest_first: Iterable[Snapshot], content: str) -> tuple[Snap
         chosen.setdefault(_content_of(snapshot), descriptive[_content_of(snapshot)])
         if len(chosen) == MAX_COUNT:
             break
-    return tuple(snapshot for _, snapshot in sorted(chosen.items(), key=lambda one: newest[one[0]]))
+    states = list(chosen.values())
+    return tuple(states[:1] + sorted(states[1:], key=lambda snapshot: places[snapshot.id]))
 
 
 def _restores_last(newest_first: list[Snapshot]) -> list[Snapshot]:

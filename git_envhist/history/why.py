@@ -12,6 +12,7 @@ from enum import Enum
 from typing import TypedDict
 
 from git_envhist.diff.facts import fact_words, pair_facts
+from git_envhist.diff.required_packages import PROBE as REQUIRED
 from git_envhist.errors import EnvhistError, UsageError
 from git_envhist.git.process import Git
 from git_envhist.history.attribution import Attribution, ChangeTime, attribute
@@ -30,15 +31,17 @@ from git_envhist.history.versions import (
 )
 from git_envhist.lazy import dataclass
 from git_envhist.model import EnvPath, Fact, FactChange, Snapshot
-from git_envhist.probes import PACKAGES, PROBES
+from git_envhist.probes import DATABASES, PACKAGES, PROBES, SERVICES, VARIABLES
 from git_envhist.snapshots.names import stored_path, true_path
 
 RENAME = 50
 """The similarity in percent from which on a new file counts as renamed."""
 LATER = 4
 """How many later snapshots are asked for the end of a call."""
-TABLES = ("sqlite", "dump", "parquet", "duckdb", "csv", "notebook", "redis")
-VARIABLE, SERVICES = ("env",), ("service", "container", "dump")
+ROWS = ("sqlite",)
+"""The probes of databases whose rows can be read."""
+DUMPS = ("dump",)
+"""The probe of the states of services, whose facts are tables."""
 
 
 class SubjectKind(Enum):
@@ -181,7 +184,7 @@ class Origins:
         """Return the earlier path of a file that a step added, if the step renamed it."""
         if step.before is None or step.old != ABSENT or step.new == ABSENT:
             return None
-        from git_envhist.diff.compare import environment_path  # loaded late: few steps add a file
+        from git_envhist.diff.changes import environment_path  # loaded late: few steps add a file
         from git_envhist.diff.tree_diff import read_renames  # loaded late: likewise
 
         wanted = stored_path(path)
@@ -263,7 +266,7 @@ class Origins:
         """Return the file of a table; raise `UsageError` if several files have such a table."""
         for snapshot in self._snapshots:
             found = self._reader.facts(
-                snapshot, ("sqlite",), lambda row: table in (name_in(row), row[1]) and bool(row[1])
+                snapshot, ROWS, lambda row: table in (name_in(row), row[1]) and bool(row[1])
             )
             places = sorted({place_in(row) for row in found or ()})
             if len(places) > 1:
@@ -315,15 +318,18 @@ def _probes_of(subject: Subject) -> tuple[Sequence[str], Callable[[FactRow], boo
     name = subject.name
     if subject.kind is SubjectKind.PACKAGE:
         plain = _plain_name(name)
-        packages = tuple(
-            probe for probe, one in PROBES.items() if one.kind == PACKAGES and probe != "declared"
-        )
+        packages = tuple(probe for probe in _of_kind(PACKAGES) if probe != REQUIRED)
         return packages, lambda row: _plain_name(name_in(row)) == plain or row[1] == name
     if subject.kind is SubjectKind.VARIABLE:
-        return VARIABLE, lambda row: name_in(row) == name
+        return _of_kind(VARIABLES), lambda row: name_in(row) == name
     if subject.kind is SubjectKind.TABLE:
-        return TABLES, lambda row: name in (name_in(row), row[1])
-    return SERVICES, lambda row: name in (name_in(row), row[1], row[4]) or row[1].startswith(f"{name}/")
+        return _of_kind(DATABASES), lambda row: name in (name_in(row), row[1])
+    services = (*_of_kind(SERVICES), *DUMPS)
+    return services, lambda row: name in (name_in(row), row[1], row[4]) or row[1].startswith(f"{name}/")
+
+
+def _of_kind(kind: str) -> tuple[str, ...]:
+    return tuple(probe for probe, one in PROBES.items() if one.kind == kind)
 
 
 def _plain_name(name: str) -> str:

@@ -131,7 +131,7 @@ def _rows(story: Sequence[Value], limits: int) -> list[dict[str, object]]:
     facts = facts_from_values(story)
     rows = fact_rows(facts, tuple(dict.fromkeys(fact.probe for fact in facts)))
     rows_of_cells: list[dict[str, object]] = [
-        {"probe": row.probe, "place": row.place, "cells": row_cells(row, limits)} for row in rows[:MAX_ROWS]
+        {"label": row.label, "place": row.place, "cells": row_cells(row, limits)} for row in rows[:MAX_ROWS]
     ]
     if len(rows) > MAX_ROWS:
         rows_of_cells.append({"probe": "…", "place": "", "cells": [f"{len(rows) - MAX_ROWS} rows more"]})

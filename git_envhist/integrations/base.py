@@ -17,7 +17,7 @@ from git_envhist.discovery import own_data
 from git_envhist.errors import EnvhistError
 from git_envhist.git.repository import Repository
 from git_envhist.lazy import dataclass
-from git_envhist.model.work import FileEdit, InstalledPart
+from git_envhist.model.integrations import FileEdit, InstalledPart
 
 
 @dataclass(frozen=True, slots=True)

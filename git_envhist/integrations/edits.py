@@ -31,7 +31,7 @@ from git_envhist.disk import (
 )
 from git_envhist.errors import EnvhistError, Refused
 from git_envhist.lazy import dataclass, field, replace
-from git_envhist.model.work import FileEdit, FileState
+from git_envhist.model.integrations import FileEdit, FileState
 from git_envhist.platform import open_file_only
 
 FILE_MODE = 0o644

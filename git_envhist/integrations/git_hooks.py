@@ -31,7 +31,7 @@ from git_envhist.integrations.base import NOT_NAMED, InstallPlan, InstallTarget
 from git_envhist.integrations.edits import PROGRAM_MODE, plan_content, read_state
 from git_envhist.lazy import replace
 from git_envhist.model import Trigger
-from git_envhist.model.work import FileEdit, FileState, HookRun, InstalledPart, PendingHook
+from git_envhist.model.integrations import FileEdit, FileState, HookRun, InstalledPart, PendingHook
 from git_envhist.platform import open_file_only
 
 # The hooks of git that call us and the trigger of the capture that each one starts.

@@ -28,7 +28,7 @@ from git_envhist.integrations.edits import (
     uninstall_plan,
 )
 from git_envhist.integrations.git_hooks import GitHooks
-from git_envhist.model.work import InstalledPart, IntegrationChange
+from git_envhist.model.integrations import InstalledPart, IntegrationChange
 
 GIT = GitHooks()
 SHORT = {"claude": "claude-code"}

@@ -26,7 +26,7 @@ from git_envhist.integrations.git_hooks import (
 )
 from git_envhist.integrations.watch import is_watched
 from git_envhist.lazy import replace
-from git_envhist.model.work import HookRun, InstalledPart, IntegrationStatus, PendingHook
+from git_envhist.model.integrations import HookRun, InstalledPart, IntegrationStatus, PendingHook
 
 GRACE = 120.0
 """A hook that has not run this many seconds after a commit is reported as not called."""

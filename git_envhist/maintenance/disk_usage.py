@@ -14,7 +14,7 @@ import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 
-from git_envhist.diff.classes import class_of, generated_in
+from git_envhist.diff.path_classes import class_of, generated_in
 from git_envhist.errors import Damaged
 from git_envhist.git.repository import TIMELINE_REFS, TRASH_REFS, Repository
 from git_envhist.lazy import dataclass, field

@@ -31,6 +31,19 @@ from git_envhist.lazy import replace
 from git_envhist.maintenance.daily import lower_priority, postpone, save_problems
 from git_envhist.maintenance.fsck import check, check_packs
 from git_envhist.maintenance.merge_packs import list_packs
+from git_envhist.maintenance.pack_usage import (
+    DELTIFIED,
+    LONG_AGO,
+    SET_APART,
+    PackUsage,
+    RepackDecision,
+    choose,
+    packs_to_set_apart,
+    read_kinds,
+    times_of,
+    weigh,
+    write_kinds,
+)
 from git_envhist.maintenance.repack import (
     COPY,
     REDELTIFY,
@@ -45,19 +58,6 @@ from git_envhist.maintenance.repack import (
     tips_of,
     unreferenced_tips,
     write_pack,
-)
-from git_envhist.maintenance.weigh_packs import (
-    DELTIFIED,
-    LONG_AGO,
-    SET_APART,
-    PackUsage,
-    RepackDecision,
-    choose,
-    packs_to_set_apart,
-    read_kinds,
-    times_of,
-    weigh,
-    write_kinds,
 )
 from git_envhist.model import Fault, GcResult
 from git_envhist.objects.compress import crc32

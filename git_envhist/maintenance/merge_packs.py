@@ -85,7 +85,7 @@ def merge_packs(
     shared: int = 0,
 ) -> int:
     """Merge small packs and return the number of packs removed. Call it while no capture runs."""
-    from git_envhist.maintenance.weigh_packs import read_kinds  # loaded late: most captures merge nothing
+    from git_envhist.maintenance.pack_usage import read_kinds  # loaded late: most captures merge nothing
 
     common_dir = os.path.dirname(os.path.dirname(pack_dir))
     own = open_published(common_state, pack_dir, object_format)
@@ -271,7 +271,7 @@ def update_list(repository: Repository, before: Collection[str], most: int) -> N
     It lists all packs if more than `most` are in no list, and otherwise those of gc, if the list of `before` was
     dropped. Call it while neither captures nor gc run: a listed pack must not be about to be removed.
     """
-    from git_envhist.maintenance.weigh_packs import read_kinds  # loaded late: most captures merge nothing
+    from git_envhist.maintenance.pack_usage import read_kinds  # loaded late: most captures merge nothing
 
     own = set(own_names(repository.pack_dir)) - unpublished(repository.common_state, repository.pack_dir)
     now = listed_packs(repository)

@@ -41,7 +41,7 @@ from git_envhist.rewrite.salvage import (
 from git_envhist.rewrite.timeline import TimelineRewriter, TimelineState, TimelineTarget
 from git_envhist.snapshots.fetched import FetchedStore
 from git_envhist.snapshots.staging import Staging
-from git_envhist.snapshots.timelines import clear_restarted
+from git_envhist.snapshots.timeline_state import clear_restarted
 from git_envhist.worktree.stat_cache import StatCache
 from git_envhist.worktree.timeline_name import ensure_timeline
 

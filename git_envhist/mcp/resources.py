@@ -17,7 +17,7 @@ from mcp.types import Annotations, Resource
 from git_envhist.mcp import answers
 from git_envhist.mcp.plans import HistoryServer
 from git_envhist.mcp.programs import marked, run
-from git_envhist.mcp.reading import operands, read_stored
+from git_envhist.mcp.reading_tools import operands, read_stored
 
 SNAPSHOT = "envhist://snapshot/{revision}"
 FILE = "envhist://snapshot/{revision}/file/{+path}{?cursor}"

@@ -24,7 +24,7 @@ from typing import Any
 from mcp.types import Resource, Tool, ToolAnnotations
 
 from git_envhist._version import __version__
-from git_envhist.mcp import changing, reading
+from git_envhist.mcp import changing_tools, reading_tools
 from git_envhist.mcp.hints import PREFIX
 from git_envhist.mcp.plans import HistoryServer, Plans
 from git_envhist.mcp.resources import add_resources, list_snapshots
@@ -78,24 +78,24 @@ class ToolEntry:
 
 
 TOOLS = (
-    ToolEntry(reading.log, "List snapshots", READS),
-    ToolEntry(reading.show, "Show a snapshot", READS),
-    ToolEntry(reading.diff, "Compare snapshots", READS),
-    ToolEntry(reading.read_file, "Read a file of a snapshot", READS),
-    ToolEntry(reading.resume, "List tasks and the next one", READS),
-    ToolEntry(reading.plan_restore, "Plan a restore", READS),
-    ToolEntry(reading.plan_undo, "Plan an undo", READS),
-    ToolEntry(reading.plan_fork, "Plan a fork", READS),
-    ToolEntry(changing.capture, "Take a snapshot", RUNS),
-    ToolEntry(changing.verify, "Run the check", RUNS),
-    ToolEntry(changing.bisect, "Find the first failing snapshot", RUNS),
-    ToolEntry(changing.restore, "Restore a snapshot", CARRIES_OUT),
-    ToolEntry(changing.undo, "Undo a restore", CARRIES_OUT),
-    ToolEntry(changing.fork, "Copy a snapshot into a new directory", WRITES_ELSEWHERE),
-    ToolEntry(changing.recover, "Finish or undo an interrupted restore", CARRIES_OUT),
-    ToolEntry(changing.name, "Name a snapshot", MOVES),
-    ToolEntry(changing.note, "Add a note to a snapshot", ADDS),
-    ToolEntry(changing.task, "Add or update a task", RUNS),
+    ToolEntry(reading_tools.log, "List snapshots", READS),
+    ToolEntry(reading_tools.show, "Show a snapshot", READS),
+    ToolEntry(reading_tools.diff, "Compare snapshots", READS),
+    ToolEntry(reading_tools.read_file, "Read a file of a snapshot", READS),
+    ToolEntry(reading_tools.resume, "List tasks and the next one", READS),
+    ToolEntry(reading_tools.plan_restore, "Plan a restore", READS),
+    ToolEntry(reading_tools.plan_undo, "Plan an undo", READS),
+    ToolEntry(reading_tools.plan_fork, "Plan a fork", READS),
+    ToolEntry(changing_tools.capture, "Take a snapshot", RUNS),
+    ToolEntry(changing_tools.verify, "Run the check", RUNS),
+    ToolEntry(changing_tools.bisect, "Find the first failing snapshot", RUNS),
+    ToolEntry(changing_tools.restore, "Restore a snapshot", CARRIES_OUT),
+    ToolEntry(changing_tools.undo, "Undo a restore", CARRIES_OUT),
+    ToolEntry(changing_tools.fork, "Copy a snapshot into a new directory", WRITES_ELSEWHERE),
+    ToolEntry(changing_tools.recover, "Finish or undo an interrupted restore", CARRIES_OUT),
+    ToolEntry(changing_tools.name, "Name a snapshot", MOVES),
+    ToolEntry(changing_tools.note, "Add a note to a snapshot", ADDS),
+    ToolEntry(changing_tools.task, "Add or update a task", RUNS),
 )
 
 

@@ -5,8 +5,8 @@ of snapshots of one working tree. An *entry* is one path in a snapshot; a *chang
 snapshots. *Notes* store what is added to a snapshot later: names, verdicts, remarks. A *fact* is one derived
 statement about a snapshot (`numpy 2.1 is installed`), and a *summary* the facts and files that differ between two.
 
-`work`, `restores` and `storage` are loaded when one of their names is first used: `git envlog` uses none of them, and
-loading them takes 2 of its 60 ms.
+All modules but `entries` and `snapshots` are loaded when one of their names is first used: `git envlog` uses none of
+them, and loading them takes 2 of its 60 ms.
 """
 
 from __future__ import annotations
@@ -59,6 +59,25 @@ from git_envhist.model.snapshots import (
 )
 
 if TYPE_CHECKING:
+    from git_envhist.model.checks import BisectResult, CheckResult
+    from git_envhist.model.integrations import (
+        FileEdit,
+        FileState,
+        HookRun,
+        InstalledPart,
+        IntegrationChange,
+        IntegrationStatus,
+        PendingHook,
+    )
+    from git_envhist.model.maintenance import (
+        BrokenSnapshot,
+        DiskUsage,
+        Fault,
+        FsckReport,
+        GcResult,
+        SpaceUser,
+    )
+    from git_envhist.model.recent import LogEvent, RecentChanges
     from git_envhist.model.restores import (
         Conflict,
         DirectoryListing,
@@ -75,54 +94,32 @@ if TYPE_CHECKING:
         SkippedPath,
         shown_path,
     )
-    from git_envhist.model.storage import (
-        BrokenSnapshot,
-        ClassSize,
-        DiskUsage,
+    from git_envhist.model.retention import (
         DropResult,
-        ExportResult,
-        Fault,
-        FetchOutcome,
-        FetchResult,
-        FoundToken,
-        FsckReport,
-        GcResult,
-        ImportResult,
-        OutgoingScan,
         PruneDecision,
         PrunedTimeline,
         PruneResult,
         PurgeResult,
         PushedTimeline,
+        RemainingObject,
+        RetentionPolicy,
+        TrashedSnapshot,
+    )
+    from git_envhist.model.sharing import (
+        ClassSize,
+        ExportResult,
+        FetchOutcome,
+        FetchResult,
+        FoundToken,
+        ImportResult,
+        OutgoingScan,
         PushOutcome,
         PushResult,
         RefPush,
-        RemainingObject,
         Remote,
-        RetentionPolicy,
-        SpaceUser,
         TimelinePush,
-        TrashedSnapshot,
     )
-    from git_envhist.model.work import (
-        BisectResult,
-        CheckResult,
-        Effect,
-        FileEdit,
-        FileState,
-        HookRun,
-        InstalledPart,
-        IntegrationChange,
-        IntegrationStatus,
-        LogEvent,
-        ObservedCheckpoint,
-        PendingHook,
-        RecentChanges,
-        ResumePoint,
-        RunResult,
-        Task,
-        TaskStatus,
-    )
+    from git_envhist.model.tasks import Effect, ObservedCheckpoint, ResumePoint, RunResult, Task, TaskStatus
 
 
 __all__ = [
@@ -225,7 +222,7 @@ __all__ = [
     "shown_path",
 ]
 
-LATE = ("work", "restores", "storage")
+LATE = ("checks", "tasks", "restores", "integrations", "recent", "retention", "sharing", "maintenance")
 
 
 def __getattr__(name: str) -> object:

@@ -7,9 +7,10 @@ from enum import Enum
 from typing import NamedTuple
 
 from git_envhist.lazy import dataclass
+from git_envhist.model.checks import CheckResult
 from git_envhist.model.entries import Entry, EnvPath, FactChange
 from git_envhist.model.snapshots import Snapshot
-from git_envhist.model.work import CheckResult, Effect
+from git_envhist.model.tasks import Effect
 
 
 class DirectoryListing(NamedTuple):

@@ -5,6 +5,9 @@ A probe is one module in this package and one entry in `PROBES`. The entry has t
 the class of its facts, and the file name patterns that trigger it, so a module is imported only when a
 matching file changed. The order of the entries is the order of rows in a summary. Probe modules run in a
 child process with a timeout (`capture/probe_worker`).
+
+The entry of a package manager is in `ECOSYSTEMS`. It also has everything that other packages need to know of it:
+directories, lock files, interpreters and so on. They ask the functions below and name no package manager themselves.
 """
 
 from __future__ import annotations
@@ -29,7 +32,7 @@ from git_envhist.probes.base import (
 PACKAGES, SERVICES, DATABASES, VARIABLES, TOOLS = "packages", "services", "databases", "env", "tools"
 """Classes of facts, as in `--only`."""
 
-PROBES: dict[str, FileProbe | MachineProbe | EnvironmentProbe | CaptureProbe | DumpProbe] = {
+ECOSYSTEMS: dict[str, FileProbe] = {
     "pip": FileProbe(
         "python",
         PACKAGES,
@@ -41,6 +44,40 @@ PROBES: dict[str, FileProbe | MachineProbe | EnvironmentProbe | CaptureProbe | D
         ),
         manifests=(b"pyproject.toml", b"setup.py", b"setup.cfg", b"requirements.txt"),
         runtime=r"python|libpython|pypy",
+        libraries=(b"site-packages", b"dist-packages"),
+        downloads=(
+            "site-packages",
+            "dist-packages",
+            "lib/python2.*",
+            "lib/python3.*",
+            "lib64/python3.*",
+            ".tox",
+            ".nox",
+        ),
+        lists=(
+            *(
+                (b"pyproject.toml", "read_pyproject"),
+                (b"setup.cfg", "read_setup_settings"),
+                (b"setup.py", ""),
+            ),
+            *((b"Pipfile", "read_pipfile"), (b"Pipfile.lock", "read_pipfile_lock")),
+            *((b"uv.lock", "read_packages_lock"), (b"poetry.lock", "read_packages_lock")),
+            *((b"environment.yml", ""), (b"environment.yaml", "")),
+        ),
+        locks=(b"Pipfile.lock", b"uv.lock", b"poetry.lock"),
+        records=(
+            *(
+                b"pyvenv.cfg",
+                b"RECORD",
+                b"direct_url.json",
+                b"INSTALLER",
+                b"REQUESTED",
+                b"pip-selfcheck.json",
+            ),
+            b"uv_cache.json",
+        ),
+        interpreters=("python", "pypy"),
+        version_files=((b".python-version", "python"),),
     ),
     "npm": FileProbe(
         "node",
@@ -50,6 +87,30 @@ PROBES: dict[str, FileProbe | MachineProbe | EnvironmentProbe | CaptureProbe | D
         directories=(b"node_modules", b"bower_components", b"jspm_packages", b".yarn", b".pnpm-store"),
         manifests=(b"package.json",),
         runtime=r"nodejs|node|npm|yarn|yarnpkg",
+        libraries=(b"node_modules",),
+        downloads=(
+            *(
+                "node_modules",
+                "bower_components",
+                "jspm_packages",
+                ".pnpm-store",
+                ".npm/_cacache",
+                ".yarn/cache",
+            ),
+        ),
+        lists=(
+            *((b"package.json", "read_manifest"), (b"package-lock.json", "read_npm_lock")),
+            *((b"npm-shrinkwrap.json", "read_npm_lock"), (b"pnpm-lock.yaml", "read_pnpm_lock")),
+            (b"yarn.lock", "read_yarn_lock"),
+        ),
+        locks=(
+            *(b"package-lock.json", b"npm-shrinkwrap.json", b"pnpm-lock.yaml", b"yarn.lock"),
+            b".package-lock.json",
+        ),
+        records=(b".package-lock.json", b".yarn-state.yml", b".yarn-integrity", b".modules.yaml"),
+        interpreters=("node", "nodejs", "bun"),
+        engines=("node", "npm", "pnpm", "yarn", "bun"),
+        version_files=((b".nvmrc", "node"), (b".node-version", "node")),
     ),
     "deno": FileProbe(
         "deno",
@@ -58,6 +119,9 @@ PROBES: dict[str, FileProbe | MachineProbe | EnvironmentProbe | CaptureProbe | D
         reads=(b"deno.lock",),
         manifests=(b"deno.json", b"deno.jsonc"),
         runtime=r"deno",
+        locks=(b"deno.lock",),
+        interpreters=("deno",),
+        engines=("deno",),
     ),
     "gem": FileProbe(
         "ruby",
@@ -67,6 +131,9 @@ PROBES: dict[str, FileProbe | MachineProbe | EnvironmentProbe | CaptureProbe | D
         directories=(b".bundle", b"gems"),
         manifests=(b"Gemfile",),
         runtime=r"ruby|libruby",
+        locks=(b"Gemfile.lock",),
+        interpreters=("ruby",),
+        version_files=((b".ruby-version", "ruby"),),
     ),
     "go": FileProbe(
         "go",
@@ -77,6 +144,9 @@ PROBES: dict[str, FileProbe | MachineProbe | EnvironmentProbe | CaptureProbe | D
         mark=b"\xff Go buildinf:",
         manifests=(b"go.mod",),
         runtime=r"golang|go",
+        downloads=("go/pkg/mod", "vendor"),
+        locks=(b"go.sum",),
+        version_files=((b".go-version", "go"),),
     ),
     "cargo": FileProbe(
         "rust",
@@ -86,6 +156,8 @@ PROBES: dict[str, FileProbe | MachineProbe | EnvironmentProbe | CaptureProbe | D
         sees=(b".cargo-checksum.json", b"*.crate"),
         manifests=(b"Cargo.toml",),
         runtime=r"rustc|cargo|rust",
+        downloads=("target", ".cargo/registry", ".rustup/toolchains"),
+        locks=(b"Cargo.lock",),
     ),
     "composer": FileProbe(
         "php",
@@ -94,6 +166,9 @@ PROBES: dict[str, FileProbe | MachineProbe | EnvironmentProbe | CaptureProbe | D
         reads=(b"composer/installed.json",),
         manifests=(b"composer.json",),
         runtime=r"php|libphp",
+        downloads=("vendor",),
+        locks=(b"composer.lock",),
+        interpreters=("php",),
     ),
     "conda": FileProbe(
         "conda",
@@ -103,8 +178,16 @@ PROBES: dict[str, FileProbe | MachineProbe | EnvironmentProbe | CaptureProbe | D
         sees=(b"conda-meta/*.json",),
         directories=(b"conda-meta",),
     ),
+}
+"""The package managers of languages; other packages get their tables from these entries, by the functions below."""
+
+LISTS = tuple(each for probe in ECOSYSTEMS.values() for each in probe.lists)
+VERSION_FILES = tuple(each for probe in ECOSYSTEMS.values() for each in probe.version_files)
+
+PROBES: dict[str, FileProbe | MachineProbe | EnvironmentProbe | CaptureProbe | DumpProbe] = {
+    **ECOSYSTEMS,
     "rootfs": FileProbe(
-        "package_roots",
+        "rootfs",
         PACKAGES,
         1,
         reads=(b"dpkg/status", b"status.d/*", b"db/installed", b"rpm/rpmdb.sqlite"),
@@ -117,20 +200,10 @@ PROBES: dict[str, FileProbe | MachineProbe | EnvironmentProbe | CaptureProbe | D
         2,
         reads=(
             *(b"requirements*", b"*requirements.txt", b"requirements/*.txt", b"requirements/*.in"),
-            *(
-                b"pyproject.toml",
-                b"setup.cfg",
-                b"Pipfile",
-                b"Pipfile.lock",
-                b"uv.lock",
-                b"poetry.lock",
-                b"METADATA",
-                b"INSTALLER",
-            ),
-            *(b"package.json", b"package-lock.json", b"npm-shrinkwrap.json", b"pnpm-lock.yaml", b"yarn.lock"),
-            b"node_modules/.package-lock.json",
+            *(name for name, reader in LISTS if reader),
+            *(b"METADATA", b"INSTALLER", b"node_modules/.package-lock.json"),
         ),
-        sees=(b"setup.py", b"environment.yml", b"environment.yaml", b"REQUESTED"),
+        sees=(*(name for name, reader in LISTS if not reader), b"REQUESTED"),
     ),
     "service": EnvironmentProbe("services", SERVICES, 1),
     "container": EnvironmentProbe("containers", SERVICES, 1),
@@ -184,20 +257,13 @@ PROBES: dict[str, FileProbe | MachineProbe | EnvironmentProbe | CaptureProbe | D
     "database": CaptureProbe("running_servers", DATABASES, 1),
     "env": FileProbe("variables", VARIABLES, 2, reads=(b".env", b".envrc", b".env.*", b".envrc.*", b"*.env")),
     "tools": FileProbe(
-        "tools",
+        "tool_versions",
         TOOLS,
-        1,
+        2,
         reads=(
-            *(
-                b".python-version",
-                b".nvmrc",
-                b".node-version",
-                b".ruby-version",
-                b".java-version",
-                b".go-version",
-            ),
-            *(b".terraform-version", b".tool-versions", b"rust-toolchain", b"rust-toolchain.toml", b"go.mod"),
-            *(b"package.json", b"pyvenv.cfg"),
+            *(name for name, _ in VERSION_FILES),
+            *(b".java-version", b".terraform-version", b".tool-versions"),
+            *(b"rust-toolchain", b"rust-toolchain.toml", b"go.mod", b"package.json", b"pyvenv.cfg"),
         ),
     ),
     "hook": EnvironmentProbe("git_hooks", TOOLS, 1),
@@ -232,12 +298,49 @@ def kinds() -> dict[str, str]:
 @cache
 def package_directories() -> frozenset[bytes]:
     """Return the names of all directories that package managers fill."""
-    return frozenset(name for probe in file_probes().values() for name in probe.directories)
+    return frozenset(name for probe in ECOSYSTEMS.values() for name in probe.directories)
+
+
+@cache
+def libraries() -> frozenset[bytes]:
+    """Return the names of directories that contain packages; files below them are not the project's own."""
+    return frozenset(name for probe in ECOSYSTEMS.values() for name in probe.libraries)
+
+
+def downloads() -> tuple[str, ...]:
+    """Return patterns of directories with downloaded or built files, which are not searched for secrets."""
+    return tuple(dict.fromkeys(name for probe in ECOSYSTEMS.values() for name in probe.downloads))
 
 
 def manifests() -> tuple[bytes, ...]:
     """Return the names of files at the top of a project, of all package managers."""
-    return tuple(name for probe in file_probes().values() for name in probe.manifests)
+    return tuple(name for probe in ECOSYSTEMS.values() for name in probe.manifests)
+
+
+@cache
+def locks() -> frozenset[bytes]:
+    """Return the names of files that package managers write and people do not edit."""
+    return frozenset(name for probe in ECOSYSTEMS.values() for name in probe.locks)
+
+
+def records() -> frozenset[bytes]:
+    """Return the names of files in which package managers record an installation."""
+    return frozenset(name for probe in ECOSYSTEMS.values() for name in probe.records)
+
+
+def interpreters() -> tuple[str, ...]:
+    """Return the names of programs that run code of a project, without a version."""
+    return tuple(name for probe in ECOSYSTEMS.values() for name in probe.interpreters)
+
+
+def engines() -> tuple[str, ...]:
+    """Return the names of tools whose version a `package.json` can require."""
+    return tuple(name for probe in ECOSYSTEMS.values() for name in probe.engines)
+
+
+def managers_with_lists() -> tuple[str, ...]:
+    """Return the package managers whose requested packages are read from files."""
+    return tuple(name for name, probe in ECOSYSTEMS.items() if probe.lists)
 
 
 def runtimes() -> dict[str, str]:

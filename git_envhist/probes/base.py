@@ -34,8 +34,24 @@ class FileProbe(NamedTuple):
     """True if the module has `parts_of`, which selects byte ranges of files too large to be read whole."""
     directories: tuple[bytes, ...] = ()
     """Names of directories that the package manager fills: changes in them are shown as packages, not as files."""
+    libraries: tuple[bytes, ...] = ()
+    """Those of `directories` that contain the packages themselves: files below them are not the project's own."""
+    downloads: tuple[str, ...] = ()
+    """Patterns of directories with downloaded or built files: contents below them are not searched for secrets."""
     manifests: tuple[bytes, ...] = ()
     """Names of files at the top of a project that uses the package manager."""
+    lists: tuple[tuple[bytes, str], ...] = ()
+    """(name of a file that requests or locks packages, function of the module that reads it)."""
+    locks: tuple[bytes, ...] = ()
+    """Names of files that the package manager writes and people do not edit, e.g. lock files."""
+    records: tuple[bytes, ...] = ()
+    """Names of files in which the package manager records an installation: they differ between any two machines."""
+    interpreters: tuple[str, ...] = ()
+    """Names of programs that run code of the project, without a version."""
+    engines: tuple[str, ...] = ()
+    """Names of tools whose version a `package.json` can require."""
+    version_files: tuple[tuple[bytes, str], ...] = ()
+    """(name of a file that contains one version, the tool that it is for)."""
     runtime: str = ""
     """Regular expression: packages of the machine that run what the probe lists."""
 

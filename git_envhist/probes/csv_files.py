@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 
 from git_envhist.model import Fact
 from git_envhist.probes.base import Files, Keyed, Parts, RandomAccessFile
-from git_envhist.probes.table_files import MAX_FILES, is_own, table_fact
+from git_envhist.probes.table_facts import MAX_FILES, is_own, table_fact
 
 PROBE = "csv"
 HEAD_SIZE = 1 << 16

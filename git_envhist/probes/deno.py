@@ -14,7 +14,7 @@ from typing import Any
 from git_envhist.model import EnvPath, Fact
 from git_envhist.probes import package_directories
 from git_envhist.probes.base import Files, Keyed
-from git_envhist.probes.keys import key_of
+from git_envhist.probes.fact_keys import key_of
 from git_envhist.probes.node import read_object
 
 PROBE = "deno"

@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 from git_envhist.model import EnvPath, Fact
 from git_envhist.probes.base import Files, Keyed
-from git_envhist.probes.keys import key_of, text_of
+from git_envhist.probes.fact_keys import key_of, text_of
 
 MARK = b"\xff Go buildinf:"
 HEADER = 32

@@ -15,7 +15,7 @@ from typing import Any
 
 from git_envhist.model import EnvPath, Fact
 from git_envhist.probes.base import Files, Keyed
-from git_envhist.probes.keys import text_of
+from git_envhist.probes.fact_keys import text_of
 
 # Yarn's `.pnp.cjs`: a program that contains the list of installed packages.
 # The list has the references of each package (`npm:4.17.21`) and its dependencies. Dependencies of a

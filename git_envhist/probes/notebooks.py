@@ -9,7 +9,7 @@ from typing import Any
 
 from git_envhist.model import EnvPath, Fact
 from git_envhist.probes.base import Files, Keyed
-from git_envhist.probes.table_files import MAX_FILES, is_own, place_text
+from git_envhist.probes.table_facts import MAX_FILES, is_own, place_text
 
 PROBE = "notebook"
 MAX_CELLS = 20_000

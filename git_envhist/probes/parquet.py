@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from git_envhist.model import Fact
 from git_envhist.probes.base import Files, Keyed, Parts, RandomAccessFile
 from git_envhist.probes.captured_files import CapturedFile, RecordingSource
-from git_envhist.probes.table_files import MAX_FILES, is_own, table_fact
+from git_envhist.probes.table_facts import MAX_FILES, is_own, table_fact
 
 PROBE = "parquet"
 MAGIC = b"PAR1"

@@ -9,7 +9,7 @@ from typing import Any
 
 from git_envhist.model import EnvPath, Fact
 from git_envhist.probes.base import Files, Keyed
-from git_envhist.probes.keys import key_of
+from git_envhist.probes.fact_keys import key_of
 
 PROBE = "composer"
 LIST = b"installed.json"

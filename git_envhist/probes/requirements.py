@@ -21,30 +21,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from git_envhist.model import EnvPath, Fact
-from git_envhist.probes import node, python
+from git_envhist.probes import ECOSYSTEMS, file_module, libraries, node, python
 from git_envhist.probes.base import File, Files, Keyed
 
 PROBE = "declared"
 Lines = Iterator[tuple[str, str]]
 """(name, value)"""
-INSTALLED = frozenset((b"node_modules", b"site-packages", b"dist-packages", b"_vendor", b".tox", b".nox"))
+INSTALLED = libraries() | {b"_vendor", b".tox", b".nox"}
 """Lists below these directories belong to other projects."""
 LISTS: dict[bytes, tuple[str, Callable[[bytes], Lines]]] = {
-    b"pyproject.toml": ("pip", python.read_pyproject),
-    b"Pipfile": ("pip", python.read_pipfile),
-    b"Pipfile.lock": ("pip", python.read_pipfile_lock),
-    b"uv.lock": ("pip", python.read_packages_lock),
-    b"poetry.lock": ("pip", python.read_packages_lock),
-    b"setup.cfg": ("pip", python.read_setup_settings),
-    b"setup.py": ("pip", python.read_nothing),
-    b"environment.yml": ("pip", python.read_nothing),
-    b"environment.yaml": ("pip", python.read_nothing),
-    b"package.json": ("npm", node.read_manifest),
-    b"package-lock.json": ("npm", node.read_npm_lock),
-    b"npm-shrinkwrap.json": ("npm", node.read_npm_lock),
-    b"pnpm-lock.yaml": ("npm", node.read_pnpm_lock),
-    b"yarn.lock": ("npm", node.read_yarn_lock),
+    name: (by, getattr(file_module(probe), reader) if reader else python.read_nothing)
+    for by, probe in ECOSYSTEMS.items()
+    for name, reader in probe.lists
 }
+"""By file name: the package manager, and the function that reads the file."""
 
 
 def wants(directory: bytes) -> bool:

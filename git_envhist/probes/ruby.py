@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from git_envhist.model import EnvPath, Fact
 from git_envhist.probes.base import Files, Keyed
-from git_envhist.probes.keys import key_of
+from git_envhist.probes.fact_keys import key_of
 
 PROBE = "gem"
 # The directory of Ruby's ABI version (vendor/bundle/ruby/3.1.0) is not part of the place.

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from git_envhist.model import EnvPath, Fact
 from git_envhist.platform import SYSTEM, parent_process
+from git_envhist.probes import interpreters
 from git_envhist.probes.base import Keyed, ProbeTarget
 from git_envhist.probes.processes import (
     Listener,
@@ -33,9 +34,7 @@ from git_envhist.probes.processes import (
 
 STARS = "***"
 NAME = re.compile(r"[A-Za-z0-9_.@+-]{1,60}\Z")
-INTERPRETER = re.compile(
-    r"(?:python|pypy|node|nodejs|ruby|perl|php|bun|deno|java|dotnet|sh|bash|dash|zsh)[0-9.]*\Z"
-)
+INTERPRETER = re.compile(rf"(?:{'|'.join(interpreters())}|perl|java|dotnet|sh|bash|dash|zsh)[0-9.]*\Z")
 OPTION = re.compile(r"--[A-Za-z][A-Za-z0-9-]{0,40}\Z|-[A-Za-z]\Z|--\Z")
 LONG_WITH_ONE_DASH = frozenset(("-jar", "-cp", "-port", "-addr", "-listen", "-bind", "-http", "-config"))
 SECRET_HINT = re.compile(

@@ -39,8 +39,8 @@ from git_envhist.git.limits import (
 from git_envhist.git.process import Git, GitResult, GitStream, why_it_failed
 from git_envhist.lazy import dataclass
 from git_envhist.objects.compress import packing, unpacking
+from git_envhist.remote.export_chain import SelectedSnapshots
 from git_envhist.remote.remotes import HEADS_PREFIX, NOTES, is_timeline
-from git_envhist.remote.selection import SelectedSnapshots
 from git_envhist.snapshots.tree_size import TreeSizer, trees_of_notes, trees_of_snapshots
 
 # The format of an export file is a tar archive with two members, compressed with zstd: `envhist-export` (one line

@@ -8,7 +8,7 @@ from typing import Protocol
 from git_envhist.errors import EnvhistError
 from git_envhist.git.limits import NO_MEMORY, DecompressionBomb
 from git_envhist.git.process import GitResult
-from git_envhist.model.storage import without_password
+from git_envhist.model.sharing import without_password
 
 DISK_FULL = ("No space left on device", "File too large", "Disk quota exceeded")
 """Error texts for a full disk; git prints the second if only the reserved space is free."""

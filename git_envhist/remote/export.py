@@ -21,7 +21,7 @@ from git_envhist.history.revisions import WorkingTree
 from git_envhist.history.timeline import Catalog
 from git_envhist.lazy import dataclass
 from git_envhist.model import Snapshot
-from git_envhist.model.storage import ExportResult, FetchOutcome, ImportResult
+from git_envhist.model.sharing import ExportResult, FetchOutcome, ImportResult
 from git_envhist.objects.pack_writer import PackWriter
 from git_envhist.remote.bundle import (
     CheckedBundle,
@@ -35,11 +35,11 @@ from git_envhist.remote.bundle import (
     write_archive,
     write_bundle,
 )
+from git_envhist.remote.export_chain import SelectedSnapshots, build_selected_chain
 from git_envhist.remote.push import TokensFound
 from git_envhist.remote.remotes import HEADS_PREFIX, NAME, NOTES, last_value
-from git_envhist.remote.selection import SelectedSnapshots, build_selected_chain
 from git_envhist.remote.upload import ANONYMOUS, OutgoingObject, is_allowed, objects_to_send, scan_outgoing
-from git_envhist.remote.wrapped_keys import recipients_of, wrapped_for
+from git_envhist.remote.wrap_keys import recipients_of, wrapped_for
 from git_envhist.secrets.keys import KeyRing
 from git_envhist.snapshots.fetched import FETCHED_NOTES, REMOTES, FetchedStore, is_fetched, split_name
 from git_envhist.snapshots.log import Warn, read_chain

@@ -22,7 +22,7 @@ from git_envhist.git.process import Git
 from git_envhist.git.repository import Repository
 from git_envhist.lazy import replace
 from git_envhist.model import TOP, EnvPath, Snapshot
-from git_envhist.model.storage import FetchOutcome, FetchResult, Remote
+from git_envhist.model.sharing import FetchOutcome, FetchResult, Remote
 from git_envhist.objects.pack_index import PackIndex
 from git_envhist.objects.trees import DIRECTORY, decode_tree
 from git_envhist.remote.errors import RemoteFailed, RemoteTimeout, bomb_error, fetch_error

@@ -19,7 +19,7 @@ from git_envhist.git.process import Git, GitResult
 from git_envhist.git.repository import Repository
 from git_envhist.history.resolve import BEGIN, NOTHING_HERE
 from git_envhist.lazy import dataclass, replace
-from git_envhist.model.storage import (
+from git_envhist.model.sharing import (
     FoundToken,
     PushOutcome,
     PushResult,
@@ -47,7 +47,7 @@ from git_envhist.remote.remotes import (
     remote_key,
     update_order,
 )
-from git_envhist.remote.sign import Signing, sign_heads
+from git_envhist.remote.sign_heads import Signing, sign_heads
 from git_envhist.remote.upload import (
     OutgoingObject,
     Parts,

@@ -32,7 +32,7 @@ from git_envhist.git.process import COMMAND as SAFE_COMMAND
 from git_envhist.git.process import Git, GitResult
 from git_envhist.git.repository import TIMELINE_REFS, Repository
 from git_envhist.lazy import dataclass
-from git_envhist.model.storage import PushOutcome, RefPush, Remote, TimelinePush, without_password
+from git_envhist.model.sharing import PushOutcome, RefPush, Remote, TimelinePush, without_password
 from git_envhist.remote.errors import fetch_error, no_output_error
 
 if TYPE_CHECKING:

@@ -15,17 +15,17 @@ import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from urllib.parse import quote, unquote
 
-from git_envhist.diff.classes import CLASSES, DATABASES, PACKAGES, class_of, is_dump
+from git_envhist.diff.path_classes import CLASSES, DATABASES, PACKAGES, class_of, is_dump
 from git_envhist.disk import Durability, cannot_write, replace_file, state_directory
 from git_envhist.errors import FSCK_HINT, Damaged, GitFailed, SealingError
 from git_envhist.git.cat_file import CatFile
 from git_envhist.git.process import Git, quote_alternate
 from git_envhist.lazy import dataclass, pattern, replace
 from git_envhist.model import SQLITE_HEADER
-from git_envhist.model.storage import ClassSize, FoundToken, OutgoingScan
+from git_envhist.model.sharing import ClassSize, FoundToken, OutgoingScan
 from git_envhist.platform import open_file_only
 from git_envhist.remote.remotes import UPLOAD
-from git_envhist.secrets.layers import GZIP, StreamDecompressor, decoded_forms
+from git_envhist.secrets.decoded_forms import GZIP, StreamDecompressor, decoded_forms
 from git_envhist.secrets.masking import mask_secrets
 from git_envhist.secrets.rules import is_key_material, is_secret_name
 from git_envhist.secrets.seal import MAGIC as SEALED

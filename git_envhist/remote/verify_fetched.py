@@ -13,7 +13,7 @@ from enum import Enum
 from git_envhist.errors import Damaged
 from git_envhist.git.process import Git
 from git_envhist.lazy import dataclass
-from git_envhist.remote.sign import state_of_notes
+from git_envhist.remote.sign_heads import state_of_notes
 from git_envhist.secrets.keys import SigningKey
 from git_envhist.secrets.ssh_signatures import SshSettings, ssh_signer
 from git_envhist.snapshots.fetched import FetchedStore

@@ -12,9 +12,10 @@ from git_envhist.disk import state_directory, sync_directory
 from git_envhist.errors import EnvhistError, UnfinishedRestore, in_words
 from git_envhist.model import TOP, EnvPath, RestorePlan, SkippedPath
 from git_envhist.objects.reader import ObjectReader
+from git_envhist.restore.apply_journal import ApplyResult, abort, apply, discard, finish
+from git_envhist.restore.check_replaced import KnownStat, no_known_stat
 from git_envhist.restore.compare_files import content_checker
 from git_envhist.restore.environment_disk import EnvironmentDisk, open_environment_disk
-from git_envhist.restore.finish import ApplyResult, abort, apply, discard, finish
 from git_envhist.restore.journal import (
     JOURNAL,
     Phase,
@@ -27,8 +28,7 @@ from git_envhist.restore.journal import (
     with_current_devices,
     write_journal,
 )
-from git_envhist.restore.losses import describe_losses
-from git_envhist.restore.replaced import KnownStat, no_known_stat
+from git_envhist.restore.metadata_losses import describe_losses
 from git_envhist.restore.stage import stage, sync_all_staged
 from git_envhist.restore.stored_times import NOT_STORABLE
 from git_envhist.restore.sync import FEW, in_background_thread, sync_kept

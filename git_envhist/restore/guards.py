@@ -18,7 +18,7 @@ from contextlib import closing
 from typing import NamedTuple
 
 from git_envhist.config import BIG_FILE
-from git_envhist.diff.classes import database_of
+from git_envhist.diff.path_classes import database_of
 from git_envhist.disk import read_exactly
 from git_envhist.errors import Refused, StorageFull
 from git_envhist.git.cat_file import HeaderReader
@@ -355,7 +355,7 @@ def _is_one(path: bytes, other: bytes) -> bool:
 
 def _probe_folding(base: bytes, name: bytes, other: bytes) -> bool:
     """Find out with a file of our own in a new, empty directory."""
-    from git_envhist.restore.write_tree import (
+    from git_envhist.restore.write_elsewhere import (
         private_directory,  # loaded late: hardly any file system folds names
     )
 

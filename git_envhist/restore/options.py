@@ -6,15 +6,15 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from git_envhist.diff.classes import CLASSES
+from git_envhist.diff.path_classes import CLASSES
 from git_envhist.errors import UsageError
 from git_envhist.history.catalog import as_sequence, refuse_unknown
 from git_envhist.lazy import dataclass, replace
 from git_envhist.model import CaptureProgress, RestoreResult, Snapshot, SnapshotId
-from git_envhist.services import NONE
+from git_envhist.service_dumps import NONE
 
 if TYPE_CHECKING:
-    from git_envhist.services import Dumps
+    from git_envhist.service_dumps import Dumps
 
 STOPPED = "stopped"
 """The key in a journal's notes for services that are stopped meanwhile."""

@@ -15,7 +15,7 @@ from git_envhist.git.process import COMMAND
 from git_envhist.git.refs import callers
 from git_envhist.model import RestorePlan
 from git_envhist.platform import START, parent_process
-from git_envhist.probes import manifests, package_directories
+from git_envhist.probes import interpreters, manifests, package_directories
 from git_envhist.probes.processes import (
     DELETED_SUFFIX,
     PROC,
@@ -35,7 +35,8 @@ OUR_PROGRAM = re.compile(rb"(?:\A|/)git-env(?:log|diff|restore|hist)\Z|/git_envh
 """The path of one of our programs, or of a module that is run as a file."""
 WORDS_CHECKED = 4
 INTERPRETER = re.compile(
-    rb"(?:python|pypy|node|deno|bun|ruby|perl|php|java|dotnet|beam\.smp|lua|julia|R|Rscript|guile|erl)[-0-9.a-z]*"
+    rb"(?:%b|perl|java|dotnet|beam\.smp|lua|julia|R|Rscript|guile|erl)[-0-9.a-z]*"
+    % "|".join(interpreters()).encode()
 )
 """Programs that run code of the directory they were started in."""
 VIEWERS = re.compile(

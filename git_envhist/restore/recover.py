@@ -13,7 +13,8 @@ from git_envhist.errors import EnvhistError, in_words
 from git_envhist.model import TOP, RestoreRole, SkippedPath, SnapshotId
 from git_envhist.restore.execute import ExecuteResult
 from git_envhist.restore.journal import RestoreJournal
-from git_envhist.restore.operation import (
+from git_envhist.restore.options import RestoreOptions
+from git_envhist.restore.restore_runner import (
     LESS,
     NOT_RECORDED,
     PART,
@@ -28,7 +29,6 @@ from git_envhist.restore.operation import (
     publish_now,
     settle,
 )
-from git_envhist.restore.options import RestoreOptions
 
 
 def continue_restore(runner: RestoreRunner) -> ExecuteResult:

@@ -26,7 +26,7 @@ from git_envhist.git.repository import Repository
 from git_envhist.model import EntryKind, EnvPath, OutsideReference, PlanStep, RestoreResult, Snapshot
 from git_envhist.platform import DIRECTORY, open_nofollow
 from git_envhist.restore.disk_calls import DiskCalls, open_directory
-from git_envhist.restore.planning import tracked
+from git_envhist.restore.planner import tracked
 from git_envhist.worktree.timeline_name import current_timeline
 
 # The working trees that a fork may refer to.

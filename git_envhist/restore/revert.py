@@ -12,11 +12,11 @@ import re
 from collections.abc import Collection, Iterable, Iterator
 from typing import NamedTuple
 
-from git_envhist.capture.environment import CapturedEnvironment
+from git_envhist.capture.environment_trees import CapturedEnvironment
 from git_envhist.context import HistoryContext
-from git_envhist.diff.classes import PACKAGES, class_of
-from git_envhist.diff.compare import as_sealed_then
-from git_envhist.diff.walk import differing_directories
+from git_envhist.diff.changes import as_sealed_then
+from git_envhist.diff.path_classes import PACKAGES, class_of
+from git_envhist.diff.snapshot_walker import differing_directories
 from git_envhist.errors import Refused, SnapshotNotFound, UsageError
 from git_envhist.git.merge_file import merge_text
 from git_envhist.git.pathspecs import matching

@@ -19,9 +19,9 @@ from git_envhist.errors import EnvhistError, Refused, UnfinishedRestore
 from git_envhist.git.cat_file import CatFile
 from git_envhist.lazy import dataclass, replace
 from git_envhist.model import EnvPath, RestoreResult, RestoreRole, SkippedPath, Snapshot
-from git_envhist.restore.operation import Choose, RestoreRunner
 from git_envhist.restore.options import RestoreOptions
-from git_envhist.services import FindKey, ServiceCommandContext, read_state, run, stored_services
+from git_envhist.restore.restore_runner import Choose, RestoreRunner
+from git_envhist.service_dumps import FindKey, ServiceCommandContext, read_state, run, stored_services
 
 NO_STATE = "the snapshot has no state of it"
 NO_COMMAND = "no restore command is configured: envhist.service.<name>.restore"

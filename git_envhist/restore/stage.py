@@ -23,11 +23,11 @@ from git_envhist.model import (
     StoredAs,
     shown_path,
 )
+from git_envhist.restore.check_replaced import KnownStat, ReplacedEntries, no_known_stat
 from git_envhist.restore.disk_calls import NO_LINKS, open_directory
 from git_envhist.restore.disk_entry import DiskEntry, stat_entry
 from git_envhist.restore.environment_disk import EnvironmentDisk
 from git_envhist.restore.plan import link_class
-from git_envhist.restore.replaced import KnownStat, ReplacedEntries, no_known_stat
 from git_envhist.restore.set_metadata import Lose, MetadataSetter
 from git_envhist.restore.slots import slot_directory, slot_name
 from git_envhist.restore.swap import StagedStep

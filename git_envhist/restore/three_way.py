@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import StrEnum
 from typing import NamedTuple, TypeVar
 
-from git_envhist.diff.classes import CACHE_DIRECTORIES
+from git_envhist.diff.path_classes import CACHE_DIRECTORIES
 from git_envhist.lazy import dataclass, field, replace
 from git_envhist.model import (
     Conflict,

@@ -8,10 +8,10 @@ from datetime import UTC, date, timedelta
 from git_envhist.context import HistoryContext
 from git_envhist.errors import EnvhistError, Refused, SnapshotNotFound
 from git_envhist.history.resolve import resolve
+from git_envhist.history.tasks_and_effects import EFFECT, OBSERVED, TASK
 from git_envhist.history.timeline import Catalog, Timeline
-from git_envhist.history.work import EFFECT, OBSERVED, TASK
 from git_envhist.model import Snapshot, SnapshotId
-from git_envhist.model.storage import DropResult, TrashedSnapshot
+from git_envhist.model.retention import DropResult, TrashedSnapshot
 from git_envhist.rewrite.commits import AFTER, BEFORE, ChainCommit, CommitChange
 from git_envhist.rewrite.timeline import (
     DAYS,

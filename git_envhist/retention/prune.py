@@ -15,12 +15,12 @@ from git_envhist.config import Settings
 from git_envhist.context import HistoryContext
 from git_envhist.errors import UsageError
 from git_envhist.git.process import Git
+from git_envhist.history.tasks_and_effects import EFFECT, TASK
 from git_envhist.history.timeline import own_verdict
-from git_envhist.history.work import EFFECT, TASK
 from git_envhist.model import IntentSource, RestoreRole, Snapshot, SnapshotId, VerdictStatus
-from git_envhist.model.storage import PruneDecision, PrunedTimeline, PruneResult, RetentionPolicy
+from git_envhist.model.retention import PruneDecision, PrunedTimeline, PruneResult, RetentionPolicy
 from git_envhist.retention.drop import SnapshotDropper
-from git_envhist.rewrite.marking import is_marked
+from git_envhist.rewrite.mark_dropped import is_marked
 from git_envhist.rewrite.timeline import DAYS
 from git_envhist.snapshots.fetched import is_fetched
 from git_envhist.snapshots.staging import open_published

@@ -31,7 +31,7 @@ from git_envhist.lazy import dataclass, field, replace
 from git_envhist.maintenance.gc import NOTHING_STAYS, collect
 from git_envhist.maintenance.repack import RepositoryBusy
 from git_envhist.model import EnvPath, Fact, NoteRecord, SnapshotId
-from git_envhist.model.storage import PurgeResult, PushedTimeline, RemainingObject
+from git_envhist.model.retention import PurgeResult, PushedTimeline, RemainingObject
 from git_envhist.objects.pack_writer import PackWriter
 from git_envhist.paths import join
 from git_envhist.probes import file_probes

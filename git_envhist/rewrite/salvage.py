@@ -37,7 +37,7 @@ from git_envhist.snapshots.log import read_snapshot
 from git_envhist.snapshots.notes import MESSAGE, move_notes
 from git_envhist.snapshots.records import HASH
 from git_envhist.snapshots.staging import Staging, open_published
-from git_envhist.snapshots.timelines import current_commit, read_restarted, read_rewritten
+from git_envhist.snapshots.timeline_state import current_commit, read_restarted, read_rewritten
 
 PLACES = ("refs/envhist/", "refs/notes/envhist/")
 ASIDE = "set-aside"

@@ -21,7 +21,7 @@ from datetime import UTC, date, timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
 from git_envhist.context import HistoryContext
-from git_envhist.diff.compare import compare
+from git_envhist.diff.changes import compare
 from git_envhist.diff.facts import brief_facts
 from git_envhist.diff.summary import count, describe_counts, summarize
 from git_envhist.disk import COMMON_LOCK, locked, state_directory
@@ -61,7 +61,7 @@ from git_envhist.snapshots.notes import NamedObjectReader, move_notes
 from git_envhist.snapshots.publish import is_published
 from git_envhist.snapshots.sealed_facts import FindFactsKey
 from git_envhist.snapshots.staging import Staging, sweep
-from git_envhist.snapshots.timelines import current_commit, read_rewritten, record_rewritten
+from git_envhist.snapshots.timeline_state import current_commit, read_rewritten, record_rewritten
 from git_envhist.tracking.attachments import attachment_path
 from git_envhist.worktree.stat_cache import StatCache
 

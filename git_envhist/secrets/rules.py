@@ -296,13 +296,12 @@ COPY_ENDINGS: Globs = (
 ending.
 """
 
-PACKAGE_DIRECTORIES: Globs = (
-    "node_modules", "bower_components", "jspm_packages", "site-packages", "dist-packages", "vendor", "target",
-    "pods", "__pycache__", ".tox", ".nox", ".mypy_cache", ".pytest_cache", ".ruff_cache", ".pnpm-store", ".terraform",
-    "go/pkg/mod", ".cargo/registry", ".rustup/toolchains", ".m2/repository", ".gradle/caches", ".npm/_cacache",
-    ".yarn/cache", ".git/objects", ".git/lfs", "lib/python2.*", "lib/python3.*", "lib64/python3.*",
+DERIVED_DIRECTORIES: Globs = (
+    "pods", "__pycache__", ".mypy_cache", ".pytest_cache", ".ruff_cache", ".terraform", ".m2/repository",
+    ".gradle/caches", ".git/objects", ".git/lfs",
 )  # fmt: skip
-"""Directories of downloaded or derived files: below them names are matched, contents are not searched."""
+"""Directories of downloaded or derived files, besides those of the package managers in `probes`: below them names are
+matched, contents are not searched."""
 
 
 # Names of copies: remove what editors, backups and users add to a name. `.env.old`, `#.env#`, `..env.swp`, `.env
@@ -579,9 +578,16 @@ def _words() -> re.Pattern[bytes]:
     return re.compile(_any_of(SECRET_WORDS))
 
 
+def unsearched_directories() -> Globs:
+    """Return patterns of the directories below which contents are not searched."""
+    from git_envhist.probes import downloads  # loaded late: many commands judge no path
+
+    return (*downloads(), *DERIVED_DIRECTORIES)
+
+
 @cache
 def _packages() -> re.Pattern[bytes]:
-    return re.compile(rb"(?:^|/)" + _any_of(PACKAGE_DIRECTORIES) + rb"(?:/|$)")
+    return re.compile(rb"(?:^|/)" + _any_of(unsearched_directories()) + rb"(?:/|$)")
 
 
 @cache

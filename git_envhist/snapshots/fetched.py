@@ -94,7 +94,7 @@ class FetchedStore:
 
     def set_remote(self, remote: str, url: str) -> None:
         """Write a remote's address without its password, and configure it as a promisor of missing blobs."""
-        from git_envhist.model.storage import without_password  # loaded late: only a fetch needs it
+        from git_envhist.model.sharing import without_password  # loaded late: only a fetch needs it
 
         options = {"url": without_password(url), "promisor": "true", "partialclonefilter": "blob:none"}
         named = {f"remote.{remote}.{key}": value for key, value in options.items()}

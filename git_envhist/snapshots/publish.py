@@ -26,7 +26,7 @@ from git_envhist.secrets.keys import Key
 from git_envhist.snapshots.message import MessageFields, mac_input, with_mac, write_message
 from git_envhist.snapshots.notes import NO_FILES, add_records
 from git_envhist.snapshots.staging import Staging
-from git_envhist.snapshots.timelines import (
+from git_envhist.snapshots.timeline_state import (
     current_commit,
     read_rewritten,
     record_restarted,

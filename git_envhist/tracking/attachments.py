@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from git_envhist.context import HistoryContext
 from git_envhist.errors import EnvhistError, Refused, UsageError
 from git_envhist.git.cat_file import CatFile
-from git_envhist.history.work import CONVERSATION, NUMBERED
+from git_envhist.history.tasks_and_effects import CONVERSATION, NUMBERED
 from git_envhist.lazy import replace
 from git_envhist.model import (
     TOP,

@@ -18,8 +18,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from git_envhist.context import HistoryContext
 from git_envhist.errors import EnvhistError, Refused, UsageError
+from git_envhist.history.tasks_and_effects import (
+    effect_record,
+    effects_of,
+    effects_since,
+    observed_of,
+    observed_record,
+)
 from git_envhist.history.timeline import subject
-from git_envhist.history.work import effect_record, effects_of, effects_since, observed_of, observed_record
 from git_envhist.lazy import replace
 from git_envhist.model import Effect, ObservedCheckpoint, Snapshot
 from git_envhist.secrets.masking import mask_text

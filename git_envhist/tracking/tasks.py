@@ -15,8 +15,14 @@ from typing import TYPE_CHECKING
 
 from git_envhist.context import HistoryContext
 from git_envhist.errors import EnvhistError, Refused, UsageError
+from git_envhist.history.tasks_and_effects import (
+    newest_attached,
+    next_task,
+    start_of_task,
+    task_record,
+    tasks_of,
+)
 from git_envhist.history.timeline import subject
-from git_envhist.history.work import newest_attached, next_task, start_of_task, task_record, tasks_of
 from git_envhist.lazy import replace
 from git_envhist.model import (
     AgentName,

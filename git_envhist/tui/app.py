@@ -16,7 +16,7 @@ from textual.widgets import Footer, Input, Static
 from textual.worker import get_current_worker
 
 from git_envhist.text import escape
-from git_envhist.tui import text as plans
+from git_envhist.tui import styled_text as plans
 from git_envhist.tui import widgets
 from git_envhist.tui.programs import (
     JsonResult,
@@ -27,7 +27,7 @@ from git_envhist.tui.programs import (
     fits,
     rows,
 )
-from git_envhist.tui.text import Text, diff_text, headline, snapshot_text
+from git_envhist.tui.styled_text import Text, diff_text, headline, snapshot_text
 from git_envhist.tui.widgets import Panel, SnapshotList, Write, indent_text
 
 REST_SECONDS = 0.08

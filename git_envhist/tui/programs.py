@@ -133,7 +133,7 @@ def _row(row: SnapshotRow, carried: str) -> SnapshotRow:
     """Return a row as the list shows it: a verdict carried over from an equal snapshot moves to the summary."""
     story = with_minus_signs(row.story)
     if carried:
-        return row._replace(verdict="", story=" · ".join(filter(None, (story, carried))))
+        return row._replace(verdict="", story=" · ".join(filter(None, (carried, story))))
     return row._replace(story=story)
 
 

@@ -24,7 +24,7 @@ from textual.widgets import Static
 
 from git_envhist.text import escape
 from git_envhist.tui.programs import Json, JsonResult, SnapshotRow
-from git_envhist.tui.text import Text
+from git_envhist.tui.styled_text import Text
 
 # Dialogs over the list: a plan to confirm, a result, the keys.
 
@@ -112,6 +112,8 @@ def keys() -> TextDialog:
 
 
 MARKS = {"verify passing": ("✓", "green"), "verify failing": ("✗", "red")}
+COLUMNS_FOR_IDS = 72
+"""The least width of a list in which rows show ids."""
 SIGNS, GAP = 4, 2
 """Columns before the intent besides the time, and columns before the summary."""
 UNCHECKED = ("·", "")
@@ -240,12 +242,14 @@ class SnapshotList(ScrollView, can_focus=True):
         ground = self.rich_style + Style(reverse=is_current and self.has_focus, bold=is_current)
         soft = ground + Style(dim=not is_current)
         sign, colour = verdict_mark(row.verdict)
+        # Titles of restores name other snapshots by their ids.
+        head = f"{row.time} {row.short}" if self._columns >= COLUMNS_FOR_IDS else row.time
         flag = "◆" if row.id == self.marked else "›" if is_current else " "
         parts = [
             Segment(flag, ground),
             Segment(f"{sign} ", ground + Style(color=colour or None)),
-            Segment(f"{row.time} ", soft),
-            Segment(_shortened(row, self._columns - len(row.time) - SIGNS), ground),
+            Segment(f"{head} ", soft),
+            Segment(_shortened(row, self._columns - len(head) - SIGNS), ground),
             *([Segment(f" ({row.name})", ground + Style(color="cyan"))] if row.name else []),
         ]
         width = self._columns

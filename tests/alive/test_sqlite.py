@@ -16,7 +16,7 @@ import pytest
 
 from git_envhist.api import EnvHistory
 from git_envhist.model import SQLITE_HEADER, CaptureResult
-from git_envhist.worktree import content, databases, read_file
+from git_envhist.worktree import databases, read_file, store_content
 from tests.alive.sqlite import crash_in_a_transaction, crash_with_a_log, rows_of
 from tests.end_to_end.captures import assert_holds
 from tests.support.oracle import listing
@@ -135,9 +135,9 @@ def test_database_opened_during_the_read_is_captured_with_its_log_or_reported(
     make_database(data / "app.db", size=size)
     mark = tmp_path / "opened"
     openers: list[subprocess.Popen[bytes]] = []
-    real = content.FileSaver.store_open_file
+    real = store_content.FileSaver.store_open_file
 
-    def store_open_file(self: content.FileSaver, visit: object, leaf: object, descriptor: int) -> None:
+    def store_open_file(self: store_content.FileSaver, visit: object, leaf: object, descriptor: int) -> None:
         if not mark.exists():
             mark.touch()
             words = [sys.executable, "-c", textwrap.dedent(OPENER), str(data / "app.db")]
@@ -148,7 +148,7 @@ def test_database_opened_during_the_read_is_captured_with_its_log_or_reported(
 
     stdin, ending = os.pipe()
     with monkeypatch.context() as patch:
-        patch.setattr(content.FileSaver, "store_open_file", store_open_file)
+        patch.setattr(store_content.FileSaver, "store_open_file", store_open_file)
         taken = captured(repo)
     assert mark.exists()
     if size:
@@ -189,7 +189,7 @@ def test_file_that_became_a_database_after_the_scan_is_locked(
         return real(name)
 
     with monkeypatch.context() as patch:
-        patch.setattr(content, "open_with_stat", late)
+        patch.setattr(store_content, "open_with_stat", late)
         taken = captured(repo)
     assert [(one.path, one.why.value) for one in taken.missing] == [(b"data/app.db", "unstable")]
 
@@ -281,15 +281,15 @@ def test_replaced_database_is_captured_as_one_or_the_other(
 ) -> None:
     make_database(data / "app.db", "delete")
     make_database(tmp_path / "next.db", "delete", size=5000)
-    real = content.FileSaver.store_open_file
+    real = store_content.FileSaver.store_open_file
 
-    def store_open_file(self: content.FileSaver, visit: object, leaf: object, descriptor: int) -> None:
+    def store_open_file(self: store_content.FileSaver, visit: object, leaf: object, descriptor: int) -> None:
         real(self, visit, leaf, descriptor)  # type: ignore[arg-type]
         if (tmp_path / "next.db").exists():
             os.replace(tmp_path / "next.db", data / "app.db")
 
     with monkeypatch.context() as patch:
-        patch.setattr(content.FileSaver, "store_open_file", store_open_file)
+        patch.setattr(store_content.FileSaver, "store_open_file", store_open_file)
         taken = captured(repo)
     assert [(one.path, one.why.value) for one in taken.missing] == [(b"data/app.db", "unstable")]
     assert captured(repo).missing == ()

@@ -9,7 +9,7 @@ import random
 import pytest
 
 from git_envhist.model import MissingReason
-from git_envhist.worktree import content
+from git_envhist.worktree import store_content
 from git_envhist.worktree.read_file import FileVanished, open_with_stat
 from tests.capture.helpers import HOWS, take
 from tests.end_to_end.captures import assert_holds
@@ -55,7 +55,7 @@ def test_deferred_files_that_vanish_have_no_entry(
             raise FileVanished
         return open_with_stat(name)
 
-    monkeypatch.setattr(content, "open_with_stat", vanishing)
+    monkeypatch.setattr(store_content, "open_with_stat", vanishing)
     taken = take(repo, "here")
 
     assert taken.missing == ()
@@ -69,8 +69,8 @@ def test_deferred_files_that_vanish_have_no_entry(
 def test_all_large_files_are_captured_when_there_are_more_than_tickets(
     repo: Repo, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
-    monkeypatch.setattr("git_envhist.capture.collect.LARGE", 100)
-    monkeypatch.setattr("git_envhist.capture.collect.MAX_TICKETS", 3)
+    monkeypatch.setattr("git_envhist.capture.parallel_scan.LARGE", 100)
+    monkeypatch.setattr("git_envhist.capture.parallel_scan.MAX_TICKETS", 3)
     repo.git("config", "envhist.workers", "2")
     for number in range(11):
         repo.write(f"d{number % 4}/large{number}", f"{number}" * 100)

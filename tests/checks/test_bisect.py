@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from git_envhist.api import EnvHistory
-from git_envhist.checks.checks import candidates, next_to_try, tries_left
+from git_envhist.checks.verify_and_bisect import candidates, next_to_try, tries_left
 from tests.cli.test_json import validate
 from tests.support.repository import Repo
 

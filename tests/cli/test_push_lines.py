@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from git_envhist.cli.commands.push import look_lines
-from git_envhist.model.storage import ClassSize, OutgoingScan
+from git_envhist.model.sharing import ClassSize, OutgoingScan
 
 
 def test_push_lists_which_classes_are_encrypted() -> None:

@@ -9,7 +9,16 @@ from git_envhist.cli.output import DEFAULTS, PLAIN, Palette
 from git_envhist.cli.terminal import as_bytes, width
 from git_envhist.cli.views.log import card, id_length, list_lines, oneline
 from git_envhist.errors import UsageError
-from git_envhist.model import EnvPath, MissingPath, MissingReason, Snapshot, TextNote, VerdictStatus
+from git_envhist.model import (
+    EnvPath,
+    IntentSource,
+    MissingPath,
+    MissingReason,
+    Snapshot,
+    TextNote,
+    Trigger,
+    VerdictStatus,
+)
 from tests.cli.moments import NOW, at, moment, timeline, verdict
 
 LOOK = FormatContext(NOW)
@@ -105,15 +114,18 @@ def test_full_view_has_all_fields() -> None:
         "Trigger:   manual",
         "Head:      1111111111111111111111111111111111111111 (main)",
         "Meta:      ticket=42",
-        "Verdict:   ✗ verify failing (npm test exit 1, 812 ms)",
-        "    not ok 3",
-        "Summary:   nothing changed",
-        "Complete:  no, 1 path missing",
-        "    secret\\x1b: unreadable (Permission denied)",
+        "Check:     ✗ failed (npm test exit 1, 0.81 s)",
         "",
         "    after package install",
         "",
         "    flask for the new service",
+        "",
+        "Summary:   nothing changed",
+        "Complete:  no, 1 path missing",
+        "    secret\\x1b: unreadable (Permission denied)",
+        "",
+        "Output of npm test:",
+        "    not ok 3",
         "",
         "Note (Wed Nov 18 10:20:03 2026 +0000):",
         "    it was the proxy",
@@ -122,7 +134,7 @@ def test_full_view_has_all_fields() -> None:
 
 def test_unsigned_check_result_is_marked() -> None:
     claimed = verdict(VerdictStatus.PASS, claimed_by="origin")
-    assert "Verdict:   ? verify passing, unsigned (says: origin) (npm test)" in card(
+    assert "Check:     ? passed, unsigned (says: origin) (npm test)" in card(
         moment("aaaaaaa", "x", verdicts=(claimed,)), LOOK, PLAIN
     )
 
@@ -147,6 +159,16 @@ def test_check_that_changed_files_is_reported() -> None:
     changing = verdict(VerdictStatus.PASS, tree_before="a", tree_after="b")
     lines = card(moment("aaaaaaa", "x", verdicts=(changing,)), LOOK, PLAIN)
     assert any("the check changed files" in line for line in lines)
+
+
+def test_full_view_of_an_automatic_snapshot_has_the_title_of_the_list() -> None:
+    automatic = {"intent_source": IntentSource.COMMIT, "branch": "refs/heads/main"}
+    commit = card(
+        moment("aaaaaaa", "add tags\n\nfor posts", trigger=Trigger.COMMIT, **automatic), LOOK, PLAIN
+    )
+    assert commit[commit.index("") :][:5] == ["", "    commit: add tags", "", "    for posts", ""]
+    checkout = card(moment("aaaaaaa", "add the shop", trigger=Trigger.CHECKOUT, **automatic), LOOK, PLAIN)
+    assert checkout[checkout.index("") :][:3] == ["", "    checkout main", ""]
 
 
 def test_template_of_the_contract_is_rendered() -> None:

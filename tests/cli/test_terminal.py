@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from git_envhist.cli.terminal import pad, shorten, width
-from git_envhist.text import escape, escape_invalid
+from git_envhist.text import escape, escape_invalid, plain_output
 
 
 @pytest.mark.parametrize(
@@ -70,3 +70,8 @@ def test_shortened_text_fits_its_columns() -> None:
 @given(st.text(alphabet="ab日é🎉"), st.integers(0, 12))
 def test_shortened_text_keeps_the_columns(text: str, columns: int) -> None:
     assert width(shorten(text, columns)) <= columns
+
+
+def test_output_of_a_check_is_printed_as_a_terminal_leaves_it() -> None:
+    assert plain_output("\n\x1b[32mok\x1b[0m\r\n10 %\r100 %\n\n") == "ok\n100 %"
+    assert plain_output("\x1b]52;c;x\x07") == "\x1b]52;c;x\x07", "printing escapes it"

@@ -7,8 +7,8 @@ import shutil
 import pytest
 
 from git_envhist.api import EnvHistory
-from git_envhist.diff import compare as series
-from git_envhist.diff.compare import commits_changing_paths, compare
+from git_envhist.diff import changes as series
+from git_envhist.diff.changes import commits_changing_paths, compare
 from git_envhist.errors import GitFailed
 from git_envhist.git.pathspecs import anchored
 from git_envhist.model import Snapshot

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from git_envhist.api import EnvHistory
-from git_envhist.diff.compare import compare
+from git_envhist.diff.changes import compare
 from git_envhist.diff.summary import count
 from git_envhist.model import ChangeCount
 from tests.capture.helpers import HOWS, fresh_repo, settle, snapshot, take

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from git_envhist.api import EnvHistory
-from git_envhist.diff.compare import compare
-from git_envhist.diff.manifest import ShardDiff, _compare_shards, differing_lines, settled_shards
+from git_envhist.diff.changes import compare
+from git_envhist.diff.manifest_diff import ShardDiff, _compare_shards, differing_lines, settled_shards
 from git_envhist.snapshots.manifest import OWN_NAME, format_line, join_shard
 from tests.support.repository import Repo
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from git_envhist.diff.facts import fact_rows, fact_words, facts_from_values, row_cells
 from git_envhist.diff.importance import by_importance
-from git_envhist.diff.packages import assign_roles
+from git_envhist.diff.required_packages import assign_roles
 from git_envhist.diff.summary import summarize, with_ascii_signs, with_minus_signs
 from git_envhist.model import ChangeCount, Fact, FactChange, Role
 

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from git_envhist.diff.walk import TrimmedPair, drop_equal_lines
+from git_envhist.diff.snapshot_walker import TrimmedPair, drop_equal_lines
 from git_envhist.objects.trees import DIRECTORY, FILE
 from git_envhist.snapshots.quoting import quote
 

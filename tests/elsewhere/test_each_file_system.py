@@ -10,7 +10,7 @@ import pytest
 
 from git_envhist.api import EnvHistory
 from git_envhist.errors import EnvhistError
-from git_envhist.restore import write_tree
+from git_envhist.restore import write_elsewhere
 from tests.support.mounts import Room, private_mounts
 from tests.support.needs import require
 from tests.support.oracle import Listing, listing
@@ -187,13 +187,13 @@ def test_restore_to_fails_when_written_paths_are_missing(
     history = EnvHistory.open(str(repo.path), workers="here", one_command=True)
     taken = history.capture("first").snapshot
     assert taken is not None
-    real = write_tree._put_in_place
+    real = write_elsewhere._put_in_place
 
     def lose_one(*arguments: object) -> object:
         kept = real(*arguments)  # type: ignore[arg-type]
         (tmp_path / "out/many/7").unlink()
         return kept
 
-    monkeypatch.setattr(write_tree, "_put_in_place", lose_one)
+    monkeypatch.setattr(write_elsewhere, "_put_in_place", lose_one)
     with pytest.raises(EnvhistError, match=r"1 of the paths written into '.*/out' are missing"):
         history.write_to(taken, str(tmp_path / "out"))

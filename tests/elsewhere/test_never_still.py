@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from git_envhist.worktree import content
+from git_envhist.worktree import store_content
 from tests.capture.helpers import take
 from tests.end_to_end.captures import assert_holds, capture
 from tests.support.oracle import git_fsck, listing
@@ -83,7 +83,7 @@ def test_link_changed_during_a_capture_is_captured_with_its_new_target(
         return target
 
     with monkeypatch.context() as patch:
-        patch.setattr(content.os, "readlink", readlink)
+        patch.setattr(store_content.os, "readlink", readlink)
         taken = take(repo)
     assert turned
     assert taken.snapshot is not None

@@ -106,8 +106,8 @@ CORE = (
     "worktree/test_read_file.py::test_directory_replaced_by_a_link_does_not_lead_outside",
     "capture/test_budget.py::test_largest_files_are_skipped_over_the_budget[fork-2]",
     "capture/test_scope.py::test_deep_tree_is_captured_with_few_descriptors[here]",
-    "capture/test_collect.py::test_each_ticket_is_taken_once",
-    "capture/test_collect.py::test_capture_leaves_the_process_unchanged",
+    "capture/test_parallel_scan.py::test_each_ticket_is_taken_once",
+    "capture/test_parallel_scan.py::test_capture_leaves_the_process_unchanged",
 )
 
 

@@ -78,3 +78,13 @@ def test_failed_snapshots_come_after_all_others_that_a_person_took() -> None:
     ]
     assert intents(likely_targets(line, "h")) == ["newest", "c", "d", "e", "stable"]
     assert "upgrade" in intents(likely_targets(line[:3], "h"))
+
+
+def test_likely_targets_are_in_the_order_of_their_printed_times() -> None:
+    line = [
+        moment("newest", "n"),
+        moment("restored", "a", trigger=Trigger.RESTORE),
+        moment("by hand", "b"),
+        moment("named", "a", names=("stable",)),
+    ]
+    assert intents(likely_targets(line, "h")) == ["newest", "by hand", "named"]

@@ -12,7 +12,7 @@ import pytest
 
 from git_envhist.api import EnvHistory
 from git_envhist.integrations.git_hooks import hooks_state, write_outcome, write_pending
-from git_envhist.model.work import HookRun
+from git_envhist.model.integrations import HookRun
 from tests.cli.test_json import validate
 from tests.integrations.hooks import git_dir, is_idle, log_of, standing, wait_for, wait_for_runs
 from tests.support.repository import Repo

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from git_envhist import AsyncEnvHistory, EnvHistory
-from git_envhist.around import Handlers, in_thread
+from git_envhist.guarded_work import Handlers, in_thread
 from tests.support.repository import Repo
 
 pytestmark = pytest.mark.usefixtures("in_process")

@@ -16,8 +16,8 @@ from git_envhist.errors import EnvhistError, GitFailed
 from git_envhist.git.repository import Repository
 from git_envhist.maintenance import repack
 from git_envhist.maintenance.gc import NOTHING_STAYS, collect
+from git_envhist.maintenance.pack_usage import LONG_AGO
 from git_envhist.maintenance.repack import RepositoryBusy
-from git_envhist.maintenance.weigh_packs import LONG_AGO
 from git_envhist.model import GcResult, Snapshot
 from git_envhist.objects import own_packs
 from tests.end_to_end.captures import assert_holds

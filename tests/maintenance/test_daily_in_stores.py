@@ -16,10 +16,10 @@ from git_envhist import EnvHistory
 from git_envhist.compat.chimera.env.local import LocalEnvironment
 from git_envhist.compat.praisonai.service import CheckpointService
 from git_envhist.git.repository import Repository
-from git_envhist.handlers.upkeep import run_upkeep
+from git_envhist.handlers.daily_upkeep import run_upkeep
 from git_envhist.maintenance.daily import DAY, STAMP, start_if_due
 from git_envhist.model import Trigger
-from git_envhist.rewrite.marking import is_marked
+from git_envhist.rewrite.mark_dropped import is_marked
 from tests.support.repository import Repo
 
 TIMEOUT = 60

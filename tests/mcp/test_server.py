@@ -15,7 +15,7 @@ import pytest
 
 from git_envhist.cli.commands.diff import CLASSES
 from git_envhist.consent import trusted_list
-from git_envhist.diff import classes
+from git_envhist.diff import path_classes
 from git_envhist.integrations.agents.events import OWN_PREFIX, OWN_READ_ONLY_TOOLS
 from git_envhist.mcp.answers import diff_answer, list_answer, snapshot_answer
 from tests.support.repository import Repo
@@ -198,7 +198,7 @@ def test_tools_say_what_they_may_do_and_what_they_return(repo: Repo) -> None:
             return found
 
         # Each offered choice is one that the program accepts.
-        assert (tuple(choices("plan_restore")), tuple(choices("diff"))) == (classes.CLASSES, CLASSES)
+        assert (tuple(choices("plan_restore")), tuple(choices("diff"))) == (path_classes.CLASSES, CLASSES)
         repo.run("envlog", "capture", check=True)
         for tool, given in (("plan_restore", {"revision": "@"}), ("diff", {})):
             for choice in choices(tool):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from hypothesis import strategies as st
 
-from git_envhist.maintenance.weigh_packs import LONG_AGO, read_kinds, write_kinds
+from git_envhist.maintenance.pack_usage import LONG_AGO, read_kinds, write_kinds
 from git_envhist.objects.pack_writer import PackWriter, StagedPack
 from tests.support.repository import Repo, make_repo
 

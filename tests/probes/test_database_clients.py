@@ -145,7 +145,7 @@ def test_installed_database_and_clients_are_listed_when_git_sees_no_change(
     assert f"pip       .venv          + psycopg2-binary {psycopg}\n" in rows
     assert f"npm       node_modules   + pg {pg}   + " in rows
     assert f"+ postgresql {server}" in rows
-    assert f"declared  node_modules   + pg {pg}, in no list\n" in rows
+    assert f"mismatch  node_modules   + pg {pg}, in no list\n" in rows
     back = repo.run("envdiff", after, before, "--only=packages", check=True).out
     assert f"pip       .venv          - psycopg2-binary {psycopg}\n" in back
     assert f"npm       node_modules   - pg {pg}   - " in back

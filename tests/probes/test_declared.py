@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from git_envhist.diff.packages import assign_roles, disagreements, same_version, satisfies
+from git_envhist.diff.required_packages import assign_roles, disagreements, same_version, satisfies
 from git_envhist.model import EnvPath, Fact, FactChange, Role
 from git_envhist.probes import node as declarednode
 from git_envhist.probes import python, requirements
@@ -301,7 +301,7 @@ def test_summary_names_packages_installed_by_hand(repo: Repo) -> None:
     package(repo, "asgiref", "3.8.1")
     package(repo, "psycopg2-binary", "2.9.13")
     second = capture(repo, "by hand")
-    row = "declared  .venv          + psycopg2-binary 2.9.13, in no list\n"
+    row = "mismatch  .venv          + psycopg2-binary 2.9.13, in no list\n"
     assert row in repo.run("envdiff", first, second, check=True).out
     assert row in repo.run("envdiff", "--only=packages", "@~1", "now", check=True).out
     assert row.replace("+", "-") in repo.run("envdiff", second, first, check=True).out
@@ -322,7 +322,7 @@ def test_summary_names_packages_installed_by_hand(repo: Repo) -> None:
 
     repo.write("requirements.txt", "flask==3.0.1\npsycopg2-binary\n")
     assert (
-        "declared  .venv          - psycopg2-binary 2.9.13, in no list\n"
+        "mismatch  .venv          - psycopg2-binary 2.9.13, in no list\n"
         in repo.run("envdiff", check=True).out
     )
 
@@ -383,10 +383,10 @@ def test_facts_agree_with_a_real_npm_installation(repo: Repo, tmp_path: Path) ->
     install("--no-save", "semver@7.5.1", "xtend")
     capture(repo, "by hand")
     shown = repo.run("envdiff", "@~1", "@", "--only=packages", check=True).out
-    row = next(line for line in shown.splitlines() if line.startswith("declared"))
+    row = next(line for line in shown.splitlines() if line.startswith("mismatch"))
     version = json.loads(repo.read("node_modules/xtend/package.json"))["version"]
     assert row == (
-        f"declared  node_modules   + semver 7.5.1, but package-lock.json has 7.5.0   + xtend {version}, in no list"
+        f"mismatch  node_modules   + semver 7.5.1, but package-lock.json has 7.5.0   + xtend {version}, in no list"
     )
 
 

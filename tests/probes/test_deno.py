@@ -18,9 +18,9 @@ from tests.support.repository import Repo
 SOURCES = Path(git_envhist.__file__).parent
 NAMED_ELSEWHERE = {
     # These lists determine which packages are direct.
-    "diff/packages.py": {"pip", "npm"},
+    "diff/required_packages.py": {"pip", "npm"},
     # Installers of this program, a token of the npm registry.
-    "cli/extras.py": {"pip"},
+    "cli/install_extras.py": {"pip"},
     "secrets/token_prefilter.py": {"npm"},
     "secrets/tokens.py": {"npm"},
     # A file ending.

@@ -28,9 +28,9 @@ from git_envhist.probes import (
     machine_module,
     machine_probes,
     node,
-    package_roots,
     php,
     python,
+    rootfs,
     rpm,
     ruby,
     rust,
@@ -279,16 +279,16 @@ def test_homebrew_receipt_marks_dependencies(tmp_path: Path) -> None:
 
 def test_packages_of_a_root_file_system_have_its_place() -> None:
     status = b"Package: base\nStatus: install ok installed\nVersion: 1.0-1\n"
-    whole = package_roots.facts_of(b"a/rootfs/var/lib/dpkg", named({b"status": status}), no_key)
+    whole = rootfs.facts_of(b"a/rootfs/var/lib/dpkg", named({b"status": status}), no_key)
     assert said(whole) == [("a/rootfs/base", "1.0-1", False)]
     apart = named({b"libc6": b"Package: libc6\nVersion: 2.36\n", b"base": status})
-    assert said(package_roots.facts_of(b"var/lib/dpkg/status.d", apart, no_key)) == [
+    assert said(rootfs.facts_of(b"var/lib/dpkg/status.d", apart, no_key)) == [
         ("libc6", "2.36", False),
         ("base", "1.0-1", False),
     ]
     alpine = named({b"installed": b"P:musl\nV:1.2.4-r2\n"})
     for place in (b"image/lib/apk/db", b"image/usr/lib/apk/db"):
-        assert said(package_roots.facts_of(place, alpine, no_key)) == [("image/musl", "1.2.4-r2", False)]
+        assert said(rootfs.facts_of(place, alpine, no_key)) == [("image/musl", "1.2.4-r2", False)]
 
 
 def test_variables_are_listed_without_values() -> None:

@@ -19,7 +19,7 @@ from jsonschema import Draft202012Validator
 
 from git_envhist.model import FactChange, Role
 from git_envhist.model import LogEvent as Done
-from git_envhist.recent import birth_time_ns, npm_time, read_apt, read_dpkg, read_npm, read_reflog
+from git_envhist.recent_changes import birth_time_ns, npm_time, read_apt, read_dpkg, read_npm, read_reflog
 from tests.support.oracle import listing
 from tests.support.repository import Repo
 
@@ -130,7 +130,7 @@ def test_recent_lists_changes_and_writes_nothing(repo: Repo, tmp_path: Path) -> 
     assert "lost      files were removed from, or moved out of:  src/" in rows
     assert (
         rows[-1]
-        == "cannot be found without a snapshot: removed files, earlier contents of files, earlier versions"
+        == "cannot be found without comparing snapshots: removed files, earlier contents of files, earlier versions"
     )
     assert "git envlog capture" in shown.err
 
@@ -253,3 +253,16 @@ def test_recent_reports_a_deleted_directory(repo: Repo) -> None:
 def test_first_line_has_the_day(repo: Repo) -> None:
     line = repo.run("envlog", "recent", "1h", check=True).out.split("\n")[0]
     assert re.match(r"changes since \d{4}-\d\d-\d\d \d\d:\d\d, found by ", line), line
+
+
+def test_requested_packages_are_first(repo: Repo) -> None:
+    repo.write("package.json", '{"dependencies": {"zed": "^1"}}')
+    for name in ("aaa", "zed"):
+        repo.write(f"node_modules/{name}/package.json", f'{{"name": "{name}", "version": "1.0.0"}}')
+    assert "+ zed 1.0.0   + aaa 1.0.0" in repo.run("envlog", "recent", check=True).out
+
+
+def test_hint_names_the_comparison_with_the_newest_snapshot(repo: Repo) -> None:
+    assert "take a snapshot: git envlog capture" in repo.run("envlog", "recent").err
+    repo.run("envlog", "capture", check=True)
+    assert "newest snapshot: git envdiff" in repo.run("envlog", "recent").err

@@ -11,7 +11,7 @@ import pytest
 
 from git_envhist.handlers import auto_push as riding_along
 from git_envhist.integrations.git_hooks import write_outcome
-from git_envhist.model.work import HookRun
+from git_envhist.model.integrations import HookRun
 from tests.end_to_end.captures import capture
 from tests.integrations.hooks import git_dir, intents, wait_for, write_hook
 from tests.remote.conftest import hook, refs

@@ -13,7 +13,7 @@ import pytest
 
 from git_envhist.api import EnvHistory
 from git_envhist.diff import tree_diff as diff
-from git_envhist.diff.compare import commits_changing_paths, compare
+from git_envhist.diff.changes import commits_changing_paths, compare
 from git_envhist.git.cat_file import CatFile
 from git_envhist.git.repository import Repository
 from git_envhist.snapshots import tree_size

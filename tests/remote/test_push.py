@@ -24,9 +24,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from git_envhist.model.storage import without_password
+from git_envhist.model.sharing import without_password
 from git_envhist.remote.remotes import TransferLimits, name_for
-from git_envhist.secrets.layers import MADE, decoded_forms
+from git_envhist.secrets.decoded_forms import MADE, decoded_forms
 from tests.cli.test_json import validate
 from tests.end_to_end.captures import assert_holds, capture, everything_of_git
 from tests.remote.conftest import hook, refs, timeline

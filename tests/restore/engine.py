@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 from git_envhist.api import EnvHistory
-from git_envhist.diff.walk import differing_directories
+from git_envhist.diff.snapshot_walker import differing_directories
 from git_envhist.model import DirectoryPair, RestorePlan, SkippedPath, Snapshot
 from git_envhist.objects.reader import ObjectReader, Verify
+from git_envhist.restore.apply_journal import ApplyResult, abort, apply, finish
 from git_envhist.restore.compare_files import content_checker
 from git_envhist.restore.disk_calls import DiskCalls
 from git_envhist.restore.environment_disk import EnvironmentDisk, open_environment_disk
-from git_envhist.restore.finish import ApplyResult, abort, apply, finish
 from git_envhist.restore.journal import RestoreJournal, read_journal, write_journal
 from git_envhist.restore.plan import PlanRules, make_plan
 from git_envhist.restore.stage import StageResult, stage

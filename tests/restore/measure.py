@@ -21,10 +21,10 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from git_envhist.api import EnvHistory
-from git_envhist.diff.walk import differing_directories
+from git_envhist.diff.snapshot_walker import differing_directories
 from git_envhist.objects.reader import ObjectReader, Verify
+from git_envhist.restore.apply_journal import apply, finish
 from git_envhist.restore.environment_disk import open_environment_disk
-from git_envhist.restore.finish import apply, finish
 from git_envhist.restore.journal import RestoreJournal, write_journal
 from git_envhist.restore.plan import make_plan
 from git_envhist.restore.stage import stage

@@ -7,7 +7,7 @@ import os
 from git_envhist.api import EnvHistory
 from git_envhist.capture.pipeline import CaptureOptions
 from git_envhist.model import EnvPath
-from git_envhist.restore.planning import CapturedRows
+from git_envhist.restore.planner import CapturedRows
 from tests.support.repository import Repo
 
 OLD = 1_000_000_000

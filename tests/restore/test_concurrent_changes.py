@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
+from git_envhist.restore.apply_journal import abort, apply, finish
 from git_envhist.restore.disk_calls import DiskCalls
-from git_envhist.restore.finish import abort, apply, finish
 from git_envhist.restore.journal import RestoreJournal
 from git_envhist.restore.slots import slot_name
 from git_envhist.restore.swap import CHANGED, CREATED, NOT_EMPTY

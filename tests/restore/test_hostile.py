@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from git_envhist.diff.walk import differing_directories
+from git_envhist.diff.snapshot_walker import differing_directories
 from git_envhist.errors import Damaged
 from git_envhist.git.process import Git
 from git_envhist.model import EnvPath

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from git_envhist.errors import Damaged
-from git_envhist.restore.finish import apply, discard, finish
+from git_envhist.restore.apply_journal import apply, discard, finish
 from git_envhist.restore.journal import Phase, read_journal, read_phase
 from tests.restore.engine import Engine
 from tests.restore.killed_calls import Dead, DyingCalls, DyingLinklessCalls, DyingPlainCalls

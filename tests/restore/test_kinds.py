@@ -12,8 +12,8 @@ import pytest
 
 from git_envhist.errors import Refused, StorageFull
 from git_envhist.restore import sync as durable
+from git_envhist.restore.apply_journal import apply, finish
 from git_envhist.restore.disk_calls import DiskCalls
-from git_envhist.restore.finish import apply, finish
 from git_envhist.restore.journal import read_journal
 from git_envhist.restore.stage import stage
 from git_envhist.restore.verify import verify

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from git_envhist.api import EnvHistory
-from git_envhist.capture.environment import TreeCapture
+from git_envhist.capture.environment_trees import TreeCapture
 from git_envhist.capture.pipeline import CaptureOptions
 from git_envhist.capture.worker import KnownWrites, WrittenFile
 from git_envhist.objects.trees import object_id

@@ -7,7 +7,7 @@ from contextlib import closing
 import pytest
 
 from git_envhist import EnvHistory
-from git_envhist.diff import walk
+from git_envhist.diff import snapshot_walker
 from git_envhist.objects.reader import ObjectReader, Verify
 from git_envhist.snapshots.reader import SnapshotReader
 from tests.support.repository import Repo
@@ -34,13 +34,13 @@ def test_pairs_release_each_directory_of_files_after_it_is_compared(
         halves.append(SnapshotReader(*arguments))  # type: ignore[arg-type]
         return halves[-1]
 
-    monkeypatch.setattr(walk, "SnapshotReader", kept)
+    monkeypatch.setattr(snapshot_walker, "SnapshotReader", kept)
     git = history.repository.git
     with closing(
         ObjectReader(git, history.repository.pack_dir, history.repository.object_format, verify=Verify.ID)
     ) as contents:
         compared = 0
-        for _ in walk.differing_directories(contents, before, after):
+        for _ in snapshot_walker.differing_directories(contents, before, after):
             compared += 1
             # In memory are parent directories, nested repositories, roots, shard lists and one directory of files.
             assert sum(len(half._trees) + len(half._texts) for half in halves) < DIRECTORIES // 2 + 4

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from git_envhist.git.process import Git
-from git_envhist.restore.untrusted import PlaceObeyed, refuse_obeyed_place
+from git_envhist.restore.inspect_unsigned import PlaceObeyed, refuse_obeyed_place
 from tests.end_to_end.captures import capture
 from tests.restore.unsigned import make_stranger
 from tests.support.repository import Repo, make_repo

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from git_envhist.diff.walk import differing_directories
+from git_envhist.diff.snapshot_walker import differing_directories
 from git_envhist.git.process import Git
 from git_envhist.model import EnvPath, PlanAction, RestorePlan, StoredAs
 from git_envhist.objects.reader import ObjectReader, Verify

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from contextlib import closing
 
-from git_envhist.diff.walk import differing_directories, same_environment
-from git_envhist.restore.planning import PredictedPlan
+from git_envhist.diff.snapshot_walker import differing_directories, same_environment
+from git_envhist.restore.planner import PredictedPlan
 from tests.restore.engine import Engine
 from tests.support.repository import Repo
 

@@ -9,7 +9,7 @@ import pytest
 
 from git_envhist.lazy import replace
 from git_envhist.restore.journal import Phase, set_phase, write_journal
-from git_envhist.restore.operation import RecoveryGoal, read_recovery, write_recovery
+from git_envhist.restore.restore_runner import RecoveryGoal, read_recovery, write_recovery
 from tests.restore.engine import Engine
 from tests.support.repository import Repo
 

@@ -19,7 +19,7 @@ import pytest
 
 from git_envhist.api import EnvHistory
 from git_envhist.errors import UsageError
-from git_envhist.restore import execute, finish
+from git_envhist.restore import apply_journal, execute
 from git_envhist.restore.revert import RevertConflicts
 from tests.cli.test_json import validate
 from tests.restore.unsigned import make_stranger
@@ -361,11 +361,11 @@ def test_revert_that_was_undone_or_done_already_ends_at_a_known_state(
     before = state(three)
     if words == ("--continue",):
         interrupt(three, execute, "apply")
-        interrupt(three, finish, "remove_journal", lambda history: history.abort_restore())
+        interrupt(three, apply_journal, "remove_journal", lambda history: history.abort_restore())
         refused = three.run("envrestore", "--continue")
         assert (refused.status, "its result is in no snapshot" in refused.err) == (3, True)
     else:
-        interrupt(three, finish, "remove_journal")
+        interrupt(three, apply_journal, "remove_journal")
         assert three.read("old") == b"old"
     three.run("envrestore", "--abort", check=True)
     assert state(three) == before

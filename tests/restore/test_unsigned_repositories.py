@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from git_envhist.model import DirectoryListing, DirectoryPair, Entry, EntryKind, EnvPath
-from git_envhist.restore.untrusted import folded, git_skip_reason, repositories
+from git_envhist.restore.inspect_unsigned import folded, git_skip_reason, repositories
 from tests.restore.unsigned import Stranger, make_stranger
 from tests.support.snapshots import Described, directory, fifo, file, link, write_snapshot
 

@@ -18,7 +18,7 @@ from git_envhist.model import (
     Verdict,
     VerdictStatus,
 )
-from git_envhist.model.storage import RetentionPolicy
+from git_envhist.model.retention import RetentionPolicy
 from git_envhist.retention.prune import decide
 from tests.history.snapshots import NOW, snapshot
 

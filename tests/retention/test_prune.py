@@ -15,7 +15,7 @@ import pytest
 
 from git_envhist.api import EnvHistory
 from git_envhist.maintenance.daily import STAMP
-from git_envhist.model.storage import RetentionPolicy
+from git_envhist.model.retention import RetentionPolicy
 from git_envhist.retention.prune import DAYS_AT_WORK, Pruner
 from tests.cli.test_json import validate
 from tests.support.repository import Repo, make_repo, new_template, replace_tree

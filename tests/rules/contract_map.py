@@ -356,7 +356,7 @@ ENVDIFF = (
         "envdiff, its changes",
         "changes that git sees, and those that only the manifest has",
         (
-            "diff/test_compare.py::test_any_two_trees_differ_in_what_was_described",
+            "diff/test_changes.py::test_any_two_trees_differ_in_what_was_described",
             "cli/test_envdiff.py::test_counts_of_a_capture_equal_those_of_a_diff",
         ),
     ),
@@ -365,7 +365,7 @@ ENVDIFF = (
         "git's pathspecs, with their magic",
         (
             "cli/test_envdiff.py::test_pathspecs_are_relative_to_the_current_directory",
-            "diff/test_compare.py::test_pathspecs_agree_with_git_diff",
+            "diff/test_changes.py::test_pathspecs_agree_with_git_diff",
         ),
     ),
     Line(
@@ -1342,7 +1342,7 @@ DIFF = (
             "probes/test_declared.py::test_summary_names_packages_installed_by_hand",
             "probes/test_configuration.py::test_changed_keys_of_tracked_and_ignored_configuration_are_shown",
             "probes/test_services.py::test_started_moved_and_stopped_server_is_shown",
-            "probes/test_tools.py::test_changed_required_versions_are_shown",
+            "probes/test_tool_versions.py::test_changed_required_versions_are_shown",
         ),
     ),
     Line(
@@ -1351,7 +1351,7 @@ DIFF = (
         (
             "remote/test_works_here.py::test_failure_on_another_machine_is_inspected_after_a_fetch",
             "remote/test_works_here.py::test_fetched_machine_is_shown_completely",
-            "diff/test_path_classes.py::test_each_change_is_listed_or_grouped_separately",
+            "diff/test_machine_differences.py::test_each_change_is_listed_or_grouped_separately",
         ),
     ),
     Line(
@@ -2476,7 +2476,7 @@ CHECKS = (
         "result of a check",
         "pass, fail or error by the exit status only; changes are listed; output is sealed",
         (
-            "checks/test_runner.py::test_verdict_depends_on_the_exit_status_alone",
+            "checks/test_check_command.py::test_verdict_depends_on_the_exit_status_alone",
             CAPTURE_VERIFY + "test_check_that_changed_the_environment_is_reported",
             CAPTURE_VERIFY + "test_stored_output_is_sealed_and_tokens_are_masked",
             CAPTURE_VERIFY + "test_log_prints_failures_as_documented",

@@ -27,20 +27,20 @@ model
 git
 child_command
 objects
+probes
 secrets
 snapshots
-probes
 worktree
 diff
 history
 discovery
 consent
-services
+service_dumps
 capture
 context
 tracking
 restore
-ports
+ports_in_use
 fork
 checks
 remote
@@ -48,8 +48,8 @@ rewrite
 maintenance
 retention
 integrations
-recent
-around
+recent_changes
+guarded_work
 api
 aio
 handlers
@@ -103,11 +103,11 @@ PURE = (
     "git_envhist.history.titles",
     "git_envhist.history.graph",
     "git_envhist.history.times",
-    "git_envhist.history.work",
+    "git_envhist.history.tasks_and_effects",
     "git_envhist.history.attribution",
-    "git_envhist.diff.packages",
+    "git_envhist.diff.required_packages",
     "git_envhist.diff.config_files",
-    "git_envhist.diff.classes",
+    "git_envhist.diff.path_classes",
     "git_envhist.diff.importance",
     "git_envhist.diff.summary",
     "git_envhist.restore.plan",

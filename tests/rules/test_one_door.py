@@ -39,7 +39,7 @@ CHANGING = {
 MAY = {
     "git_envhist.restore.disk_calls": "the calls themselves",
     "git_envhist.restore.journal": "its own files, in the git directory",
-    "git_envhist.restore.write_tree": "the directory that the user named",
+    "git_envhist.restore.write_elsewhere": "the directory that the user named",
     "git_envhist.workers": "what workers hand over, in files without a name",
 }
 RESTORE = [source for source in sources() if source.package == "restore" and source.name not in MAY]

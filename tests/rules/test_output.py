@@ -61,5 +61,5 @@ def test_every_exception_is_still_needed() -> None:
 
 def test_browser_makes_texts_of_one_type() -> None:
     for source in sources():
-        if source.package == "tui" and source.name != "git_envhist.tui.text":
+        if source.package == "tui" and source.name != "git_envhist.tui.styled_text":
             assert "from rich.text import" not in source.text, source.name

@@ -201,4 +201,4 @@ def test_document_lists_exactly_the_secret_names() -> None:
     assert listed("By name, at the top only") == set(secrettable.TOP_NAMES)
     assert listed("By name, where they hold a private key") == {*secrettable.KEY_FILES, "PRIVATE KEY"}
     assert listed("Names that are examples") == set(secrettable.EXAMPLE_WORDS)
-    assert listed("Directories whose contents are not searched") == set(secrettable.PACKAGE_DIRECTORIES)
+    assert listed("Directories whose contents are not searched") == set(secrettable.unsearched_directories())

@@ -14,7 +14,7 @@ import pytest
 from git_envhist.lazy import replace
 from git_envhist.restore.journal import write_journal
 from git_envhist.restore.options import STOPPED
-from git_envhist.services import ServiceCommandContext, run, run_into
+from git_envhist.service_dumps import ServiceCommandContext, run, run_into
 from tests.restore.engine import Engine
 from tests.support.oracle import git_fsck
 from tests.support.repository import Repo

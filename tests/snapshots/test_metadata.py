@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from git_envhist.diff.manifest import MetadataPair, _compare_shards, _read, _without_equal_lines
+from git_envhist.diff.manifest_diff import MetadataPair, _compare_shards, _read, _without_equal_lines
 from git_envhist.snapshots.manifest import OWN_NAME, format_line, join_shard, read_shard
 
 NAMES = [b"a", b"aa", b"ab", b"b", b"b c", b"ba", b"c", b"%41", b"z" * 40]

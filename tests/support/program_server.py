@@ -29,8 +29,8 @@ MAX_REQUEST = 1 << 20
 EXIT_FAILED = 70
 """EX_SOFTWARE: the program could not be started, or raised what it should have reported."""
 MODULES = ("capture", "checks", "cli", "diff", "fork", "git", "handlers", "history", "integrations", "maintenance",
-           "objects", "probes", "recent", "remote", "restore", "retention", "rewrite", "services", "snapshots",
-           "tracking", "worktree", "api")  # fmt: skip
+           "objects", "probes", "recent_changes", "remote", "restore", "retention", "rewrite", "service_dumps",
+           "snapshots", "tracking", "worktree", "api")  # fmt: skip
 """Modules and packages of git-envhist that are loaded before the first request; the others are loaded when used."""
 LIBRARIES = ("click", "pathspec", "rich.console", "rich.text", "zstandard", "asyncio", "selectors", "traceback",
              "cryptography.hazmat.primitives.ciphers.aead", "dulwich.object_store", "dulwich.pack")  # fmt: skip

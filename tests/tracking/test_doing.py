@@ -11,7 +11,7 @@ import pytest
 
 from git_envhist.api import EnvHistory
 from git_envhist.errors import Refused
-from git_envhist.history.work import effects_of, tasks_of
+from git_envhist.history.tasks_and_effects import effects_of, tasks_of
 from git_envhist.lazy import replace
 from git_envhist.model import Effect, TaskStatus
 from git_envhist.tracking.effects import approve_all

@@ -12,7 +12,7 @@ import pytest
 
 from git_envhist import EnvHistory
 from git_envhist.errors import Damaged
-from git_envhist.history.work import TASK_FORMAT, NewerRecord
+from git_envhist.history.tasks_and_effects import TASK_FORMAT, NewerRecord
 from git_envhist.model import AgentName, TaskStatus
 from git_envhist.tracking.tasks import DefinitionDiffers, definition_of
 from tests.cli.test_json import validate

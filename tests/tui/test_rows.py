@@ -14,7 +14,7 @@ def test_verdict_of_an_equal_snapshot_is_shown_in_the_summary_only() -> None:
     )
     assert len(FIELDS) == len(fields) + 1
     assert (own.verdict, own.story) == ("verify passing", "~1 file")
-    assert (carried.verdict, carried.story) == ("", "~1 file · ✓ from 10:02")
+    assert (carried.verdict, carried.story) == ("", "✓ from 10:02 · ~1 file")
 
 
 @pytest.mark.parametrize(

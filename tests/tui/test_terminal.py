@@ -98,7 +98,7 @@ def test_keys_move_the_cursor(told: Repo, browse: Open, size: tuple[int, int]) -
         screen.type(key)
         screen.wait(lambda shown, wanted=wanted: wanted in cursor(shown))  # type: ignore[misc]
     screen.type("j", "j")
-    screen.see("clean clone\n".strip(), "Verdict:")
+    screen.see("clean clone", "Check:")
 
 
 @pytest.mark.parametrize("size", [SMALL, LARGE])

@@ -24,9 +24,9 @@ from git_envhist.snapshots.chunks import (
     cut,
     store_chunks,
 )
-from git_envhist.worktree import content
-from git_envhist.worktree.content import chained
+from git_envhist.worktree import store_content
 from git_envhist.worktree.read_file import BLOCK, open_with_stat
+from git_envhist.worktree.store_content import chained
 from tests.capture.helpers import everything_stored, forget_cache, snapshot, take, tree_of
 from tests.end_to_end.captures import assert_holds
 from tests.support.depth import examples
@@ -287,7 +287,7 @@ def test_file_that_grew_since_the_scan_is_stored_in_chunks(
         asked.append(size)
         return real(descriptor, size, at)
 
-    monkeypatch.setattr(content, "open_with_stat", grown)
+    monkeypatch.setattr(store_content, "open_with_stat", grown)
     commit = snapshot(repo).commit
     monkeypatch.undo()
     assert max(asked) <= MIB

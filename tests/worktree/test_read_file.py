@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from git_envhist.model import MissingReason
-from git_envhist.worktree import content
 from git_envhist.worktree import read_file as reading
+from git_envhist.worktree import store_content
 from git_envhist.worktree.read_file import (
     FileVanished,
     KindChanged,
@@ -159,9 +159,11 @@ def test_unstable_file_is_reported_by_every_kind_of_worker(
     names = [f"d{number}/{size}" for number in range(30) for size in ("small", "large")]
     for name in names:
         repo.write(name, b"1" if name.endswith("small") else bytes(2 << 20))
-    real = content.read_file
+    real = store_content.read_file
     with monkeypatch.context() as patch:
-        patch.setattr(content, "read_file", lambda *words, **how: real(*words, **how)._replace(stable=False))
+        patch.setattr(
+            store_content, "read_file", lambda *words, **how: real(*words, **how)._replace(stable=False)
+        )
         taken = take(repo, how)
     assert sorted(one.path.decode() for one in taken.missing) == sorted([*names, "app.py"])
     assert {one.why for one in taken.missing} == {MissingReason.UNSTABLE}
@@ -247,7 +249,7 @@ def test_file_replaced_between_scan_and_read_is_captured_as_it_is(
 ) -> None:
     path = repo.write("dir/victim", b"as it was")
     repo.write("dir/witness", b"beside")
-    real = content.open_with_stat
+    real = store_content.open_with_stat
 
     def replaced(name: bytes) -> tuple[int, os.stat_result]:
         if name == b"victim" and os.lstat(path).st_size == len(b"as it was"):
@@ -256,7 +258,7 @@ def test_file_replaced_between_scan_and_read_is_captured_as_it_is(
         return real(name)
 
     with monkeypatch.context() as patch:
-        patch.setattr(content, "open_with_stat", replaced)
+        patch.setattr(store_content, "open_with_stat", replaced)
         taken = take(repo)
     assert taken.snapshot is not None
     found = read_back(repo, taken.snapshot.commit).listing
@@ -277,9 +279,9 @@ def test_pipe_replaced_between_scan_and_read_is_captured_as_it_is(
     path = repo.write("dir/witness", b"beside").with_name("victim")
     os.mkfifo(path, 0o640)
     met: list[bytes] = []
-    real = content.FileSaver._store_node
+    real = store_content.FileSaver._store_node
 
-    def replaced(self: content.FileSaver, visit: ScannedDirectory, leaf: ScannedEntry) -> None:
+    def replaced(self: store_content.FileSaver, visit: ScannedDirectory, leaf: ScannedEntry) -> None:
         if not met:
             path.unlink()
             TURNS[turn](path)
@@ -287,7 +289,7 @@ def test_pipe_replaced_between_scan_and_read_is_captured_as_it_is(
         real(self, visit, leaf)
 
     with monkeypatch.context() as patch:
-        patch.setattr(content.FileSaver, "_store_node", replaced)
+        patch.setattr(store_content.FileSaver, "_store_node", replaced)
         taken = take(repo)
     assert met[0] == b"victim"
     assert taken.snapshot is not None

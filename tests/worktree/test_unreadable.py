@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from git_envhist.model import MissingReason
-from git_envhist.worktree.content import _refresh
 from git_envhist.worktree.scan import ScanLimits, ScannedDirectory, ScannedEntry, Scanner, descent_into, walk
 from git_envhist.worktree.stat_cache import COLUMNS
+from git_envhist.worktree.store_content import _refresh
 from tests.crash.faults import needs_strace
 from tests.end_to_end.captures import capture
 from tests.support.repository import Repo

@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Any
 
 from git_envhist.cli.command import Session, command
 from git_envhist.cli.errors import print_error_line, warn
-from git_envhist.cli.formats import count, seconds, size
+from git_envhist.cli.formats import count, size
 from git_envhist.cli.parser import argument, dry_run, force, option
-from git_envhist.cli.paths import refuse_name
+from git_envhist.cli.path_arguments import refuse_name
 from git_envhist.cli.views.log import title_of
 from git_envhist.errors import UsageError
 from git_envhist.lazy import replace
 from git_envhist.model import CaptureResult, EnvPath, MissingPath, MissingReason, Trigger
-from git_envhist.model.work import UNWATCHED, CheckListener
+from git_envhist.model.checks import UNWATCHED, CheckListener
 from git_envhist.snapshots.records import ROOT_MARK
-from git_envhist.text import escape
+from git_envhist.text import escape, seconds
 
 if TYPE_CHECKING:
     from git_envhist.api import EnvHistory

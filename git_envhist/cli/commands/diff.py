@@ -13,7 +13,7 @@ from git_envhist.cli.errors import warn_if_half_way
 from git_envhist.cli.parser import argument, diff_formats, option
 from git_envhist.cli.views.details import anchored_paths, fetch_sides, fetch_snapshots, make_diff_style
 from git_envhist.cli.views.diff_source import DiffSource
-from git_envhist.diff.compare import compare
+from git_envhist.diff.changes import compare
 from git_envhist.errors import UsageError
 from git_envhist.git.cat_file import empty_tree
 from git_envhist.git.process import meanwhile
@@ -102,7 +102,7 @@ def _differs(source: DiffSource) -> bool:
 
 def _load_readers() -> None:
     # These modules are needed in any case; git resolves the two snapshots meanwhile.
-    import_module("git_envhist.diff.manifest")
+    import_module("git_envhist.diff.manifest_diff")
 
 
 def read_endpoints(history: EnvHistory, revisions: Sequence[str]) -> tuple[Endpoint, Endpoint]:
@@ -197,7 +197,7 @@ def _compare(
         changes = compare(git, old, new, pathspecs=paths, renames=wanted.renames, brief=brief)
         fetch_sides(history, before, after, changes, wanted.form)
         if resealed:
-            from git_envhist.cli.views.resealed import (
+            from git_envhist.cli.views.hide_resealed import (
                 without_resealed,  # loaded late: most histories have one key
             )
 
@@ -230,7 +230,7 @@ def _facts(
 
 
 def _programs(changes: tuple[Change, ...], wanted: DiffOptions) -> tuple[FactChange, ...]:
-    from git_envhist.diff.classes import programs  # loaded late: a list of paths needs no facts
+    from git_envhist.diff.path_classes import programs  # loaded late: a list of paths needs no facts
     from git_envhist.probes import TOOLS  # loaded late: a list of paths needs no facts
 
     return programs(changes) if wanted.classes == ALL or TOOLS in wanted.classes else ()
@@ -247,7 +247,7 @@ def _choose(changes: tuple[Change, ...], wanted: DiffOptions, *, story: bool) ->
     if wanted.classes == ALL:
         return changes
     from git_envhist.cli.views.summary import split_by_class  # loaded late: a list of paths needs no classes
-    from git_envhist.diff.classes import class_of  # loaded late: a list of paths needs no classes
+    from git_envhist.diff.path_classes import class_of  # loaded late: a list of paths needs no classes
 
     in_env, in_files = split_by_class(changes)
     chosen = in_env if "env" in wanted.classes else []

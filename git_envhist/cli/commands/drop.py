@@ -18,7 +18,7 @@ from git_envhist.text import escape, escape_invalid
 
 if TYPE_CHECKING:
     from git_envhist.model import Snapshot
-    from git_envhist.model.storage import DropResult, TrashedSnapshot
+    from git_envhist.model.retention import DropResult, TrashedSnapshot
 
 
 @command("drop", "git envlog drop [<options>] <rev>...", writes=True)

@@ -14,8 +14,8 @@ from git_envhist.cli.formats import FormatContext, effect_words, format_date
 from git_envhist.cli.json_values import SCHEMA, effect_json, observed_json
 from git_envhist.cli.parser import argument, option
 from git_envhist.errors import Refused, UsageError
+from git_envhist.history.tasks_and_effects import observed_of
 from git_envhist.history.times import printed_time, read_time_span
-from git_envhist.history.work import observed_of
 from git_envhist.integrations.run_command import ERR, OUT, run_passing_output
 from git_envhist.model import Effect, ObservedCheckpoint, Snapshot
 from git_envhist.text import escape

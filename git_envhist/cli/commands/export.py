@@ -10,9 +10,9 @@ from git_envhist.cli.errors import print_error_line, stoppable, warn
 from git_envhist.cli.formats import count, size
 from git_envhist.cli.json_values import SCHEMA
 from git_envhist.cli.parser import allow_tokens, argument, force, option
-from git_envhist.cli.paths import refuse_place
+from git_envhist.cli.path_arguments import refuse_place
 from git_envhist.errors import UsageError
-from git_envhist.model.storage import ExportResult, FetchOutcome, ImportResult
+from git_envhist.model.sharing import ExportResult, FetchOutcome, ImportResult
 from git_envhist.text import escape, escape_invalid
 
 USAGE_EXPORT = "git envlog export [<options>] <file> [<rev>...]"

@@ -8,7 +8,7 @@ from git_envhist.cli.formats import count
 from git_envhist.cli.json_values import SCHEMA
 from git_envhist.cli.parser import argument, option
 from git_envhist.cli.progress import shown_steps
-from git_envhist.model.storage import FetchOutcome
+from git_envhist.model.sharing import FetchOutcome
 from git_envhist.text import escape, escape_invalid
 
 STATES = {

@@ -8,14 +8,14 @@ from typing import TypedDict
 
 from git_envhist.cli.command import Session, command
 from git_envhist.cli.errors import warn
-from git_envhist.cli.formats import count, seconds
+from git_envhist.cli.formats import count
 from git_envhist.cli.json_values import SCHEMA, Json, path_fields, text_fields
 from git_envhist.cli.parser import allow_unsigned, argument, dry_run, option, plan_id
 from git_envhist.cli.progress import shown_progress
 from git_envhist.cli.views.restore import StalePlan
 from git_envhist.errors import UsageError
 from git_envhist.model import EnvPath, ForkPlan, ForkResult, OutsideReference, SkippedPath, Trigger
-from git_envhist.text import escape, escape_invalid
+from git_envhist.text import escape, escape_invalid, seconds
 
 NOT_EXACT = 5
 MAX_LISTED = 20

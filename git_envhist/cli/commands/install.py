@@ -33,7 +33,7 @@ from git_envhist.integrations.install import (
 )
 from git_envhist.integrations.remove_history import read_inventory, remove_history
 from git_envhist.lazy import replace
-from git_envhist.model.work import FileEdit, IntegrationChange
+from git_envhist.model.integrations import FileEdit, IntegrationChange
 from git_envhist.text import escape, escape_invalid
 
 # `git envlog uninstall --history`: delete all snapshots, notes, packs and keys after a confirmation.

@@ -33,7 +33,7 @@ def mcp(session: Session, read_only: bool, no_confirm: bool, http: str | None) -
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in PARTS:
             raise
-        from git_envhist.cli.extras import how_to_add  # loaded late: only where the extra is missing
+        from git_envhist.cli.install_extras import how_to_add  # loaded late: only where the extra is missing
 
         raise McpNotInstalled(
             "the Model Context Protocol is not installed here", hint=how_to_add("mcp")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from git_envhist.cli.command import Session, command
 from git_envhist.cli.parser import argument, option
-from git_envhist.cli.paths import refuse_name
+from git_envhist.cli.path_arguments import refuse_name
 from git_envhist.cli.terminal import pad, width
 from git_envhist.cli.views.log import format_context
 from git_envhist.errors import EnvhistError, UsageError

@@ -16,7 +16,7 @@ from git_envhist.history.timeline import subject
 from git_envhist.text import escape, escape_invalid
 
 if TYPE_CHECKING:
-    from git_envhist.model.storage import PrunedTimeline, PruneResult
+    from git_envhist.model.retention import PrunedTimeline, PruneResult
 
 
 WIDEST = 44

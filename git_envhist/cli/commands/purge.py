@@ -16,7 +16,7 @@ from git_envhist.model import EnvPath
 from git_envhist.text import escape, escape_invalid
 
 if TYPE_CHECKING:
-    from git_envhist.model.storage import PurgeResult, RemainingObject
+    from git_envhist.model.retention import PurgeResult, RemainingObject
 
 
 MAX_LISTED = 5

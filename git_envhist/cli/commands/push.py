@@ -11,7 +11,7 @@ from git_envhist.cli.json_values import SCHEMA, Json, path_fields
 from git_envhist.cli.parser import allow_tokens, argument, dry_run, option
 from git_envhist.cli.progress import shown_steps
 from git_envhist.model import EnvPath
-from git_envhist.model.storage import OutgoingScan, PushOutcome, PushResult, TimelinePush
+from git_envhist.model.sharing import OutgoingScan, PushOutcome, PushResult, TimelinePush
 from git_envhist.remote.push import FirstPush, NotAgreed
 from git_envhist.text import escape, escape_invalid
 

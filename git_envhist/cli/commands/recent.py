@@ -20,11 +20,11 @@ from git_envhist.disk import system_errors
 from git_envhist.errors import NotARepository
 from git_envhist.git.config import LocalZone
 from git_envhist.git.pathspecs import anchored, directory_prefix, matching
-from git_envhist.git.repository import Repository
+from git_envhist.git.repository import TIMELINE_REFS, Repository
 from git_envhist.history.times import printed_time, read_time_span
 from git_envhist.lazy import replace
-from git_envhist.model.work import LogEvent, RecentChanges
-from git_envhist.recent import changes_between
+from git_envhist.model.recent import LogEvent, RecentChanges
+from git_envhist.recent_changes import changes_between
 from git_envhist.text import escape, escape_invalid
 from git_envhist.worktree.ignore import left_out_of
 
@@ -57,12 +57,19 @@ def recent(session: Session, span: str | None) -> None:
     )
     for text in _texts(found, style):
         session.output.write(text)
-    session.line(f"cannot be found without a snapshot: {', '.join(NOT_KNOWN)}")
+    session.line(f"cannot be found without comparing snapshots: {', '.join(NOT_KNOWN)}")
     # Flush, so that the lines on standard error come after these.
     session.output.flush()
     for place in found.unread:
         print_error_line(f"warning: cannot read '{escape(_text(place) or '.')}'")
-    print_error_line("hint: to know all later changes, take a snapshot: git envlog capture")
+    if repository is not None and _has_snapshots(repository):
+        print_error_line("hint: to see every change since the newest snapshot: git envdiff")
+    else:
+        print_error_line("hint: to know all later changes, take a snapshot: git envlog capture")
+
+
+def _has_snapshots(repository: Repository) -> bool:
+    return bool(repository.list_refs(TIMELINE_REFS))
 
 
 def _repository() -> Repository | None:

@@ -17,7 +17,7 @@ from git_envhist.cli.command import Session, command
 from git_envhist.cli.errors import print_error_line, warn
 from git_envhist.cli.formats import FormatContext, count
 from git_envhist.cli.parser import allow_unsigned, argument, in_place_options, option
-from git_envhist.cli.paths import refuse_place
+from git_envhist.cli.path_arguments import refuse_place
 from git_envhist.cli.progress import shown_progress, shown_steps
 from git_envhist.cli.views.log import id_length, list_lines
 from git_envhist.cli.views.restore import (
@@ -34,7 +34,7 @@ from git_envhist.cli.views.restore import (
     undo_command,
     unrestored_service_lines,
 )
-from git_envhist.diff.classes import CLASSES
+from git_envhist.diff.path_classes import CLASSES
 from git_envhist.errors import EnvhistError, Interrupted, UsageError
 from git_envhist.history.resolve import NOTHING_CAPTURED
 from git_envhist.history.titles import likely_targets
@@ -200,7 +200,7 @@ def restore(session: Session, words: tuple[str, ...], **options: Any) -> int:
         return _show_likeliest(session)
     snapshot = session.history.resolve(_revision(session, revision))
     if len(words) > 1:
-        from git_envhist.cli.paths import take_paths  # loaded late: most paths go after '--'
+        from git_envhist.cli.path_arguments import take_paths  # loaded late: most paths go after '--'
 
         take_paths(session, words[1:], snapshot, "git envrestore [<rev>]")
     if options["attachments"] is not None:
@@ -432,7 +432,9 @@ def _words(session: Session, snapshot: Snapshot) -> str:
 
 def _write_elsewhere(session: Session, snapshot: Snapshot, options: dict[str, Any]) -> int:
     wish = replace(_wish(session, options, None), planned=None, saved=None)
-    from git_envhist.cli.paths import refuse_place  # loaded late: most restores change the working tree
+    from git_envhist.cli.path_arguments import (
+        refuse_place,  # loaded late: most restores change the working tree
+    )
 
     refuse_place(session, options["to"])
     written = session.history.restorer.write_to(snapshot, options["to"], wish)

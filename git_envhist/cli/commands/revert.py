@@ -12,7 +12,7 @@ from git_envhist.cli.progress import shown_progress
 from git_envhist.cli.views.details import anchored_paths
 from git_envhist.cli.views.restore import UNDO, problems
 from git_envhist.cli.views.revert import conflict_lines, done_lines, dry_run_lines, plan_lines
-from git_envhist.diff.classes import CLASSES
+from git_envhist.diff.path_classes import CLASSES
 from git_envhist.errors import UsageError
 from git_envhist.model import RestoreResult, Snapshot
 from git_envhist.restore.options import RestoreOptions

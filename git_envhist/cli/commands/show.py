@@ -167,7 +167,7 @@ def _show_file_of(session: Session, text: str) -> bool:
 
 
 def _take_paths(session: Session, words: tuple[str, ...]) -> None:
-    from git_envhist.cli.paths import take_paths  # loaded late: most paths go after '--'
+    from git_envhist.cli.path_arguments import take_paths  # loaded late: most paths go after '--'
 
     take_paths(
         session,
@@ -201,7 +201,7 @@ def _show_now(session: Session, date: str | None) -> None:
 
 def _print_file(session: Session, snapshot: Snapshot) -> None:
     if session.json:
-        from git_envhist.cli.views.file import file_json  # loaded late: only --json needs it
+        from git_envhist.cli.views.stored_file import file_json  # loaded late: only --json needs it
 
         session.print_json(file_json(session.history, snapshot, _only_path(session)))
     else:

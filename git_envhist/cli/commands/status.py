@@ -12,14 +12,13 @@ from git_envhist._version import __version__
 from git_envhist.cli.command import Session, command
 from git_envhist.cli.commands.install import DONE, place_of
 from git_envhist.cli.errors import newest_report, warn, warn_if_half_way
-from git_envhist.cli.formats import seconds
 from git_envhist.cli.parser import option
 from git_envhist.errors import EnvhistError
 from git_envhist.git.config import LocalZone
 from git_envhist.integrations.status import read_status
-from git_envhist.model.work import HookRun, InstalledPart, IntegrationStatus
+from git_envhist.model.integrations import HookRun, InstalledPart, IntegrationStatus
 from git_envhist.secrets.masking import mask_text
-from git_envhist.text import escape, escape_invalid
+from git_envhist.text import escape, escape_invalid, seconds
 
 LEAST = 14
 """The width of the event column if all events are short."""

@@ -25,11 +25,11 @@ from git_envhist.model import (
     Verdict,
     VerdictStatus,
 )
-from git_envhist.model.work import CheckListener
+from git_envhist.model.checks import CheckListener
 from git_envhist.snapshots.fetched import is_fetched
 from git_envhist.snapshots.layout import GIT_CHANGED, MISSING, UNSTABLE
 from git_envhist.snapshots.names import RESERVED
-from git_envhist.text import escape
+from git_envhist.text import escape, seconds
 
 if TYPE_CHECKING:
     from git_envhist.api import EnvHistory
@@ -53,7 +53,6 @@ def verdict_line(verdict: Verdict) -> str:
     """Return `✓ npm test (1.2 s)`, `✗ npm test exit 1 (0.81 s)`."""
     from git_envhist.cli.formats import (  # loaded late: only the full view needs it
         first_line,
-        seconds,
         symbol,
         verdict_cause,
     )
@@ -165,7 +164,7 @@ def details_of(
         facts_between,  # loaded late: a diff needs none of it
         without_secrets,  # loaded late: likewise
     )
-    from git_envhist.services import stored_services  # loaded late: a diff needs no services
+    from git_envhist.service_dumps import stored_services  # loaded late: a diff needs no services
     from git_envhist.snapshots.records import read_git_changes  # loaded late: a diff needs no git changes
 
     missing = _missing(reader, snapshot)
@@ -177,7 +176,7 @@ def details_of(
 
 def services_of(history: EnvHistory, snapshot: Snapshot) -> tuple[str, ...]:
     """Return the services whose state a snapshot contains."""
-    from git_envhist.services import stored_services  # loaded late: a diff needs no services
+    from git_envhist.service_dumps import stored_services  # loaded late: a diff needs no services
 
     with CatFile(history.repository.git) as reader:
         return tuple(stored_services(reader, snapshot.tree))
@@ -195,7 +194,7 @@ def facts_of(history: EnvHistory, snapshot: Snapshot) -> tuple[FactChange, ...]:
 def file_facts(history: EnvHistory, snapshot: Snapshot) -> tuple[FactChange, ...]:
     """Return the changed configuration keys and programs since the snapshot before; none for the first."""
     from git_envhist.cli.views.summary import config_facts  # loaded late: keeps envlog fast
-    from git_envhist.diff.classes import programs  # loaded late: a list needs none of it
+    from git_envhist.diff.path_classes import programs  # loaded late: a list needs none of it
 
     if not snapshot.parent:
         return ()
@@ -238,7 +237,7 @@ def changes_of(
     history: EnvHistory, snapshot: Snapshot, pathspecs: Sequence[bytes] = ()
 ) -> tuple[Change, ...]:
     """Return every path that differs from the snapshot before."""
-    from git_envhist.diff.compare import compare  # loaded late: keeps envlog fast
+    from git_envhist.diff.changes import compare  # loaded late: keeps envlog fast
 
     snapshot = with_lists(history, snapshot)
     return compare(history.repository.git, snapshot.parent, snapshot.commit, pathspecs=pathspecs)

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING
 
 from git_envhist.cli.formats import count, size
 from git_envhist.cli.json_values import PATHS_IN_LISTS, Json, extent_json, iso_time, snapshot_json
-from git_envhist.cli.paths import refuse_place
+from git_envhist.cli.path_arguments import refuse_place
 from git_envhist.cli.progress import shown_steps
 from git_envhist.cli.views.details import details_of, with_lists, with_outputs
-from git_envhist.diff.sizes import steps_of
+from git_envhist.diff.size_history import steps_of
 from git_envhist.disk import Durability, cannot_write, remove_if_present, replacement, write_all
 from git_envhist.errors import EnvhistError, Refused
 from git_envhist.git.cat_file import CatFile

@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING
 from git_envhist.cli.formats import (
     NOT_CHECKED,
     FormatContext,
+    body,
     carried_words,
+    check_phrase,
     claim,
     count,
     effect_words,
@@ -24,7 +26,6 @@ from git_envhist.cli.formats import (
     story_line,
     symbol,
     verdict_cause,
-    verdict_phrase,
     verdict_symbol,
 )
 from git_envhist.cli.main import is_probable_subcommand, unknown_subcommand
@@ -42,12 +43,12 @@ from git_envhist.history.graph import (
     parents_of,
     shown_parents,
 )
+from git_envhist.history.tasks_and_effects import effects_of, tasks_of
 from git_envhist.history.timeline import NO_INTENT, Choice, Timeline, choose, subject
 from git_envhist.history.titles import title
-from git_envhist.history.work import effects_of, tasks_of
 from git_envhist.lazy import dataclass, replace
 from git_envhist.model import IntentSource, MissingPath, Snapshot, Verdict
-from git_envhist.text import escape
+from git_envhist.text import escape, plain_output, seconds
 
 if TYPE_CHECKING:
     from git_envhist.api import EnvHistory
@@ -66,7 +67,7 @@ def json_values(history: EnvHistory, shown: Sequence[Snapshot], *, most_paths: i
         with_lists,
         with_outputs,
     )
-    from git_envhist.diff.compare import AT_ONCE, changes_of  # loaded late: only JSON needs it
+    from git_envhist.diff.changes import AT_ONCE, changes_of  # loaded late: only JSON needs it
     from git_envhist.git.cat_file import CatFile  # loaded late: only JSON needs it
 
     git = history.repository.git
@@ -159,7 +160,8 @@ def list_lines(
 
 
 def _story(snapshot: Snapshot, context: FormatContext, timelines: bool) -> str:
-    parts = (context.signed(story_line(snapshot)), carried_words(snapshot, context))
+    # First, because the end of a long summary is cut off on a terminal.
+    parts = (carried_words(snapshot, context), context.signed(story_line(snapshot)))
     story = escape(" · ".join(part for part in parts if part))
     return f"[{escape(snapshot.timeline)}] {story}".rstrip() if timelines else story
 
@@ -198,7 +200,7 @@ def card(
     story: Sequence[str] = (),
     services: Sequence[str] = (),
 ) -> list[str]:
-    """Return one snapshot in full: author, time, intent, check results, changes, missing paths."""
+    """Return one snapshot in full: author, time, check results, title and intent, changes, outputs, notes."""
     names = f" ({', '.join(map(escape, snapshot.names))})" if snapshot.names else ""
     lines = [palette.paint("id", f"snapshot {snapshot.id}") + palette.paint("name", names)]
     lines += [
@@ -210,10 +212,11 @@ def card(
         lines.append("Services:".ljust(LABEL) + escape(", ".join(services)))
     for label, text in _record_fields(snapshot):
         lines.append(f"{label}:".ljust(LABEL) + escape(text))
+    lines += [_verdict_line(verdict, palette) for verdict in snapshot.verdicts]
+    lines += ["", *_intent_lines(snapshot), ""]
+    lines += [*_state_lines(snapshot, context.signed(changes_phrase(snapshot)), missing, story), ""]
     for verdict in snapshot.verdicts:
-        lines += _verdict_lines(verdict, palette)
-    lines += _state_lines(snapshot, context.signed(changes_phrase(snapshot)), missing, story)
-    lines += ["", *_indented(snapshot.intent or NO_INTENT), ""]
+        lines += _output_lines(verdict, palette)
     for remark in snapshot.remarks:
         lines += [
             palette.paint("heading", f"Note ({look_time(context, remark.at)}):"),
@@ -286,7 +289,7 @@ def _state_lines(
 ) -> list[str]:
     lines = ["Summary:".ljust(LABEL) + escape(summary), *story]
     if snapshot.complete:
-        return [*lines, "Complete:".ljust(LABEL) + "yes"]
+        return lines
     lines.append("Complete:".ljust(LABEL) + f"no, {count(snapshot.missing_count, 'path')} missing")
     return lines + [f"    {escape(one.path)}: {_why(one)}" for one in missing]
 
@@ -295,17 +298,37 @@ def _why(missing: MissingPath) -> str:
     return f"{missing.why.value} ({escape(missing.detail)})" if missing.detail else missing.why.value
 
 
-def _verdict_lines(verdict: Verdict, palette: Palette) -> list[str]:
+def _intent_lines(snapshot: Snapshot) -> list[str]:
+    """Return the title that lists print, and the rest of the intent."""
+    intent = snapshot.intent or NO_INTENT
+    heading = title(snapshot)
+    if heading == subject(intent):
+        return _indented(intent)
+    if heading.endswith(subject(intent)):
+        return _indented(f"{heading}\n\n{body(snapshot)}")
+    # A substitute's intent is the subject of a code commit, which is older than the snapshot.
+    substitute = snapshot.intent_source in (IntentSource.COMMIT, IntentSource.NONE)
+    return _indented(heading if substitute else f"{heading}\n\n{intent}")
+
+
+def _verdict_line(verdict: Verdict, palette: Palette) -> str:
     remarks = verdict_cause(verdict) or first_line(verdict.command)
     if verdict.duration_ms is not None:
-        remarks += f", {verdict.duration_ms:,} ms"
+        remarks += f", {seconds(verdict.duration_ms / 1000)}"
     if verdict.carried_from:
         remarks += f", carried over from {verdict.carried_from[:SHORTEST_ID]}{services_phrase(verdict)}"
     if verdict.changed_something:
-        remarks += ", the check changed files"
-    head = palette.paint(_slot(verdict), f"{symbol(verdict)} {escape(verdict_phrase(verdict))}")
-    lines = ["Verdict:".ljust(LABEL) + f"{head} ({escape(remarks)})"]
-    return lines + (_indented(verdict.output_tail.rstrip("\n")) if verdict.output_tail.strip() else [])
+        remarks += ", the check changed files after the snapshot"
+    head = palette.paint(_slot(verdict), f"{symbol(verdict)} {escape(check_phrase(verdict))}")
+    return "Check:".ljust(LABEL) + f"{head} ({escape(remarks)})"
+
+
+def _output_lines(verdict: Verdict, palette: Palette) -> list[str]:
+    output = plain_output(verdict.output_tail)
+    if not output:
+        return []
+    heading = palette.paint("heading", f"Output of {escape(first_line(verdict.command))}:")
+    return [heading, *_indented(output), ""]
 
 
 def _slot(verdict: Verdict | None) -> str:
@@ -414,7 +437,7 @@ def _that_changed(
     history: EnvHistory, found: Sequence[Snapshot], pathspecs: tuple[bytes, ...]
 ) -> frozenset[str]:
     from git_envhist.context import refuse_oversized_trees  # loaded late: keeps envlog fast
-    from git_envhist.diff.compare import commits_changing_paths  # loaded late: only paths need it
+    from git_envhist.diff.changes import commits_changing_paths  # loaded late: only paths need it
 
     refuse_oversized_trees(history, found)
     steps = [(snapshot.commit, snapshot.parent) for snapshot in found]
@@ -478,7 +501,7 @@ def _as_one(line: LogLine, story: str | None) -> Snapshot:
 
 
 def _stories(history: EnvHistory, steps: Sequence[tuple[str, str | None]]) -> Iterator[tuple[str, str]]:
-    from git_envhist.diff.compare import changes_of  # loaded late: only a turn needs it
+    from git_envhist.diff.changes import changes_of  # loaded late: only a turn needs it
     from git_envhist.diff.facts import compare_facts  # loaded late: keeps envlog fast
     from git_envhist.diff.summary import count as count_changes  # loaded late: only a turn needs it
     from git_envhist.diff.summary import summarize  # loaded late: only a turn needs it

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from git_envhist.cli.formats import size
 from git_envhist.cli.output import RESET, Output, Palette
-from git_envhist.cli.paths import quoted
+from git_envhist.cli.path_arguments import quoted
 from git_envhist.cli.terminal import marked
 from git_envhist.cli.views.diff_source import (
     DiffContents,
@@ -22,8 +22,8 @@ from git_envhist.cli.views.diff_source import (
     is_in_pieces,
     is_sealed,
 )
-from git_envhist.diff.classes import has_other_bytes, is_nested_repository
 from git_envhist.diff.patches import PIECE, GitPatch, read_patches
+from git_envhist.diff.path_classes import has_other_bytes, is_nested_repository
 from git_envhist.errors import SealingError
 from git_envhist.git.cat_file import CatFile
 from git_envhist.model import Change, ChangeKind, ChangeSide, EntryKind, StoredAs
@@ -53,7 +53,7 @@ def print_diff(output: Output, form: str, source: DiffSource, style: DiffStyle) 
 def diff_texts(form: str, source: DiffSource, style: DiffStyle) -> Iterator[bytes]:
     """Yield the changes in one of `FORMS`, in parts."""
     if form == "stat":
-        from git_envhist.cli.views.stat import stat_texts  # loaded late: only --stat needs it
+        from git_envhist.cli.views.git_formats import stat_texts  # loaded late: only --stat needs it
 
         return stat_texts(source, style)
     if form == "patch":
@@ -62,9 +62,9 @@ def diff_texts(form: str, source: DiffSource, style: DiffStyle) -> Iterator[byte
         from git_envhist.cli.views.summary import story_texts  # loaded late: only the default format needs it
 
         return story_texts(source, style)
-    from git_envhist.cli.views import stat  # loaded late: only lists of paths need it
+    from git_envhist.cli.views import git_formats  # loaded late: only lists of paths need it
 
-    texts: Callable[[tuple[Change, ...], DiffStyle], Iterator[bytes]] = getattr(stat, form)
+    texts: Callable[[tuple[Change, ...], DiffStyle], Iterator[bytes]] = getattr(git_formats, form)
     return texts(source.changes, style)
 
 
@@ -161,7 +161,7 @@ def _in_words(change: Change, contents: DiffContents, style: DiffStyle) -> bytes
 
 
 def _head(change: Change, style: DiffStyle) -> Iterator[bytes]:
-    from git_envhist.cli.views.stat import side_mode  # loaded late: few patches need it
+    from git_envhist.cli.views.git_formats import side_mode  # loaded late: few patches need it
 
     old, new = (quoted(prefix + path, quote_all=style.quote_all) for prefix, path in _names(change))
     yield PIECE + old + b" " + new
@@ -183,7 +183,7 @@ def _move_lines(change: Change, style: DiffStyle) -> Iterator[bytes]:
 
 
 def _mode_lines(change: Change) -> list[bytes]:
-    from git_envhist.cli.views.stat import side_mode  # loaded late: few patches need it
+    from git_envhist.cli.views.git_formats import side_mode  # loaded late: few patches need it
 
     assert change.before is not None
     assert change.after is not None

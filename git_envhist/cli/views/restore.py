@@ -14,11 +14,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from git_envhist.checks.verdicts import answer_status
 from git_envhist.cli.command import Session
 from git_envhist.cli.errors import ask_for, print_error_line, warn
-from git_envhist.cli.formats import FormatContext, count, effect_words, seconds
-from git_envhist.cli.paths import quoted
+from git_envhist.cli.formats import FormatContext, count, effect_words
+from git_envhist.cli.path_arguments import quoted
 from git_envhist.cli.progress import shown_progress
 from git_envhist.cli.views.details import verdict_line, warn_of, watching
-from git_envhist.diff.compare import compare
+from git_envhist.diff.changes import compare
 from git_envhist.diff.facts import outside_words
 from git_envhist.diff.summary import SummaryRow, describe_marks, fold_by_directory
 from git_envhist.errors import Refused, SnapshotNotFound, UsageError
@@ -43,7 +43,7 @@ from git_envhist.model import (
 from git_envhist.probes import PACKAGES, kinds
 from git_envhist.restore.options import RestoreOptions
 from git_envhist.restore.plan import SkipReason
-from git_envhist.text import escape
+from git_envhist.text import escape, seconds
 
 # The words that `--only` accepts besides the names of classes: the labels of `git envdiff`.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from git_envhist.cli.paths import quoted
+from git_envhist.cli.path_arguments import quoted
 from git_envhist.cli.views import restore as views
 from git_envhist.cli.views.restore import Signed, counts_line, root_lines
 from git_envhist.model import Conflict, RestoreResult

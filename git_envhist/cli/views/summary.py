@@ -18,12 +18,12 @@ from git_envhist.cli.views.diff_source import (
     is_environment_file,
     is_sealed,
 )
-from git_envhist.cli.views.stat import shown_path
-from git_envhist.diff.classes import has_other_bytes, is_nested_repository, split_machine_differences
+from git_envhist.cli.views.git_formats import shown_path
 from git_envhist.diff.config_files import compare_settings, reader_of
 from git_envhist.diff.fact_keys import name_of
 from git_envhist.diff.facts import SECRET, SERVICE, FactRow, fact_rows, fact_words, row_cells
 from git_envhist.diff.importance import mark_of
+from git_envhist.diff.path_classes import has_other_bytes, is_nested_repository, split_machine_differences
 from git_envhist.diff.summary import (
     MARKS,
     SummaryRow,
@@ -112,7 +112,7 @@ def fact_texts(changes: Sequence[FactChange], style: DiffStyle, *, secrets: bool
     for probe, found in groupby(rows, key=attrgetter("probe")):
         places = list(found)
         for row in places[:MAX_PLACES]:
-            yield from place_row(escape(probe), escape(row.place), _fact_cells(row), style)
+            yield from place_row(escape(row.label), escape(row.place), _fact_cells(row), style)
         if len(places) > MAX_PLACES:
             changed = sum(len(row.changes) + len(row.nested) for row in places[MAX_PLACES:])
             rest = f"… {changed:,} more in {len(places) - MAX_PLACES:,} places"

@@ -28,7 +28,7 @@ from git_envhist.compat.storage import LibraryRules, ThreadLock, literal_pattern
 from git_envhist.disk import locked
 from git_envhist.lazy import replace
 from git_envhist.model import EnvPath, Snapshot
-from git_envhist.rewrite.marking import drop_soon
+from git_envhist.rewrite.mark_dropped import drop_soon
 from git_envhist.snapshots.reader import FileReader, NoSuchFile
 
 STACK, LOCK = "stack", "stack.lock"

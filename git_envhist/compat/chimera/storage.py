@@ -15,7 +15,7 @@ from git_envhist.discovery import COMPAT, own_data
 from git_envhist.disk import locked
 from git_envhist.errors import EnvhistError
 from git_envhist.model import CaptureResult, NoteRecord, Snapshot
-from git_envhist.rewrite.marking import drop_soon, is_marked
+from git_envhist.rewrite.mark_dropped import drop_soon, is_marked
 
 # The description of one checkpoint.
 

@@ -10,7 +10,6 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from git_envhist.around import in_thread
 from git_envhist.compat.praisonai.store import (
     CheckpointStore,
     Conversation,
@@ -27,6 +26,7 @@ from git_envhist.compat.praisonai.types import (
     CheckpointEvent,
     CheckpointResult,
 )
+from git_envhist.guarded_work import in_thread
 from git_envhist.model import Snapshot
 
 logger = logging.getLogger(__name__)

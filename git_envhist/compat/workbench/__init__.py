@@ -20,8 +20,8 @@ from git_envhist.api import EnvHistory
 from git_envhist.compat.workbench.platform_id import PlatformError, find_id
 from git_envhist.disk import locked, state_directory
 from git_envhist.errors import EnvhistError, Refused, UsageError
+from git_envhist.history.tasks_and_effects import observed_of
 from git_envhist.history.timeline import subject
-from git_envhist.history.work import observed_of
 from git_envhist.lazy import dataclass
 from git_envhist.model import ObservedCheckpoint, Snapshot
 from git_envhist.text import for_people, show

@@ -62,8 +62,8 @@ const isCarried = (snapshot) => Boolean(snapshot.verify && snapshot.verify.carri
 const verdictOf = (snapshot) => (snapshot.verify && !isCarried(snapshot) ? snapshot.verify.status : "none");
 const summaryOf = (snapshot) => [
   snapshot.unfinished ? "the last check gave no result" : "",
-  snapshot.summary,
   isCarried(snapshot) ? `${VERDICTS[snapshot.verify.status].mark} from ${snapshot.verify.at.slice(0, 10)} ${clock(snapshot.verify.at)}` : "",
+  snapshot.summary,
 ].filter(Boolean).join(" · ");
 
 const TRIGGERS = {

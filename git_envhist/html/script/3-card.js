@@ -74,8 +74,8 @@ function verdictWords(verdict) {
 /** Return a row for each probe and place, in the order and with the text of `git envdiff`. */
 function story(snapshot) {
   if (!snapshot.rows.length) return [make("p", {}, ...fileList(snapshot))];
-  const body = snapshot.rows.map(({ probe, place, cells }) =>
-    make("tr", {}, make("th", { scope: "row", class: "probe" }, isolated(probe)), make("td", { class: "mono place", title: place }, isolated(place)), make("td", { class: "changes" }, ...cellList(cells))));
+  const body = snapshot.rows.map(({ label, place, cells }) =>
+    make("tr", {}, make("th", { scope: "row", class: "probe" }, isolated(label)), make("td", { class: "mono place", title: place }, isolated(place)), make("td", { class: "changes" }, ...cellList(cells))));
   body.push(make("tr", {}, make("th", { scope: "row", class: "probe" }, "files"), make("td", { class: "place" }), make("td", { class: "changes" }, ...fileList(snapshot))));
   return [make("table", { class: "story" }, make("thead", { class: "unseen" }, make("tr", {}, ...["what", "where", "changes"].map((word) => make("th", { scope: "col" }, word)))), make("tbody", {}, ...body))];
 }

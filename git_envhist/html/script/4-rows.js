@@ -29,6 +29,7 @@ function row(snapshot, several, choose) {
     // The writing direction of the text itself, so that a long line is cut at its end.
     make("span", { class: "why", dir: "auto" }, subject(snapshot)),
     make("span", {}, ...snapshot.names.slice(0, 2).map(badge)),
+    make("code", { class: "id" }, snapshot.id.slice(0, 7)),
     make("span", { class: "told" }, several ? isolated(`${snapshot.timeline} · `) : "", isolated(summaryOf(snapshot)), snapshot.folds ? ` · ${count(snapshot.folds, "snapshot")}` : "")));
 }
 

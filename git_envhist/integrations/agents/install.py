@@ -32,7 +32,7 @@ from git_envhist.integrations.edits import PROGRAM_MODE, plan_content, read_reco
 from git_envhist.integrations.git_hooks import template
 from git_envhist.integrations.remove_history import states_of
 from git_envhist.lazy import dataclass, field, replace
-from git_envhist.model.work import FileEdit, InstalledPart
+from git_envhist.model.integrations import FileEdit, InstalledPart
 
 # Files of agents in our own directories, which are removed with the last agent.
 

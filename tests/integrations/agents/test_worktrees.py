@@ -12,7 +12,7 @@ from socket import create_server
 import pytest
 
 from git_envhist import EnvHistory
-from git_envhist.ports import ports_in_use
+from git_envhist.ports_in_use import ports_in_use
 from tests.support.privileges import as_ordinary_user
 from tests.support.repository import Repo
 
