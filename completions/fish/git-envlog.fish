@@ -19,7 +19,7 @@ complete -c git-envlog -n '__envhist_in list' -l since -l after -x -d 'list snap
 complete -c git-envlog -n '__envhist_in list' -l until -l before -x -d 'list snapshots taken at or before <time>'
 complete -c git-envlog -n '__envhist_in list' -s S -x -d 'list those that added or removed <text> in a file'
 complete -c git-envlog -n '__envhist_in list' -s G -x -d 'list those with a changed line that matches'
-complete -c git-envlog -n '__envhist_in list' -l in-summary -x -d 'list those whose summary contains <text>'
+complete -c git-envlog -n '__envhist_in list' -l find -x -d 'list those whose summary contains <text>'
 complete -c git-envlog -n '__envhist_in list' -l grep -x -d 'list those whose intent, name or note matches'
 complete -c git-envlog -n '__envhist_in list' -s i -l regexp-ignore-case -d 'ignore case in --grep, -S and -G'
 complete -c git-envlog -n '__envhist_in list' -l verdict -x -a 'pass fail error none' -d 'check result: pass, fail, error or none; repeatable'

@@ -37,7 +37,7 @@ TOOLS = (
     ("git envlog undo", "plan_undo"),
     ("git envlog fork", "plan_fork"),
     ("git envlog task list", "resume"),
-    ("git envlog (show|capture|verify|bisect|name|note|task|resume)", r"\1"),
+    ("git envlog (show|why|capture|verify|bisect|name|note|task|resume)", r"\1"),
     (r"git envlog(?! [a-z])", "log"),
 )
 COMMANDS = tuple((re.compile(rf"{command}(?![-\w])"), PREFIX + tool) for command, tool in TOOLS)

@@ -58,7 +58,7 @@ ASKED = {
     "envlog --until": "log(until)",
     "envlog -S": "log(content)",
     "envlog -G": "log(content_pattern)",
-    "envlog --in-summary": "log(summary)",
+    "envlog --find": "log(summary)",
     "envlog --grep": "log(grep)",
     "envlog --regexp-ignore-case": "log(ignore_case)",
     "envlog --verdict": "log(verdicts)",

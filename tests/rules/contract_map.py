@@ -505,7 +505,7 @@ LIST = (
         ("end_to_end/test_reading.py::test_list_shows_the_requested_snapshots",),
     ),
     Line(
-        "envlog --in-summary",
+        "envlog --find",
         "snapshots with this text in their summary",
         ("probes/test_package_changes.py::test_log_finds_the_snapshot_that_added_a_package",),
     ),
