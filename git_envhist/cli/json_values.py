@@ -317,7 +317,7 @@ def diff_json(before: str, after: str, changes: Sequence[Change], facts: Iterabl
         "removed": counts.removed,
         "renamed": moved,
         "files": [change_json(change) for change in changes],
-        "facts": [_fact(fact) for fact in facts],
+        "facts": [fact_change_json(fact) for fact in facts],
     }
 
 
@@ -345,7 +345,8 @@ def _side(side: ChangeSide | None) -> Json | None:
     }
 
 
-def _fact(fact: FactChange) -> Json:
+def fact_change_json(fact: FactChange) -> Json:
+    """Return a changed fact, with unprintable characters escaped."""
     return {
         key: escape_invalid(value) if isinstance(value, str) else value
         for key, value in fact_json(fact).items()

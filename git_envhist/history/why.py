@@ -210,7 +210,7 @@ class Origins:
             if origin.snapshot.commit != snapshot.commit:
                 yield origin
 
-    def at(self, commit: str, path: EnvPath) -> Origin:
+    def at(self, commit: str, path: EnvPath | None) -> Origin:
         """Return the step that ends at a commit of this timeline, about a path."""
         place = next((number for number, one in enumerate(self._snapshots) if one.commit == commit), None)
         if place is None:

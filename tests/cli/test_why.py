@@ -165,3 +165,30 @@ def test_service_names_the_step_that_changed_it(told: Repo) -> None:
     told.git("config", "envhist.service.state.dump", "cat build/moved")
     told.run("envlog", "capture", "-m", "with-state", check=True)
     assert titles(told, "--service", "state")[0][0] == "with-state"
+
+
+def test_failed_check_names_its_step_and_the_likeliest_changes(told: Repo) -> None:
+    check = "grep -q hunter3 .env || { echo 'cannot read unrelated/thing.cfg'; exit 1; }"
+    none = told.run("envlog", "why", "--failed")
+    assert (none.status, "no snapshot failed a check" in none.err) == (4, True)
+    told.run("envlog", "verify", "--", check, check=True)
+    told.write(".env", "KEY=hunter9hunter9\nMORE=hunter4hunter4\n")
+    told.write("other", "y")
+    (told.path / "unrelated").unlink()
+    told.write("unrelated/thing.cfg", "x")
+    told.run("envlog", "capture", "-m", "breaks it", check=True)
+    assert told.run("envlog", "verify", "--", check).status == 1
+    out = told.run("envlog", "why", "--failed", check=True).out
+    assert out.index("named in the failing output:\n  D unrelated\n  A unrelated/thing.cfg") < out.index(
+        "setting:"
+    )
+    assert "  ~ env KEY\n" in out
+    assert out.index("setting:") < out.index("file:")
+    assert "hunter9" not in out
+    value = json.loads(told.run("envlog", "why", "--failed", "--json", "-n1", check, check=True).out)
+    validate("why_failed", value)
+    assert [one["rank"] for one in value["changes"]] == ["named in the failing output"]
+    assert value["unchecked"] == 0
+    other = told.run("envlog", "why", "--failed", "no such check")
+    assert "no snapshot failed this check: 'no such check'" in other.err
+    assert "--failed and --var exclude each other" in told.run("envlog", "why", "--failed", "--var", "X").err

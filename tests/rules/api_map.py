@@ -214,6 +214,7 @@ NOT_ASKED = {
         ("envlog mcp --read-only", "envlog mcp --no-confirm", "envlog mcp --http"),
         "serves these very verbs to agents",
     ),
+    "envlog why --failed": "log has the verdicts, and diff compares the snapshots",
     "envlog blame --reveal": "read_file gives the bytes of a sealed file",
     "envdiff --reveal": "read_file gives the bytes of a sealed file",
     "envlog observe --list": "observed.all looks at nothing",

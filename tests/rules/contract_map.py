@@ -2051,6 +2051,14 @@ RESTORE = (
     ),
     Line("envlog blame --date", "git's styles", ("cli/test_why.py::test_date_style_is_that_of_git",)),
     Line(
+        "envlog why --failed",
+        "shows the step that broke a check, the likeliest changes first",
+        (
+            "history/test_failure.py::test_changes_named_in_the_output_come_first",
+            "cli/test_why.py::test_failed_check_names_its_step_and_the_likeliest_changes",
+        ),
+    ),
+    Line(
         "python why",
         "returns the steps that changed a subject",
         ("library/test_examples.py::test_examples_of_the_verbs_run",),

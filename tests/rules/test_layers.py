@@ -105,6 +105,7 @@ PURE = (
     "git_envhist.history.times",
     "git_envhist.history.tasks_and_effects",
     "git_envhist.history.attribution",
+    "git_envhist.history.failure",
     "git_envhist.diff.required_packages",
     "git_envhist.diff.config_files",
     "git_envhist.diff.path_classes",

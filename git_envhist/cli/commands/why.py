@@ -21,8 +21,9 @@ KEYS = ("path_gone", "package", "var", "table", "row", "service")
 MAX_FILE = 64 << 20
 
 
-@command("why", "git envlog why [<options>] <path>[:<line>]", counts=True, bare=True)
+@command("why", "git envlog why [<options>] (<path>[:<line>] | --failed [<command>])", counts=True, bare=True)
 @argument("place")
+@option("--failed", is_flag=True, help="ask what broke the check <command> (default: the last that failed)")
 @option("--package", metavar="<name>", help="ask about an installed package")
 @option("--var", metavar="<name>", help="ask about a variable of a .env file; no value is shown")
 @option("--table", metavar="<name>", help="ask about a table of a database")
@@ -35,6 +36,12 @@ MAX_FILE = 64 << 20
 @date_format
 def why(session: Session, place: str | None, **options: Any) -> None:
     """Show which step gave a path, line, package, variable, table, row or service its form, and by which call."""
+    if options["failed"]:
+        from git_envhist.cli.views.failure import print_failure  # loaded late: only --failed needs it
+
+        _refuse_others(options)
+        print_failure(session, place, options["limit"], every=options["every"])
+        return
     subject = _subject(session, place, options)
     limit = None if options["every"] else DEFAULT_LIMIT if options["limit"] is None else options["limit"]
     if limit is not None and limit < 1:
@@ -46,6 +53,13 @@ def why(session: Session, place: str | None, **options: Any) -> None:
             _print_json(session, subject, found, limit, is_changed=is_changed)
         else:
             _print(session, found, limit, options["date"], is_changed=is_changed)
+
+
+def _refuse_others(options: dict[str, Any]) -> None:
+    for key in (*KEYS, "revision"):
+        if options[key] is not None:
+            spelling = "--at" if key == "revision" else "--" + key.replace("_", "-")
+            raise UsageError(f"--failed and {spelling} exclude each other")
 
 
 def _subject(session: Session, place: str | None, options: dict[str, Any]) -> Subject:

@@ -40,7 +40,7 @@ def _fields(origin: Origin) -> Iterator[tuple[str, str]]:
     snapshot, found = origin.snapshot, origin.attribution
     yield "Change", escape(origin.change)
     if found.call is not None:
-        yield "Call", _call_words(found.call)
+        yield "Call", call_words(found.call)
         yield "", f"({found.reason.value})"
     elif found.certainty is Certainty.RESTORE:
         source = f" of {snapshot.restored_from[:7]}" if snapshot.restored_from else ""
@@ -48,7 +48,7 @@ def _fields(origin: Origin) -> Iterator[tuple[str, str]]:
     elif found.certainty is Certainty.UNCERTAIN:
         yield "Call", f"uncertain{_between(origin)}: {found.reason.value}"
         for call in found.candidates[:MAX_CANDIDATES]:
-            yield "", f"perhaps {_call_words(call)}"
+            yield "", f"perhaps {call_words(call)}"
         if len(found.candidates) > MAX_CANDIDATES:
             yield "", f"or one of {len(found.candidates) - MAX_CANDIDATES} more"
     else:
@@ -83,7 +83,7 @@ def commands(origin: Origin) -> dict[str, str]:
     }
 
 
-def _call_words(call: ToolCall) -> str:
+def call_words(call: ToolCall) -> str:
     """Return `Bash pip install flask, by claude-code (subagent tests), call toolu_1`."""
     what = " ".join((call.command or " ".join(call.paths)).split())
     words = shorten(escape(f"{call.tool} {what}".rstrip()), MAX_COMMAND)
