@@ -487,7 +487,7 @@ class EnvHistory(HistoryContext):
         self._begin_verb()
         places = [place for line in self.catalog.timelines() for place in by_name(line, name)]
         if not places:
-            raise SnapshotNotFound(name, hint="no snapshot has this name")
+            raise SnapshotNotFound(name, hint="to list all names: git envlog name")
         return self.name(name, places[0].snapshot, remove=True)
 
     def note(self, text: str, revision: SnapshotRef = "@") -> Snapshot:
@@ -1009,7 +1009,7 @@ class EnvHistory(HistoryContext):
         return fetched
 
     def fetch_missing(self, snapshot: Snapshot, paths: Sequence[EnvPath]) -> None:
-        """Fetch the lists of a fetched snapshot, and the contents of these paths, that are not stored yet."""
+        """Fetch the missing objects of a fetched snapshot: its list of paths, and the contents of the given paths."""
         from git_envhist.remote.fetch import fetch_missing  # loaded late: most snapshots are ours
 
         fetch_missing(self.repository, self.environ, snapshot, paths, self._report_waiting(FETCH))
@@ -1086,7 +1086,7 @@ class EnvHistory(HistoryContext):
         return self.dropper.drop(self.snapshots_of(revisions), dry_run=dry_run)
 
     def undrop(self, *revisions: str) -> DropResult:
-        """Bring dropped snapshots back."""
+        """Restore dropped snapshots to their timelines."""
         dropper = self.dropper
         return dropper.undrop([dropper.find(one) for one in revisions])
 
@@ -1156,7 +1156,7 @@ class EnvHistory(HistoryContext):
 
     @property
     def dropper(self) -> SnapshotDropper:
-        """Drop snapshots, list the trash, bring them back."""
+        """Drop snapshots, list the trash, and restore snapshots from it."""
         from git_envhist.retention.drop import SnapshotDropper  # loaded late: keeps envlog fast
 
         return SnapshotDropper(self)
@@ -1189,7 +1189,7 @@ class EnvHistory(HistoryContext):
     def fsck(self, *, quick: bool = False, repair: bool = False, report: Report | None = None) -> FsckReport:
         """Verify every byte of every snapshot; `quick`: only that all objects exist.
 
-        `repair`: bring lost objects back where that is possible, and set damaged ones aside; nothing is deleted.
+        `repair`: recover lost objects where that is possible, and set damaged ones aside; nothing is deleted.
         """
         from git_envhist.maintenance.daily import clear_problems  # loaded late: keeps envlog fast
 

@@ -25,10 +25,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 
 from git_envhist.discovery import own_data
-from git_envhist.disk import Durability, cannot_write, locked, replace_file, state_directory
+from git_envhist.disk import Durability, cannot_write, locked, replace_file
 from git_envhist.errors import EnvhistError, Refused
 from git_envhist.git.config import AGENT, AGENT_SHELLS
 from git_envhist.git.repository import Repository
+from git_envhist.owners import make_directories, refuse_others
 from git_envhist.snapshots.quoting import quote, unquote
 
 FILE = "trusted"
@@ -113,8 +114,8 @@ class TrustedList:
     def _add(self, line: bytes) -> None:
         if line in self._read():
             return
-        state_directory(self._directory)
         try:
+            make_directories(self._directory)
             with locked(self._path + ".lock"):
                 self._write([*self._read(), line])
         except OSError as error:
@@ -123,6 +124,7 @@ class TrustedList:
     def _remove(self, is_gone: Callable[[bytes], bool]) -> None:
         if not any(map(is_gone, self._read())):
             return
+        refuse_others(self._directory)
         try:
             with locked(self._path + ".lock"):
                 self._write([line for line in self._read() if not is_gone(line)])
@@ -172,7 +174,7 @@ def is_person(environ: Mapping[str, str]) -> bool:
 
 
 def trusted_list(environ: Mapping[str, str]) -> TrustedList:
-    """Return the private list of this user."""
+    """Return the list of repositories and commands that this user allowed."""
     return TrustedList(own_data(environ))
 
 

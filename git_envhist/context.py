@@ -283,7 +283,7 @@ class HistoryContext(ABC):
 
     @abstractmethod
     def fetch_missing(self, snapshot: Snapshot, paths: Sequence[EnvPath]) -> None:
-        """Fetch the lists of a fetched snapshot, and the contents of these paths, that are not stored yet."""
+        """Fetch the missing objects of a fetched snapshot: its list of paths, and the contents of the given paths."""
 
     @abstractmethod
     def fetch_blobs(self, snapshot: Snapshot, blobs: Sequence[str]) -> None:

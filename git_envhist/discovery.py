@@ -29,6 +29,7 @@ from git_envhist.errors import EnvhistError, Refused, UsageError
 from git_envhist.git.process import COMMAND, Git, clean_environment, spawn
 from git_envhist.git.repository import FORKS, NoRepository, Repository
 from git_envhist.lazy import dataclass, replace
+from git_envhist.owners import is_own, refuse_others
 from git_envhist.platform import DIRECTORY, open_file_only
 from git_envhist.snapshots.quoting import quote, unquote
 from git_envhist.worktree.timeline_name import FILE as TIMELINE
@@ -217,6 +218,9 @@ class DirectoryRegistry:
     def _read(self, name: str) -> RegisteredDirectory | None:
         try:
             with open(os.path.join(self.directory, name), "rb", opener=open_file_only) as file:
+                # git obeys the configuration of the repository that a record names.
+                if not is_own(os.fstat(file.fileno()).st_uid):
+                    return None
                 return _parse(name, file.read(MAX_SIZE))
         except (OSError, EnvhistError, ValueError, KeyError):
             return None
@@ -558,6 +562,7 @@ def _covered_by_git(root: str, environ: Mapping[str, str]) -> OpenedRepository |
 def _records(environ: Mapping[str, str]) -> Iterator[DirectoryRegistry]:
     """Yield the records, with private modes and locked against other writers."""
     homes = homes_of(environ)
+    refuse_others(homes.directory)
     place = state_directory(homes.directory)
     try:
         for directory in (own_data(environ), place):

@@ -232,11 +232,24 @@ def cannot_write(error: OSError, place: str) -> EnvhistError:
     if error.errno == errno.EMFILE:
         return EnvhistError(message, hint=MORE_FILES)
     if error.errno == errno.ENOENT:
-        return EnvhistError(message, hint=MOVED)
+        return _missing_directory(place, message)
     if error.errno in READ_ONLY_ERRNOS:
         hint = "allow writing to the git directory: a sandbox or its permissions prevent it"
         return CannotWrite(message, hint=hint)
     return EnvhistError(message)
+
+
+def _missing_directory(place: str, message: str) -> EnvhistError:
+    """Return the error for a write into a directory that does not exist."""
+    above = os.path.dirname(os.path.abspath(place))
+    if os.path.isdir(above):
+        return EnvhistError(message, hint=MOVED)
+    while not os.path.isdir(parent := os.path.dirname(above)):
+        above = parent
+    return EnvhistError(
+        f"cannot write '{place}': the directory '{above}' does not exist",
+        hint="create it, or correct the path; if the repository was moved, run the command again there",
+    )
 
 
 @contextmanager
@@ -441,7 +454,7 @@ def locked_now(path: str) -> Iterator[bool]:
         os.close(descriptor)
 
 
-BESIDE_STATE = "staging"
+STAGING_IN_STATE = "staging"
 
 
 def make_directory(path: str, mode: int) -> None:

@@ -143,7 +143,7 @@ class WorkingTreeGone(EnvhistError):
 
 
 class StorageFull(EnvhistError):
-    """There is no room to write; nothing was changed."""
+    """There is no free space to write; nothing was changed."""
 
     code = "no-space"
     usual_hint = "free some space, then run the command again"

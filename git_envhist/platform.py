@@ -355,7 +355,7 @@ def signals_deferred() -> Iterator[None]:
             signal.signal(number, lambda number, _frame: arrived.append(number))
         yield
     finally:
-        # Blocked, so that no handler runs before all are as they were.
+        # Block signals until all previous handlers are installed again.
         with signals_blocked():
             for number, handler in before.items():
                 signal.signal(number, handler)

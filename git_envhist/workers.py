@@ -623,7 +623,7 @@ class _WorkQueue:
         self._reading, self._writing = os.pipe()
 
     def send_all(self, stream: Iterable[Any]) -> None:
-        """Send the pieces of the stream until none is left, or no process to take them."""
+        """Send each item of the stream; stop early if no process reads the queue any more."""
         # Forget the number before closing it: a signal between the two would close it twice.
         reading, self._reading = self._reading, -1
         os.close(reading)

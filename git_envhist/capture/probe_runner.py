@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from git_envhist.service_dumps import Dumps
 
 
-# What the facts of a capture are collected with; reuse of the facts of a snapshot with equal files.
+# The inputs for collecting the facts of a capture, and reuse of the facts of a snapshot with equal files.
 
 HOOKS_PATH = "core.hookspath"
 

@@ -129,7 +129,10 @@ SMALLEST_PROGRAM, MAX_PROGRAM = 1 << 17, 256 << 20
 """Sizes of programs that may contain build information."""
 MAX_SHOWN_PROGRAMS = 32 << 20
 WINDOW, MAX_MARKS = 1 << 17, 4
-"""Bytes sent after a marker. A program that searches for markers contains one in its own text, too."""
+"""Number of bytes sent from each marker, and the maximum number of markers.
+
+A program that searches for markers contains one in its own text, so the first one may not be the real one.
+"""
 
 
 class FileTriggers(NamedTuple):

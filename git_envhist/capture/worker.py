@@ -267,7 +267,7 @@ class ScanWorker:
     def _rescan(self, record: DirectoryRecord, names: frozenset[bytes] | None = None) -> Iterator[Frame]:
         visit = self._visit(record.path, record, names)
         if visit is None:
-            yield self._failure_frame(record.path, self._scanner.why_gone)
+            yield self._failure_frame(record.path, self._scanner.missing_reason)
             return
         for name in set(visit.subdirectories).difference(record.subdirectories):
             yield ("new", join(record.path, name))
@@ -297,11 +297,15 @@ class ScanWorker:
                 if self._visit(path, None) is None:
                     yield self._failure_frame(path, lambda _: "gone")
 
-    def _failure_frame(self, path: bytes, why_gone: Callable[[bytes], str]) -> Frame:
+    def _failure_frame(self, path: bytes, missing_reason: Callable[[bytes], str]) -> Frame:
         """Return the frame for a directory that could not be scanned: ("gone", ...) or ("failed", ..., why,
         detail)."""
         reason = self._failed.pop(path, None)
-        return (why_gone(path), path) if reason is None else ("failed", path, reason.why.value, reason.detail)
+        return (
+            (missing_reason(path), path)
+            if reason is None
+            else ("failed", path, reason.why.value, reason.detail)
+        )
 
     def do_summary(self) -> Iterator[Frame]:
         """Yield ("summary", scanned directories, files to read, their bytes)."""

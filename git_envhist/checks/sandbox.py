@@ -24,6 +24,7 @@ from git_envhist.fork import clear
 from git_envhist.git.process import Git
 from git_envhist.git.repository import Repository
 from git_envhist.model import RestoreResult, Snapshot
+from git_envhist.owners import others_component, refuse_others
 from git_envhist.platform import SYSTEM
 from git_envhist.restore.relocate import Relocation, is_text, origins_of, rewrite, working_tree_of
 
@@ -60,7 +61,7 @@ def temporary_directory(base: str) -> Iterator[str]:
 
 def sweep(base: str) -> None:
     """Remove directories of killed processes."""
-    if os.path.isdir(base):
+    if os.path.isdir(base) and others_component(base) is None:
         with locked(base + ".lock"):
             _sweep(base)
 
@@ -258,7 +259,7 @@ class Sandbox(NamedTuple):
 
     @property
     def is_complete(self) -> bool:
-        """Return whether the snapshot was restored completely; otherwise a failure proves nothing."""
+        """Return whether the snapshot was restored completely; otherwise a failure is no result."""
         return self.written.target.complete and self.written.exact
 
 
@@ -273,6 +274,8 @@ def sandbox(
         sweep(base)
     with temporary_directory(bases[0]) as probe:
         can_mount = _can_mount(probe, original)
+    if not can_mount:
+        refuse_others(bases[1])
     with temporary_directory(bases[0] if can_mount else bases[1]) as place:
         tree = os.path.join(place, TREE)
         written = writer.write_to(snapshot, tree)

@@ -20,7 +20,7 @@ from git_envhist.cli.parser import Argument, Option
 from git_envhist.cli.subcommands import SUBCOMMANDS, short_help, show_page
 from git_envhist.errors import UsageError
 
-EXTRA = re.compile(r"extra arguments? \(([^ )]*)")
+EXTRA = re.compile(r"extra (?:argument \((?P<only>.*)\)|arguments \((?P<first>[^ )]*))")
 """Matches click's message about an unexpected argument."""
 TEXT_EXAMPLES = {"capture": "before the upgrade", "effect": "deployed to staging"}
 """Commands that take free text, with an example; the quotes around it are often forgotten."""
@@ -102,7 +102,7 @@ def _print_callback(
 
 
 def _print_help(command: Command, program: str, output: Output) -> None:
-    output.prose(short_help(command, program).rstrip("\n"))
+    output.prose(short_help(command, program, output.columns).rstrip("\n"))
 
 
 def _print_manual(command: Command, program: str, output: Output) -> None:
@@ -132,7 +132,10 @@ def usage_error(
         else "-h lists the options"
     )
     if (extra := EXTRA.search(message)) is not None:
-        return UsageError(f"unexpected argument: '{extra[1]}'", hint=_hint_at_words(command, words) or lists)
+        return UsageError(
+            f"unexpected argument: '{extra['only'] or extra['first']}'",
+            hint=_hint_at_words(command, words) or lists,
+        )
     if isinstance(failure, click.NoSuchOption):
         return UsageError(
             f"no such option: '{failure.option_name}'", hint=_hint_at_option(failure, command) or lists

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from git_envhist.cli.output import Output
 from git_envhist.cli.terminal import ASCII_SYMBOLS, as_bytes, shows_symbols
 from git_envhist.errors import EnvhistError, Interrupted, Refused
+from git_envhist.owners import make_directories
 from git_envhist.text import escape
 
 if TYPE_CHECKING:
@@ -178,7 +179,7 @@ def warn(text: str) -> None:
 
 def as_defect(failure: Exception, program: str) -> EnvhistError:
     """Return an unexpected exception as an error; its traceback is written to a report file."""
-    said = f"{type(failure).__name__}: {failure}".splitlines()[0]
+    reason = f"{type(failure).__name__}: {failure}".splitlines()[0]
     if isinstance(failure, NotADirectoryError) and failure.filename:
         message = f"cannot access '{os.fsdecode(failure.filename)}': not a directory"
         return EnvhistError(message, hint="a file is in the place of a directory: move it away")
@@ -197,17 +198,17 @@ def as_defect(failure: Exception, program: str) -> EnvhistError:
     if isinstance(failure, ImportError):
         # Modules are read when a command needs them; the import system hides an error of the disk.
         return EnvhistError(
-            f"cannot load a module of git-envhist: {said.partition(': ')[2]}",
+            f"cannot load a module of git-envhist: {reason.partition(': ')[2]}",
             hint="run the command again; if that fails too, install git-envhist again",
         )
     try:
         place = write_report(failure, program)
-    except OSError:
+    except (OSError, EnvhistError):
         return InternalError(
-            f"unexpected failure: '{said}'", hint="run it with GIT_ENVHIST_TRACE=1 to see where"
+            f"unexpected failure: '{reason}'", hint="run it with GIT_ENVHIST_TRACE=1 to see where"
         )
     return InternalError(
-        f"unexpected failure: '{said}'", hint=f"the details are in '{place}'; please report them"
+        f"unexpected failure: '{reason}'", hint=f"the details are in '{place}'; please report them"
     )
 
 
@@ -216,7 +217,7 @@ def write_report(failure: Exception, program: str) -> str:
     import traceback  # loaded late: only a defect needs it
 
     directory = reports()
-    os.makedirs(directory, mode=0o700, exist_ok=True)
+    make_directories(directory)
     stamp = time.strftime("%Y%m%d-%H%M%S")
     path = os.path.join(directory, f"{stamp}-{os.getpid()}.txt")
     text = "\n".join([*versions(program), "", "".join(traceback.format_exception(failure))])
@@ -299,8 +300,8 @@ def is_wanted(session: Session, key: str) -> bool:
     """Return whether a hint is wanted: GIT_ADVICE turns off all, the configuration each."""
     if os.environ.get("GIT_ADVICE", "1").lower() in FALSE_VALUES:
         return False
-    said = dict(session.history.repository.read_config()).get(f"advice.{key.lower()}", "true")
-    return said is None or said.lower() not in FALSE_VALUES
+    setting = dict(session.history.repository.read_config()).get(f"advice.{key.lower()}", "true")
+    return setting is None or setting.lower() not in FALSE_VALUES
 
 
 def print_hint(session: Session, key: str, text: str | Callable[[], str]) -> None:

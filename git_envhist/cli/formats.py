@@ -185,16 +185,16 @@ def verdict_symbol(verdict: Verdict | None) -> str:
 
 def verdict_phrase(verdict: Verdict | None) -> str:
     """Return `verify failing`; an empty text without a check."""
-    return "" if verdict is None else PHRASES[verdict.status] + _claimed(verdict)
+    return "" if verdict is None else PHRASES[verdict.status] + _unsigned_words(verdict)
 
 
 def check_phrase(verdict: Verdict) -> str:
-    """Return `failed`, and who says so if the result is unsigned."""
-    return RESULTS[verdict.status] + _claimed(verdict)
+    """Return `failed`, and the given author if the result is unsigned."""
+    return RESULTS[verdict.status] + _unsigned_words(verdict)
 
 
-def _claimed(verdict: Verdict) -> str:
-    return f", unsigned (says: {verdict.claimed_by})" if verdict.claimed_by is not None else ""
+def _unsigned_words(verdict: Verdict) -> str:
+    return f", unsigned (author given as {verdict.claimed_by})" if verdict.claimed_by is not None else ""
 
 
 def services_phrase(verdict: Verdict) -> str:
@@ -205,18 +205,18 @@ def services_phrase(verdict: Verdict) -> str:
 
 
 def verdict_cause(verdict: Verdict | None) -> str:
-    """Return why a check did not pass: `npm test exit 1`."""
+    """Return why a check did not pass: `npm test: exit 1`."""
     if verdict is None or verdict.status is VerdictStatus.PASS or verdict.claimed_by is not None:
         return ""
     command = first_line(verdict.command)
     if verdict.timed_out:
-        return f"{command} took too long"
+        return f"{command}: stopped at the timeout"
     if verdict.signal is not None:
-        return f"{command} signal {verdict.signal}"
+        return f"{command}: signal {verdict.signal}"
     if verdict.exit_code is None:
-        return f"{command} did not run"
+        return f"{command}: did not run"
     ending = f"exit {verdict.exit_code}"
-    return command if command.endswith(ending) else f"{command} {ending}"
+    return command if command.endswith(ending) else f"{command}: {ending}"
 
 
 def unfinished_words(snapshot: Snapshot) -> str:
@@ -244,8 +244,10 @@ def _ended(snapshot: Snapshot) -> str:
 
 
 def claim(snapshot: Snapshot) -> str:
-    """Return `unsigned (says: <name>)` if none of the user's keys signed the snapshot, else an empty text."""
-    return f"unsigned (says: {snapshot.actor.name or 'no name'})" if snapshot.trusted is False else ""
+    """Return `unsigned (author given as <name>)` if none of the user's keys signed the snapshot, else an empty text."""
+    return (
+        f"unsigned (author given as {snapshot.actor.name or 'nobody'})" if snapshot.trusted is False else ""
+    )
 
 
 def effect_words(effect: Effect) -> str:
@@ -320,11 +322,11 @@ class FormatContext:
 
 
 def carried_words(snapshot: Snapshot, context: FormatContext) -> str:
-    """Return `✓ from 10:02` if an equal snapshot was checked before, else an empty text."""
+    """Return `✓ as at 10:02` if an equal snapshot was checked before, else an empty text."""
     verdict = snapshot.verdict
     if verdict is None or verdict.carried_from is None:
         return ""
-    return f"{symbol(verdict)} from {context.printed(verdict.at)}{services_phrase(verdict)}"
+    return f"{symbol(verdict)} as at {context.printed(verdict.at)}{services_phrase(verdict)}"
 
 
 Piece = Callable[[Snapshot, FormatContext], str]

@@ -93,8 +93,8 @@ def choose_palette(when: str | None, *, terminal: bool, config: Config | None = 
     """
     # With `git -p` the other end of the pipe is git's own pager, which shows colours.
     shown = terminal or os.environ.get("GIT_PAGER_IN_USE") == "true"
-    says_nothing = config is not None and DECIDING.isdisjoint(key for key, _ in config)
-    if not wants_colour(when, os.environ, shown, _never_without_terminal if says_nothing else ask_git):
+    is_unset = config is not None and DECIDING.isdisjoint(key for key, _ in config)
+    if not wants_colour(when, os.environ, shown, _never_without_terminal if is_unset else ask_git):
         return PLAIN
     return Palette({**DEFAULTS, **_configured_colours()})
 

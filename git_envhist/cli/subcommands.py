@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from git_envhist.cli.command import Command, Session, command
 from git_envhist.cli.output import Output
 from git_envhist.cli.parser import Option, argument
 from git_envhist.errors import UsageError
+from git_envhist.lazy import pattern
+
+HELP_COLUMNS = 80
+USAGE_WORD = pattern(r"(?:\[[^\[\]]*(?:\[[^\[\]]*\][^\[\]]*)*\]|\S)+")
+"""A part of a usage that is not divided between two lines: a word, or everything in brackets."""
+ALTERNATIVE = pattern(r" \| (?![^\[]*\])")
+"""The sign between two forms of a command; inside brackets it is between two values."""
 
 
 class Subcommand(NamedTuple):
@@ -222,9 +230,10 @@ GROUPS = {
 """The subcommands by purpose."""
 
 
-def short_help(shown: Command, program: str) -> str:
-    """Return the usage of a command, its description, and its options."""
-    lines = [f"usage: {shown.usage}", "", shown.help.strip(), ""]
+def short_help(shown: Command, program: str, columns: int | None = None) -> str:
+    """Return the usage of a command, its description, and its options; `columns`: the width of the terminal."""
+    width = min(columns or HELP_COLUMNS, HELP_COLUMNS)
+    lines = [*usage_lines(shown.usage), "", *_description_lines(shown.help, width)]
     if f"git {shown.name}" == program.replace("-", " ", 1) == "git envlog":
         lines += [
             "'git envdiff' shows what changed, 'git envrestore' restores a snapshot.",
@@ -234,6 +243,37 @@ def short_help(shown: Command, program: str) -> str:
     lines += ["options:", *option_lines(shown), ""]
     lines.append(f"'git help {program.removeprefix('git-')}' shows the full manual.")
     return "\n".join(lines) + "\n"
+
+
+def usage_lines(usage: str) -> list[str]:
+    """Return a usage in lines of at most 80 columns; of a long one, each alternative begins a line."""
+    whole = _wrapped(["usage:", *USAGE_WORD.findall(usage)], indent=7)
+    if len(whole) == 1:
+        return whole
+    first, *others = ALTERNATIVE.split(usage)
+    lines = _wrapped(["usage:", *USAGE_WORD.findall(first)], indent=7)
+    for other in others:
+        lines += [f"       {line}" for line in _wrapped(["|", *USAGE_WORD.findall(other)], indent=2)]
+    return lines
+
+
+def _wrapped(words: Sequence[str], indent: int = 0, columns: int = HELP_COLUMNS) -> list[str]:
+    """Return words in lines of limited width, with all lines but the first indented."""
+    lines = [words[0]]
+    for word in words[1:]:
+        if len(lines[-1]) + 1 + len(word) <= columns:
+            lines[-1] += f" {word}"
+        else:
+            lines.append(" " * indent + word)
+    return lines
+
+
+def _description_lines(text: str, columns: int) -> list[str]:
+    """Return the paragraphs of a description in lines of limited width."""
+    lines = []
+    for paragraph in text.strip().split("\n\n"):
+        lines += [*_wrapped(paragraph.split(), columns=columns), ""]
+    return lines
 
 
 def umbrella_help() -> str:
@@ -251,7 +291,7 @@ def subcommand_lines() -> list[str]:
 
 
 def option_lines(shown: Command) -> list[str]:
-    """Return one line per option, in the order of declaration."""
+    """Return the options in the order of declaration, each with its explanation."""
     return [_entry(spelling(each), each.help) for each in shown.options]
 
 
@@ -264,9 +304,10 @@ def spelling(shown: Option) -> str:
 
 
 def _entry(head: str, text: str) -> str:
+    lines = _wrapped([" " * (INDENT - 1), *text.split()], INDENT)
     if len(head) + 2 > INDENT - 1:
-        return f"  {head}\n{' ' * INDENT}{text}"
-    return f"  {head}".ljust(INDENT) + text
+        return "\n".join([f"  {head}", *lines])
+    return "\n".join([f"  {head}".ljust(INDENT) + lines[0].lstrip(), *lines[1:]])
 
 
 def show_page(program: str, output: Output, section: str | None = None) -> bool:
@@ -316,5 +357,5 @@ def help_command(session: Session, topic: str | None) -> int:
         )
     shown = load(place)
     assert isinstance(shown, Command)
-    session.output.prose(short_help(shown, program).rstrip("\n"))
+    session.output.prose(short_help(shown, program, session.output.columns).rstrip("\n"))
     return 0

@@ -121,7 +121,7 @@ WHOLE = pattern(
     | \S)+""",
     re.VERBOSE,
 )
-SAID = pattern(r"(?:error|hint|warning|note): ")
+LABEL = pattern(r"(?:error|hint|warning|note): ")
 GAP = pattern(r"(?<=\S) {2,}(?=\S)")
 NARROWEST = 16
 """A column narrower than this is not used for continuation lines."""
@@ -156,9 +156,9 @@ def hanging_indent(line: str, columns: int) -> int:
     """Return the indent of continuation lines: the last column with space, else the label, else a small indent."""
     plain = PAINT_SEQUENCE.sub("", line)
     lead = len(plain) - len(plain.lstrip(" "))
-    said = SAID.match(plain)
-    if said is not None:
-        return said.end()
+    label = LABEL.match(plain)
+    if label is not None:
+        return label.end()
     ends = [width(plain[: gap.end()]) for gap in GAP.finditer(plain)]
     return max((end for end in ends if end <= columns - NARROWEST), default=lead or HANGING)
 

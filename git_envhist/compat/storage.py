@@ -27,6 +27,7 @@ from git_envhist.disk import Durability, locked, replace_file, state_directory, 
 from git_envhist.git.process import Git
 from git_envhist.git.repository import Repository
 from git_envhist.lazy import dataclass, replace
+from git_envhist.owners import refuse_others
 
 if TYPE_CHECKING:
     from git_envhist.api import EnvHistory
@@ -130,6 +131,7 @@ class LibraryStorage:
         """Return the repository of a directory, created if needed; after a rename its place is renamed, too."""
         real = os.path.realpath(root)
         place = self.place_of(real)
+        refuse_others(self.base)
         state_directory(self.base)
         with locked(os.path.join(self.base, LOCK)):
             _remove_leftovers(self.base)
@@ -161,7 +163,7 @@ class LibraryStorage:
         real = os.path.realpath(root)
         place = self.place_of(real)
         with locked(os.path.join(self.base, LOCK)):
-            # The place of a renamed directory belongs to it, too.
+            # A renamed directory still has its history at the place of its old path; move that here first.
             _assign_place(self.base, place, real)
             if os.path.lexists(place):
                 # Rename it first, so that no process finds a half-removed place.

@@ -356,7 +356,7 @@ def find_changes(
 def _compare_trees(
     git: Git, before: str, after: str, *, metadata: bool, brief: bool
 ) -> Iterator[tuple[DiffRows, CatFile | PackFirstReader]]:
-    """Yield all rows, and a reader for the objects they name."""
+    """Yield the rows of the difference between two trees, and a reader for the objects that these rows name."""
     with CatFile(git) as others, closing(TreeDiffProcess(git, before, after, shards=False)) as running:
         from git_envhist.diff.manifest_diff import differing_manifest_lines, differing_shards
         from git_envhist.objects.reader import PackFirstReader  # loaded late: while git compares
@@ -417,10 +417,10 @@ def _without_unseen(changes: dict[EnvPath, Change], missing: frozenset[bytes]) -
     # A path that could not be read was not removed.
     if not missing:
         return changes
-    return {path: change for path, change in changes.items() if change.after or not _lies_in(path, missing)}
+    return {path: change for path, change in changes.items() if change.after or not _is_inside(path, missing)}
 
 
-def _lies_in(path: bytes, places: frozenset[bytes]) -> bool:
+def _is_inside(path: bytes, places: frozenset[bytes]) -> bool:
     while path not in places:
         path, slash, _ = path.rpartition(b"/")
         if not slash:

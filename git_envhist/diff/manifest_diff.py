@@ -281,8 +281,8 @@ def _traits(entry: Entry, owner: tuple[int | None, int | None]) -> PathMetadata:
     )  # fmt: skip
 
 
-# Shards that a list of paths does not need. After most changes a shard differs only in the times of its directory and
-# of files whose bytes differ, which the trees show already. Other shards are compared completely.
+# Find the shards that need no complete comparison to list the changed paths. After most changes, two shards differ only
+# in times: of their directory, and of files whose bytes differ. The git trees show these files already.
 
 LONG, STRETCH = 1 << 14, 1 << 11
 """From this size on, it is faster to find the differing parts first, in steps of the second number."""

@@ -37,14 +37,15 @@ class LocalZone(tzinfo):
     def fromutc(self, dt: datetime) -> datetime:
         local = _localized(dt.replace(tzinfo=UTC))
         wall = local.replace(tzinfo=self, fold=0)
-        # Of the hour that the clock shows twice, the first pass has another offset than the second.
+        # When clocks go back, one hour occurs twice, with two offsets; fold=1 selects the second.
         return wall if self.utcoffset(wall) == local.utcoffset() else wall.replace(fold=1)
 
 
 def _offset_at(dt: datetime) -> timedelta:
-    """Return the offset of a wall clock time; if the clock skips it, the offset before or after the jump, by its fold.
+    """Return the UTC offset of a local time.
 
-    `astimezone` differs between versions of Python for a skipped time.
+    When clocks go forward, some local times do not occur. For these, `fold` selects the offset before or after the
+    change. `astimezone` is not used: its result for such times differs between versions of Python.
     """
     wall = dt.replace(tzinfo=None, microsecond=0)
     try:

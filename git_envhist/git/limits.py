@@ -39,7 +39,7 @@ STREAMED = ("-c", "core.bigFileThreshold=64m")
 LISTED = "--batch-check=%(objectsize) %(objecttype) %(objectname)"
 LARGE = re.compile(rb"^([1-9][0-9]{8,}) (commit|tree|tag|blob) ([0-9a-f]+)$", re.MULTILINE)
 """At least 100 MB, i.e. a directory of two million files. Among blobs, only those in notes are limited."""
-NO_ROOM = b"No space left on device"
+NO_SPACE = b"No space left on device"
 NO_MEMORY = (b"ut of memory", b"annot allocate memory", b"unable to create thread", b"too large to fit")
 
 
@@ -78,8 +78,8 @@ def limits_for_fetch(memory: int, place: str) -> ResourceLimits:
     return ResourceLimits(memory, None, None if free is None or beyond is None else max(beyond, free // 2))
 
 
-def refuse_without_room(place: str, size: int) -> None:
-    """Raise an error if the disk has no room for `size` bytes."""
+def refuse_without_space(place: str, size: int) -> None:
+    """Raise an error if the disk has no space for `size` bytes."""
     room = free_bytes(place, reserve=1 << 62)
     if room is not None and size > room:
         raise cannot_write(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), place)
@@ -112,7 +112,7 @@ def find_large(git: Git, notes: Iterable[str], listed: bytes) -> str | None:
 
 def limit_error(done: GitResult, bounds: ResourceLimits, place: str, problem: str) -> EnvhistError:
     """Return the error for a git that failed under limits."""
-    if NO_ROOM in done.err:
+    if NO_SPACE in done.err:
         return cannot_write(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), place)
     if done.status == -signal.SIGXCPU:
         return DecompressionBomb(f"reading the archive takes longer than the limit ({bounds.seconds:,} s)")

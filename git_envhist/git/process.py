@@ -105,7 +105,7 @@ COMMAND = [*SAFE_GIT, *(word for override in OVERRIDES for word in ("-c", overri
 INHERITED = 3
 """The number of the descriptor of the directory that a git process works in."""
 INSIDE = f"/proc/self/fd/{INHERITED}"
-NO_ROOM = ("No space left on device", "Out of diskspace", "Disk quota exceeded")
+NO_SPACE = ("No space left on device", "Out of diskspace", "Disk quota exceeded")
 
 
 class GitResult(NamedTuple):
@@ -132,7 +132,7 @@ class GitResult(NamedTuple):
 def why_it_failed(done: GitResult) -> EnvhistError:
     """Return the error for a failed git command; a full disk has an error of its own."""
     complaint = done.complaint
-    if any(sign in complaint for sign in NO_ROOM):
+    if any(sign in complaint for sign in NO_SPACE):
         return StorageFull(
             f"git cannot write: no space left on device ({complaint.splitlines()[-1]})",
             hint="make room there (or raise the quota) and run the command again; nothing was changed",

@@ -173,7 +173,7 @@ def _examine(
     name: str, started: float, places: frozenset[Identity], common_dir: str, processes: str
 ) -> RunningGit | None:
     """Return a git if it can be working in one of the places."""
-    from git_envhist.git.other_users import Access  # loaded late: few repositories have another git at work
+    from git_envhist.git.other_users import Access  # loaded late: few repositories are in use by another git
 
     process = f"{processes}/{name}"
     try:
@@ -194,7 +194,7 @@ def _examine(
 def _look_at(process: str) -> tuple[str, list[bytes]]:
     """Return the directory of a process, and all paths by which it can have found its repository."""
     from git_envhist.git.other_users import (
-        runs_no_code,  # loaded late: few repositories have another git at work
+        runs_no_code,  # loaded late: few repositories are in use by another git
     )
 
     for attempt in range(LOOKS):
@@ -213,7 +213,7 @@ def _look_at(process: str) -> tuple[str, list[bytes]]:
 
 
 def _access_of_hidden(process: str, places: frozenset[Identity], common_dir: str, processes: str) -> Access:
-    from git_envhist.git.other_users import (  # loaded late: few repositories have another git at work
+    from git_envhist.git.other_users import (  # loaded late: few repositories are in use by another git
         NO_ACCESS,
         access_of,
         runs_no_code,
@@ -446,7 +446,7 @@ def remove_stale_lock(path: str, at_work: AtWork) -> bool:
     A lock that no running git can have created is waited for until it is old enough.
     """
     lock = _read_lock(path)
-    while lock is not None and not may_be_held(lock, at_work()):
+    while lock is not None and not may_be_in_use(lock, at_work()):
         if _age(lock.made) >= STALE_AFTER:
             return _unlink(path)
         time.sleep(INTERVAL)
@@ -467,10 +467,10 @@ def sweep_locks(places: Iterable[str], at_work: AtWork) -> int:
     if not found:
         return 0
     gits = at_work()
-    return sum(not may_be_held(lock, gits) and _unlink(path) for path, lock in found)
+    return sum(not may_be_in_use(lock, gits) and _unlink(path) for path, lock in found)
 
 
-def may_be_held(lock: Lock, gits: Sequence[RunningGit] | None) -> bool:
+def may_be_in_use(lock: Lock, gits: Sequence[RunningGit] | None) -> bool:
     """Return whether one of these gits may have created a lock; True if the processes are not known."""
     return gits is None or any(_may_have_made(lock, git) for git in gits)
 

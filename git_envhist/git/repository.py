@@ -474,7 +474,7 @@ def _not_a_repository(directory: str, done: GitResult, environment: Mapping[byte
     if b"not a git repository" in done.err:
         path = os.path.abspath(directory)
         return NoRepository(
-            f"not a git repository, nor below one: '{path}'",
+            f"not a git repository, and no parent directory is one: '{path}'",
             hint="'git envlog init' creates a history for a directory without git, 'git init' creates a repository",
         )
     return GitFailed(

@@ -26,7 +26,7 @@ IDLE = 5.0
 """Seconds without input after which an agent that keeps the pipe open has written everything."""
 TAKEN, WAIT, DONE = b"+\n", b"t", b".\n"
 AGENT_TIMEOUT = 3.0
-"""Seconds that a tool waits until the process that captures has read how long it may wait."""
+"""The time limit of a tool until the capturing process has read the configured one, in seconds."""
 ANSWER = 1.0
 """Seconds in which a waiting process takes an event."""
 VERSION = 2
@@ -151,8 +151,8 @@ def await_done(descriptor: int, receive: Callable[[], bytes]) -> bool:
         data = receive()
         has_ended = not data
         received += data
-        told = [line for line in received.split(b"\n")[:-1] if line.startswith(WAIT)]
-        seconds = float(told[-1][1:]) if told else seconds
+        announced = [line for line in received.split(b"\n")[:-1] if line.startswith(WAIT)]
+        seconds = float(announced[-1][1:]) if announced else seconds
     return bool(received) or not has_ended
 
 

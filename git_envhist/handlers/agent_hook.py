@@ -508,7 +508,7 @@ def read_transcript(path: str | None, limit: int) -> bytes:
 
 def seal_prompt(history: EnvHistory, prompt: str) -> str:
     """Return the prompt sealed with the key of the history, as text; empty without a prompt or a key."""
-    from git_envhist.secrets.seal import seal  # loaded late: most events bring no prompt
+    from git_envhist.secrets.seal import seal  # loaded late: most events have no prompt
 
     if not prompt.strip():
         return ""
@@ -521,7 +521,7 @@ def seal_prompt(history: EnvHistory, prompt: str) -> str:
 
 def open_prompt(history: EnvHistory, sealed: str) -> bytes:
     """Return the prompt that `seal_prompt` sealed; empty if it cannot be opened."""
-    from git_envhist.secrets.seal import unseal  # loaded late: most events bring no prompt
+    from git_envhist.secrets.seal import unseal  # loaded late: most events have no prompt
 
     try:
         return unseal(history.keys.get, PROMPT.encode(), SEALED_AS, b64decode(sealed)) if sealed else b""

@@ -55,8 +55,23 @@ def may_wait(spool: str) -> bool:
     if not SYSTEM.proc or not SYSTEM.fork or own is None or b"NoNewPrivs:\t0" not in own:
         return False
     with suppress(OSError):
-        return sum(name.startswith(SOCKET) for name in os.listdir(spool)) < MAX_WAITING
+        paths = [os.path.join(spool, name) for name in os.listdir(spool) if name.startswith(SOCKET)]
+        return sum(map(_is_answered, paths)) < MAX_WAITING
     return False
+
+
+def _is_answered(path: str) -> bool:
+    """Return whether a process listens at a socket; a killed one leaves its socket behind."""
+    with socket(AF_UNIX, SOCK_STREAM) as made:
+        made.setblocking(False)
+        try:
+            with_short_path(path, made.connect)
+        except BlockingIOError:
+            # A process listens, and its queue is full.
+            return True
+        except OSError:
+            return False
+        return True
 
 
 def wait_for_events(
@@ -78,12 +93,15 @@ def wait_for_events(
     while time.monotonic() < last + idle and _inode(path) == place and _program_state() == program:
         _reap()
         if select.select([listening], [], [], min(TICK, idle))[0]:
-            connection, _ = listening.accept()
-            # The program may have been changed during the wait.
-            if _program_state() == program:
-                _answer(connection, listening, environment, handle)
+            try:
+                connection, _ = listening.accept()
+            except OSError:
+                # No descriptor is left: the hooks start the program themselves.
+                break
+            # The program may have been changed during the wait. A process that is refused does not prolong it.
+            if _program_state() == program and _answer(connection, listening, environment, handle):
+                last = time.monotonic()
             connection.close()
-            last = time.monotonic()
     if _inode(path) == place:
         remove_if_present(path)
 
@@ -114,14 +132,16 @@ def _listen(spool: str, path: str) -> socket | None:
     return None
 
 
-def _answer(connection: socket, listening: socket, environment: bytes, handle: Handle) -> None:
-    """Read one request, and let a child capture for it."""
+def _answer(connection: socket, listening: socket, environment: bytes, handle: Handle) -> bool:
+    """Read one request, and let a child capture for it; return whether it was answered."""
     with suppress(OSError, ValueError):
         if not is_alike(connection):
-            return
+            return False
         sent, directory, data, trace = _read_parts(connection, 4)
-        if sent != environment or os.fork():
-            return
+        if sent != environment:
+            return False
+        if os.fork():
+            return True
         try:
             listening.close()
             connection.settimeout(None)
@@ -130,6 +150,7 @@ def _answer(connection: socket, listening: socket, environment: bytes, handle: H
             handle(data, connection.fileno(), os.fsdecode(trace))
         finally:
             os._exit(0)
+    return False
 
 
 def _read_parts(connection: socket, number: int) -> list[bytes]:

@@ -13,6 +13,7 @@ from git_envhist.integrations.agents.install import AgentIntegration
 from git_envhist.integrations.agents.registry import AGENTS
 from git_envhist.integrations.base import InstallTarget, installed_program
 from git_envhist.integrations.edits import apply_edits, changed_edits
+from git_envhist.owners import refuse_others
 
 
 def handle_agent_shim(words: Sequence[str], environ: Mapping[str, str]) -> int:
@@ -22,6 +23,8 @@ def handle_agent_shim(words: Sequence[str], environ: Mapping[str, str]) -> int:
         integration = AGENTS[name]
         if isinstance(integration, AgentIntegration):
             target = InstallTarget(None, environ, installed_program(environ), everywhere=True)
-            apply_edits(changed_edits((integration.plan_script(target),)))
+            edit = integration.plan_script(target)
+            refuse_others(edit.path)
+            apply_edits(changed_edits((edit,)))
             target.trusted.add_agent(name, target.named)
     return 0

@@ -117,16 +117,16 @@ def wait_for_end(git_dir: str, caller: int | None, quiet: float = QUIET) -> bool
 def _answer(git_dir: str, event: str, caller: int | None, environ: Mapping[str, str]) -> None:
     place = hooks_state(os.path.join(git_dir, "envhist"))
     write_pending(place, event)
-    with ExitStack() as held:
-        if _wait_for_lock(place, held):
-            _serve(place, git_dir, caller, environ, held.close)
+    with ExitStack() as lock_stack:
+        if _wait_for_lock(place, lock_stack):
+            _serve(place, git_dir, caller, environ, lock_stack.close)
 
 
-def _wait_for_lock(place: str, held: ExitStack) -> bool:
+def _wait_for_lock(place: str, lock_stack: ExitStack) -> bool:
     """Wait for the process that captures; return False if another one waits already: it answers our mark too."""
     with locked_now(os.path.join(place, "next")) as alone:
         if alone:
-            held.enter_context(locked(os.path.join(place, "lock")))
+            lock_stack.enter_context(locked(os.path.join(place, "lock")))
         return alone
 
 

@@ -160,7 +160,7 @@ def newest_snapshots(
 
 
 def judge_verdicts(found: Sequence[Snapshot], keys: Callable[[], KeyRing]) -> list[Snapshot]:
-    """Return the snapshots with their verdicts judged: one that no key here signed is marked as a claim."""
+    """Return the snapshots, with each check result that none of the user's keys signed marked as unsigned."""
     if not any(one.verdicts for one in found):
         return list(found)
     from git_envhist.snapshots.message import with_judged_verdicts  # loaded late: keeps a capture fast

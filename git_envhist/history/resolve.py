@@ -156,7 +156,9 @@ def _hint_for_word(word: str, catalog: Catalog, now: datetime) -> str | None:
         words = f"{_quoted(revision)} -- {_quoted(path)}"
         return f"to show a file of a snapshot: git envlog show {words}; to restore it: git envrestore {words}"
     if by_intent(catalog.own, word):
-        return f"did you mean {_quoted(':/' + word)}? That finds an intent"
+        return (
+            f"did you mean {_quoted(':/' + word)}? It finds the newest snapshot with that text in its intent"
+        )
     return _similar_name(word, catalog)
 
 

@@ -42,7 +42,7 @@ class TimeSpan:
     """The gap between the two occurrences of a local time that occurs twice."""
 
     def covers(self, at: datetime) -> bool:
-        """Return whether a clock shows this time at an instant."""
+        """Return whether an instant lies in this span, and not in its gap."""
         instant = at.astimezone(UTC)
         if self.between is not None and self.between[0] < instant < self.between[1]:
             return False
@@ -84,8 +84,8 @@ def printed_time(at: datetime, now: datetime) -> str:
     """Return a time as a list prints it: `10:27` today, with the date otherwise."""
     local = at.astimezone(now.tzinfo)
     minute = local.replace(second=0, microsecond=0)
-    to_come = minute.astimezone(UTC) > now.astimezone(UTC)
-    if local.date() == now.date() and not to_come:
+    is_future = minute.astimezone(UTC) > now.astimezone(UTC)
+    if local.date() == now.date() and not is_future:
         return f"{local:%H:%M}"
     return f"{local.date().isoformat()} {local:%H:%M}"
 

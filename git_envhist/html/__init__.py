@@ -1,6 +1,6 @@
 """Write a history as one HTML file that a browser opens from disk.
 
-Anything in a history may come from somebody else, so none of it becomes markup: it is embedded as JSON in a block
+Anything in a history may come from another person, so none of it becomes markup: it is embedded as JSON in a block
 that no browser runs, with every character escaped that could end the block, and the script inserts it only as text.
 The page's content security policy allows its one style and its one script by hash, and no address at all.
 """

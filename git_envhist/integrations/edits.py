@@ -32,6 +32,7 @@ from git_envhist.disk import (
 from git_envhist.errors import EnvhistError, Refused
 from git_envhist.lazy import dataclass, field, replace
 from git_envhist.model.integrations import FileEdit, FileState
+from git_envhist.owners import refuse_others
 from git_envhist.platform import open_file_only
 
 FILE_MODE = 0o644
@@ -58,11 +59,13 @@ def read_state(path: str) -> FileState | None:
 
 
 def plan_content(path: str, data: bytes | None, mode: int | None = None) -> FileEdit:
-    """Return the edit that leaves these bytes in a file, following links; None removes the file.
+    """Return the edit that leaves these bytes in a file, following links, as root only its own; None removes the file.
 
     `mode` is for a new file; an existing file keeps its own.
     """
     place = os.path.realpath(path)
+    if place != os.path.abspath(path):
+        refuse_others(path)
     before = read_state(place)
     if data is None:
         return FileEdit(place, before, None)

@@ -228,8 +228,8 @@ def template(name: str) -> str:
     """Return a template from `hooks/`; an installation contains them inside the package."""
     package = os.path.realpath(__file__).rsplit("/", 2)[0]
     carried = os.path.join(package, "_hooks", name)
-    beside = os.path.join(os.path.dirname(package), "hooks", name)
-    with open(carried if os.path.exists(carried) else beside, encoding="utf-8") as file:
+    in_checkout = os.path.join(os.path.dirname(package), "hooks", name)
+    with open(carried if os.path.exists(carried) else in_checkout, encoding="utf-8") as file:
         return file.read()
 
 
@@ -368,8 +368,7 @@ def _with_sections(text: bytes, ours: bytes) -> bytes:
 
 
 def _read_hook_configuration(path: str) -> bytes:
-    edit = plan_content(path, b"")
-    content = read_state(edit.path)
+    content = read_state(os.path.realpath(path))
     return content.data if content is not None else b""
 
 
@@ -522,7 +521,7 @@ class GitHooks:
 
 
 def _mark_unnamed(target: InstallTarget, found: tuple[InstalledPart, ...]) -> tuple[InstalledPart, ...]:
-    """Return the parts; global hooks are not active in a repository that no person has enabled."""
+    """Return the parts, with global hooks marked as inactive if no person has enabled this repository."""
     repository = target.repository
     if repository is None or target.trusted.has_repository(repository.common_dir):
         return found

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -27,8 +27,9 @@ from git_envhist.integrations.edits import (
     uninstall_edits,
     uninstall_plan,
 )
-from git_envhist.integrations.git_hooks import GitHooks
+from git_envhist.integrations.git_hooks import GitHooks, is_below
 from git_envhist.model.integrations import InstalledPart, IntegrationChange
+from git_envhist.owners import make_directories, refuse_others
 
 GIT = GitHooks()
 SHORT = {"claude": "claude-code"}
@@ -56,7 +57,9 @@ def install(
     target: InstallTarget, integrations: Sequence[Integration], *, dry_run: bool = False
 ) -> tuple[IntegrationChange, ...]:
     """Install the integrations; return what changed, nothing if all are installed."""
+    _refuse_others(target, _directories(target, integrations))
     plans = [(one, one.plan_install(target)) for one in integrations]
+    _refuse_others(target, (edit.path for _, plan in plans for edit in (*plan.own, *plan.edits)))
     done = []
     for one, plan in plans:
         own = changed_edits(plan.own)
@@ -75,8 +78,10 @@ def uninstall(
     target: InstallTarget, integrations: Sequence[Integration], *, dry_run: bool = False
 ) -> tuple[IntegrationChange, ...]:
     """Remove the integrations; a file unchanged since the installation gets its earlier content back."""
+    _refuse_others(target, _directories(target, integrations))
     left = leftovers(target, [one.name for one in integrations if one.name in AGENTS])
     plans = [(one, one.plan_uninstall(target)) for one in integrations]
+    _refuse_others(target, (edit.path for _, plan in plans for edit in (*plan.own, *plan.edits)))
     done = []
     for one, plan in plans:
         own = changed_edits(plan.own)
@@ -90,6 +95,22 @@ def uninstall(
     if not dry_run:
         remove_directories(left)
     return (*done, IntegrationChange(ALL_AGENTS, (), (), left)) if left else tuple(done)
+
+
+def _directories(target: InstallTarget, integrations: Sequence[Integration]) -> Iterator[str]:
+    """Yield our own directories in which the integrations have files."""
+    yield target.state
+    if any(one.name in AGENTS for one in integrations):
+        yield target.own_data
+
+
+def _refuse_others(target: InstallTarget, paths: Iterable[str]) -> None:
+    """Refuse as root to write where another account decides; git decides about the repository itself."""
+    repository = target.repository
+    tops = () if repository is None else (repository.root, repository.common_dir)
+    for path in paths:
+        if not any(is_below(path, top) for top in tops):
+            refuse_others(path)
 
 
 def parts(target: InstallTarget) -> dict[str, tuple[InstalledPart, ...]]:
@@ -185,7 +206,7 @@ def missing_links(wanted: Sequence[ShellLink]) -> tuple[ShellLink, ...]:
 
 def create_links(wanted: Sequence[ShellLink]) -> None:
     for link in wanted:
-        os.makedirs(os.path.dirname(link.place), exist_ok=True)
+        make_directories(os.path.dirname(link.place), 0o777)
         with suppress(FileNotFoundError):
             os.unlink(link.place)
         os.symlink(link.target, link.place)
@@ -195,5 +216,6 @@ def remove_links(wanted: Sequence[ShellLink]) -> tuple[ShellLink, ...]:
     """Remove the links to our files; return them."""
     ours = tuple(link for link in wanted if os.path.islink(link.place) and link.is_linked)
     for link in ours:
+        refuse_others(os.path.dirname(link.place))
         os.unlink(link.place)
     return ours

@@ -164,7 +164,7 @@ class HistoryInventory:
     """Whether something was fetched or imported: its key belongs to another repository, too."""
 
     @property
-    def keys_stay(self) -> bool:
+    def keeps_keys(self) -> bool:
         return self.was_sent or self.was_received
 
 
@@ -244,7 +244,7 @@ def _remove_packs(repository: Repository, found: HistoryInventory, contents: Pac
 
 
 def _remove_states(found: HistoryInventory) -> list[str]:
-    if found.keys_stay:
+    if found.keeps_keys:
         # Delete the keys first: if the process is killed after this, a second run finds no key whose copy it could
         # delete.
         with suppress(FileNotFoundError):
@@ -252,7 +252,7 @@ def _remove_states(found: HistoryInventory) -> list[str]:
         shutil.rmtree(os.path.join(found.states[-1], KEYS), ignore_errors=True)
     for state in found.states:
         shutil.rmtree(state, ignore_errors=True)
-    if found.keys_stay:
+    if found.keeps_keys:
         data = "pushed or exported data is" if found.was_sent else "fetched or imported data may be"
         return [f"{data} sealed with this key, which is not deleted: '{path}'" for path in found.keys]
     for path in found.keys:
@@ -263,7 +263,7 @@ def _remove_states(found: HistoryInventory) -> list[str]:
 
 def _save_key_copies(found: HistoryInventory) -> None:
     """Write missing copies of the keys first: another repository of this user may have deleted the shared copy."""
-    for copy in found.keys if found.keys_stay else ():
+    for copy in found.keys if found.keeps_keys else ():
         if os.path.lexists(copy):
             continue
         directory, name = os.path.split(copy)

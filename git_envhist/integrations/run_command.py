@@ -54,9 +54,9 @@ class HeadAndTail:
         self._tail = OutputTail(tail)
 
     def take(self, data: bytes) -> None:
-        room = self._head_limit - len(self._head)
-        self._head += data[:room]
-        self._tail.take(data[room:])
+        free = self._head_limit - len(self._head)
+        self._head += data[:free]
+        self._tail.take(data[free:])
 
     @property
     def text(self) -> bytes:

@@ -79,7 +79,7 @@ Parts = Mapping[str, tuple[InstalledPart, ...]]
 
 
 def _plugins(target: InstallTarget, here: Parts, everywhere: Parts) -> dict[str, tuple[InstalledPart, ...]]:
-    """Return a part for each agent whose hooks are in no settings, because its plugin brings them."""
+    """Return a part for each agent whose hooks are in no settings, because its plugin contains them."""
     user = replace(target, everywhere=True)
     named = target.trusted.agents(None) - set(everywhere) - set(here)
     record = read_record(user.state)

@@ -113,7 +113,7 @@ class ObjectLabels:
             self._top(root, label)
 
     def keep(self, ids: Iterable[bytes]) -> None:
-        """Mark objects that something else reaches: no label frees them."""
+        """Mark objects that are reachable from elsewhere: removing the labelled snapshots does not free them."""
         for oid in ids:
             if oid in self._labels:
                 self._add_label(oid, b"\0kept")

@@ -73,7 +73,7 @@ from git_envhist.snapshots.staging import Staging, open_published, sweep
 
 TWO_WEEKS = 14 * 24 * 3600.0
 DAY = 24 * 3600.0
-NOTHING_STAYS = float("inf")
+KEEP_NOTHING = float("inf")
 MIN_AGE = 3600.0
 """On systems that do not list processes, nothing younger than this is removed."""
 
@@ -93,7 +93,7 @@ def collect(
     """Remove unreachable objects from our packs, and repack the rest.
 
     The caller must not hold the common lock. `keep_since`: keep unreachable objects in packs that were used after
-    that time (default: two weeks ago); `NOTHING_STAYS` keeps none. `thorough`: repack at any cost; otherwise only
+    that time (default: two weeks ago); `KEEP_NOTHING` keeps none. `thorough`: repack at any cost; otherwise only
     where it is worth it, and not while another gc runs. `progress` receives the steps. `also`: commits without a ref to
     keep with everything they reach.
 
@@ -422,7 +422,7 @@ def _ignore(_: str) -> None:
 
 def sweep_killed(repository: Repository) -> None:
     """Clean up after captures and gc runs that died."""
-    # A clone may bring packs of ours without their state directory.
+    # A clone may contain our packs without their state directory.
     state_directory(repository.common_state)
     git = repository.git
     sweep(repository.common_state, repository.pack_dir, lambda commit: is_published(git, commit))
@@ -441,9 +441,9 @@ def since_when(repository: Repository, words: str | None) -> float | None:
     if words is None:
         return None
     if words in NOW:
-        return NOTHING_STAYS
+        return KEEP_NOTHING
     if words in NEVER:
-        return -NOTHING_STAYS
+        return -KEEP_NOTHING
     # Parsed as git parses gc.pruneExpire: a typo is an error and does not mean `now`.
     asked = ("-c", f"gc.pruneExpire={words}", "config", "--type=expiry-date", "--get", "gc.pruneExpire")
     found = os.fsdecode(repository.git.ask(*asked).out).strip()

@@ -99,14 +99,17 @@ def choose(packs: Sequence[PackUsage], policy: RepackDecision) -> list[PackUsage
     if not policy.thorough and sum(pack.size for pack in chosen) * FACTOR**4 < _largest(packs):
         chosen = [pack for pack in chosen if _is_wasteful(pack, policy)]
     chosen += _of_one_week([pack for pack in packs if pack.kind == SET_APART and pack not in chosen])
-    # The daily gc merges old packs only with as many bytes as it writes anyway; the rest follows the next day.
+    # The daily gc limits how many old packs it merges by the bytes that it writes anyway; the next day it merges more.
     total = sum(pack.needed for pack in chosen if policy.thorough or pack.kind == DELTIFIED)
     rest = [pack for pack in packs if pack not in chosen and pack.kind == DELTIFIED]
     return [*chosen, *_to_merge(sorted(rest, key=lambda pack: pack.size), total)]
 
 
 def _to_merge(smallest_first: Sequence[PackUsage], total: int) -> Sequence[PackUsage]:
-    """Return the packs that are smaller than twice the bytes written anyway, including the packs already chosen."""
+    """Return the packs to merge into those that are written anyway.
+
+    A pack is chosen if it is smaller than twice `total`, the bytes to write; each chosen pack adds to `total`.
+    """
     split = 0
     for number, pack in enumerate(smallest_first):
         if pack.size < FACTOR * total:

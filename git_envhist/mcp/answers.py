@@ -73,7 +73,7 @@ def snapshot_answer(value: Mapping[str, Any], cursor: str | None = None) -> Json
         "format",
         "commit",
     )
-    head = _said({name: one for name, one in value.items() if name not in without})
+    head = _without_empty({name: one for name, one in value.items() if name not in without})
     verdicts = [_check(one) for one in value.get("verdicts") or ()][-MAX_ITEMS:]
     paths = [_path(row) for row in changed.get("paths", ())]
     whole = {**head, "verdicts": verdicts, "counts": counts}
@@ -81,7 +81,7 @@ def snapshot_answer(value: Mapping[str, Any], cursor: str | None = None) -> Json
 
 
 def list_answer(values: Sequence[Mapping[str, Any]]) -> Json:
-    """Return the snapshots of a list, each with what tells it from the others."""
+    """Return the snapshots of a list, each with its id, time, title and summary, shortened to fit."""
     for text in (MAX_TITLE, MAX_TITLE // 2, MAX_TITLE // 5):
         answer = {"snapshots": [_list_row(value, text) for value in values]}
         if _size(answer) <= LIMIT:
@@ -94,7 +94,7 @@ def origins_answer(value: Mapping[str, Any]) -> Json:
     without = ("commands", "trigger", "trusted", "restored_from", "head", "branch", "intent")
     steps = []
     for step in value.get("steps", ()):
-        kept = _said({name: one for name, one in step.items() if name not in without})
+        kept = _without_empty({name: one for name, one in step.items() if name not in without})
         checks = {name: _check(kept[name]) for name in ("check_before", "check_after") if name in kept}
         steps.append({**kept, **checks})
     head = {name: one for name, one in value.items() if name not in ("schema", "steps")}
@@ -168,11 +168,11 @@ def _list_row(value: Mapping[str, Any], text: int = MAX_TITLE) -> Json:
     return {name: _cut(one, MAX_ITEMS, text=text) for name, one in row.items() if one not in EMPTY}
 
 
-def _said(value: Any) -> Any:
+def _without_empty(value: Any) -> Any:
     """Return a copy of the value without members that are empty."""
     if not isinstance(value, dict):
         return value
-    kept = {name: _said(one) for name, one in value.items()}
+    kept = {name: _without_empty(one) for name, one in value.items()}
     return {name: one for name, one in kept.items() if one not in EMPTY}
 
 

@@ -62,7 +62,7 @@ def in_tools(text: str) -> str:
 
 
 def way_back(command: str | None, safety: str | None) -> str | None:
-    """Return the tool that takes back a restore or an undo, for the command that our program names."""
+    """Return the tool that undoes a restore or an undo, for the command that our program names."""
     if command is None:
         return None
     if "redo" in command and safety is not None:

@@ -17,6 +17,7 @@ from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from git_envhist.errors import EnvhistError, UsageError
+from git_envhist.mcp.connections import Address, Connections, LoopbackServer, max_unknown
 from git_envhist.mcp.plans import HistoryServer
 from git_envhist.mcp.programs import TOKEN
 
@@ -42,10 +43,26 @@ def serve_http(server: HistoryServer, port: int, announce: Callable[[str], None]
     announce(f"serving on http://{LOOPBACK}:{listening.getsockname()[1]}/mcp")
     if given is None:
         announce(f"token: {token}")
-    app = TokenGate(server.streamable_http_app(host=LOOPBACK), token)
-    config = uvicorn.Config(app, log_level="error", access_log=False, timeout_graceful_shutdown=STOP_SECONDS)
+    connections = Connections(max_unknown())
+    app = TokenGate(server.streamable_http_app(host=LOOPBACK), token, connections.accept)
     with listening:
-        uvicorn.Server(config).run(sockets=[listening])
+        LoopbackServer(_configure(app, connections)).run(sockets=[listening])
+
+
+def _configure(app: ASGIApp, connections: Connections) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,
+        loop="asyncio",
+        http=connections.protocol(),
+        ws="none",
+        log_level="error",
+        access_log=False,
+        proxy_headers=False,
+        backlog=connections.batch,
+        callback_notify=connections.close_expired,
+        timeout_notify=1,
+        timeout_graceful_shutdown=STOP_SECONDS,
+    )
 
 
 def read_token(given: str | None) -> str:
@@ -76,8 +93,10 @@ def _listen(port: int) -> socket.socket:
 class TokenGate:
     """Pass on requests with the token; answer all others with 401."""
 
-    def __init__(self, app: ASGIApp, token: str) -> None:
+    def __init__(self, app: ASGIApp, token: str, accept: Callable[[Address], None]) -> None:
+        """`accept` is called with the address of each client that sent the token."""
         self._app = app
+        self._accept = accept
         self._expected = f"Bearer {token}".encode("ascii")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -85,6 +104,8 @@ class TokenGate:
             refusal = PlainTextResponse("a token is needed", 401, {"WWW-Authenticate": "Bearer"})
             await refusal(scope, receive, send)
             return
+        if scope.get("client"):
+            self._accept(tuple(scope["client"]))
         await self._app(scope, receive, send)
 
     def _is_known(self, scope: dict[str, Any] | Scope) -> bool:

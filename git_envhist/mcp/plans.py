@@ -121,7 +121,7 @@ def require_consent(answer: object) -> None:
 
 
 def question_of_restore(verb: str, counts: Mapping[str, int], target: str, title: str) -> str:
-    """Return what the person is asked: how many paths change, and to which snapshot."""
+    """Return the question for the person: how many paths change, and to which snapshot."""
     changes = ", ".join(f"{name} {one}" for name, one in counts.items() if one) or "nothing to change"
     named = f' "{escape(title)[:MAX_TITLE]}"' if title else ""
     return f"{verb} snapshot {target[:7]}{named}? Paths: {changes}. The present state is captured first."

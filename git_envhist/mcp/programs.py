@@ -104,7 +104,7 @@ def without_outputs(value: Any) -> Any:
 
 
 def in_terms_of_tools(value: Json) -> Json:
-    """Return the result of an operation whose warnings and way back name tools instead of commands."""
+    """Return the result of an operation with warnings and hints for undo that name tools instead of commands."""
     value = dict(value)
     if "undo" in value:
         value["undo"] = way_back(value["undo"], value.get("safety"))
@@ -119,9 +119,11 @@ def _error(value: Any) -> str:
     if not isinstance(error, dict):
         return json.dumps({"notice": NOTICE, "error": masked(value)}, ensure_ascii=False)
     hint = hint_for(str(error.get("code")), error.get("hint"))
-    told = {name: one for name, one in error.items() if one is not None and name not in ("hint", "status")}
-    told = {**masked(told), **({"hint": mask_text(hint)} if hint else {})}
-    return json.dumps({"notice": NOTICE, "error": told}, ensure_ascii=False)
+    shown_error = {
+        name: one for name, one in error.items() if one is not None and name not in ("hint", "status")
+    }
+    shown_error = {**masked(shown_error), **({"hint": mask_text(hint)} if hint else {})}
+    return json.dumps({"notice": NOTICE, "error": shown_error}, ensure_ascii=False)
 
 
 def _environ(context: AnyContext | None) -> dict[str, str]:

@@ -102,8 +102,8 @@ async def diff(
     the read_file tool.
     """
     words = ["--json", *given("--only", ",".join(only) or None), *operands(before, after)]
-    told = await run(context, "envdiff", [*words, *pathspecs(paths)])
-    return answer(answers.diff_answer(told, cursor))
+    compared = await run(context, "envdiff", [*words, *pathspecs(paths)])
+    return answer(answers.diff_answer(compared, cursor))
 
 
 async def read_file(

@@ -31,7 +31,7 @@ class Task:
     at: datetime
     """The time of the latest state."""
     snapshot_id: SnapshotId
-    """The newest snapshot at that time."""
+    """The newest snapshot when the task got this state."""
     started_id: SnapshotId | None = None
     """The newest snapshot when it was last started."""
     agent: str | None = None

@@ -15,7 +15,7 @@ from contextlib import suppress
 from typing import Self
 
 from git_envhist.disk import (
-    BESIDE_STATE,
+    STAGING_IN_STATE,
     make_directory,
     read_exactly,
     remove_if_present,
@@ -420,7 +420,7 @@ def spares(common_state: str, pack_dir: str) -> tuple[str, str]:
 def spare_directory_for(place: str) -> str:
     """Return the directory of spare links for packs staged in a directory."""
     above, name = os.path.split(place)
-    return os.path.join(above, INDEXES_IN_STATE if name == BESIDE_STATE else INDEXES_NEAR_PACKS)
+    return os.path.join(above, INDEXES_IN_STATE if name == STAGING_IN_STATE else INDEXES_NEAR_PACKS)
 
 
 def link_spare_index(index: str, spare: str, name: str) -> None:

@@ -19,8 +19,8 @@ MULTI_PACK_INDEX = "multi-pack-index"
 
 def bits_of(pack_dir: os.stat_result, configured: int) -> int:
     """Return the permissions of files next to the packs; a directory that was made group-writable by hand is shared."""
-    by_hand = stat.S_ISGID | stat.S_IWGRP
-    return configured or (GROUP if pack_dir.st_mode & by_hand == by_hand else PRIVATE)
+    shared_by_mode = stat.S_ISGID | stat.S_IWGRP
+    return configured or (GROUP if pack_dir.st_mode & shared_by_mode == shared_by_mode else PRIVATE)
 
 
 def file_mode(bits: int) -> int:

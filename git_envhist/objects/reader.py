@@ -46,9 +46,12 @@ WIDE, HALVED = 1 << 16, 2
 BLOCK = 1 << 17
 """The blocks of a pack begin at multiples of this."""
 OVERLAP = 1 << 14
-"""The bytes of the next block that are read with each: an object that begins in a block mostly ends within them."""
+"""Number of bytes read after the end of a block. Most objects that begin in the block end within them."""
 MAX_BLOCKS = 24
-"""The blocks of a pack that are kept in memory. The files of a directory are adjacent, its manifest is not."""
+"""Maximum number of blocks of a pack in memory.
+
+The files of a directory are adjacent in a pack; its manifest is stored elsewhere.
+"""
 MAX_SIZE = 1 << 26
 """A larger size may be false; `PackFile` reads such an entry with checks."""
 SLACK = 256
@@ -80,7 +83,7 @@ class Verify(Enum):
     """The check of an object that is read from our packs."""
 
     ID = "id"
-    """Compute its id. The only check for a snapshot that somebody else may have written."""
+    """Compute its id. The only check for a snapshot that another person may have written."""
     PACKED = "packed"
     """Compare a blob's packed bytes with the checksum in the pack's index, which avoids hashing the content.
 

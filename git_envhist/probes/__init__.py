@@ -344,7 +344,7 @@ def managers_with_lists() -> tuple[str, ...]:
 
 
 def runtimes() -> dict[str, str]:
-    """Return by probe a regular expression for the packages of the machine that run what it lists."""
+    """Return, by probe, a regular expression for the machine packages of its interpreter (`python3.11`)."""
     return {name: probe.runtime for name, probe in file_probes().items() if probe.runtime}
 
 

@@ -1,4 +1,4 @@
-"""List containers that belong to an environment: composed in it, or with one of its directories mounted.
+"""List containers that belong to an environment: started by its Compose files, or with one of its directories mounted.
 
 Docker is queried over its socket with a short timeout. Without a socket, or without permission, nothing is
 known. The stamp is a hash of all facts, because there are few.

@@ -78,7 +78,7 @@ def describe(name: str, file: IO[bytes]) -> DumpContents:
 
 
 def status_of(name: str, kind: str) -> Fact:
-    """Return the fact with the kind of a service's dump."""
+    """Return the fact that records the kind of a service's dump (SQL, Redis, other bytes)."""
     return Fact(PROBE, f"{name}/{STATUS}", kind)
 
 

@@ -119,7 +119,7 @@ def _is_editable(files: Files) -> bool:
 
 
 def _key(site: bytes, package: str) -> str:
-    """Return `.venv/flask`: the environment of a site directory (or that directory), and the name."""
+    """Return the key of a package, `.venv/flask`: the virtual environment (or the site directory), and the name."""
     return _join(SITE.sub(b"", site), SEPARATORS.sub("-", package).lower())
 
 
@@ -195,7 +195,7 @@ def _option(line: str, whole: str) -> Lines:
 
 
 def _is_also_read(path: str) -> bool:
-    """Return whether an included list is read as well, because it is in or below this directory."""
+    """Return whether the probe reads an included file anyway, as one of the requirement files below this directory."""
     directory, _, name = path.encode("utf-8", "replace").rpartition(b"/")
     return not path.startswith(("/", "..")) and is_requirements(directory or b".", name)
 

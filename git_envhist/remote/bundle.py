@@ -34,7 +34,7 @@ from git_envhist.git.limits import (
     limit_error,
     limits_for_pack,
     refuse_large,
-    refuse_without_room,
+    refuse_without_space,
 )
 from git_envhist.git.process import Git, GitResult, GitStream, why_it_failed
 from git_envhist.lazy import dataclass
@@ -324,7 +324,7 @@ def _read_refs(bundle: BundleStream, object_format: str) -> tuple[dict[str, str]
 
 def _index(git: Git, bundle: BundleStream, notes: Iterable[str]) -> ResourceLimits:
     place = os.fsdecode(git.environment[b"GIT_OBJECT_DIRECTORY"])
-    refuse_without_room(place, bundle.size)
+    refuse_without_space(place, bundle.size)
     parts = bundle.rest()
     first = next(parts, b"")
     bounds = limits_for_pack(first, bundle.size)

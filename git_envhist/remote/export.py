@@ -181,7 +181,7 @@ class NameTaken(Refused):
 
 
 def import_archive(
-    repository: Repository, path: str, name: str | None, tell: Warn, waiting: Callable[[], None] | None = None
+    repository: Repository, path: str, name: str | None, warn: Warn, waiting: Callable[[], None] | None = None
 ) -> ImportResult:
     """Store the timelines of a file as `<name>/<timeline>`; the default name is that of the file."""
     fetched = FetchedStore.of(repository)
@@ -194,7 +194,7 @@ def import_archive(
         objects = os.path.join(work, "objects")
         fetched.ensure()
         bundle_content = check_bundle(bundle, fetched.path, objects, repository.object_format)
-        counts = {timeline: _count(bundle_content, timeline, tell) for timeline in bundle_content.heads}
+        counts = {timeline: _count(bundle_content, timeline, warn) for timeline in bundle_content.heads}
         with fetched.lock_for_receiving(waiting):
             chosen = name or _free_name(repository, fetched, path, bundle_content)
             moves = _moves(fetched, chosen, bundle_content)
@@ -208,10 +208,10 @@ def import_archive(
     return ImportResult(path, chosen, outcomes)
 
 
-def _count(bundle_content: CheckedBundle, timeline: str, tell: Warn) -> int:
+def _count(bundle_content: CheckedBundle, timeline: str, warn: Warn) -> int:
     """Return the number of snapshots; reads each one, and reports those that cannot be read."""
     count = sum(
-        1 for _ in read_chain(bundle_content.git, bundle_content.heads[timeline], notes=False, warn=tell)
+        1 for _ in read_chain(bundle_content.git, bundle_content.heads[timeline], notes=False, warn=warn)
     )
     if not count:
         raise Damaged(f"'{timeline}' contains no readable snapshot: nothing was imported")
@@ -283,13 +283,13 @@ def _join_notes(fetched: FetchedStore, ref: str, new: str) -> None:
     if ref not in fetched.refs(ref):
         fetched.git.run(*SYNCED, "update-ref", "--no-deref", ref, new)
         return
-    came = f"{FETCHED_NOTES}import-{os.urandom(6).hex()}"
-    fetched.git.run("update-ref", "--no-deref", came, new)
-    words = (*SYNCED, "notes", f"--ref={ref}", "merge", "--quiet", "--strategy=cat_sort_uniq", came)
+    imported_ref = f"{FETCHED_NOTES}import-{os.urandom(6).hex()}"
+    fetched.git.run("update-ref", "--no-deref", imported_ref, new)
+    words = (*SYNCED, "notes", f"--ref={ref}", "merge", "--quiet", "--strategy=cat_sort_uniq", imported_ref)
     try:
         fetched.git.run(*words, environment=ANONYMOUS)
     finally:
-        fetched.git.run("update-ref", "-d", came)
+        fetched.git.run("update-ref", "-d", imported_ref)
 
 
 def _refuse_remote(repository: Repository, fetched: FetchedStore, name: str) -> None:

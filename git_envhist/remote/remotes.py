@@ -366,7 +366,7 @@ def _default_remote(repository: Repository, config: Config) -> str:
         "no remote given, and none is configured"
         if not names
         else "there is more than one remote, and none is called 'origin'",
-        hint="name one after 'push' or 'fetch', or set a default: git config envhist.remote <remote>",
+        hint="give a remote or an address, or set a default: git config envhist.remote <remote>",
     )
 
 

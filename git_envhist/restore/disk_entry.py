@@ -73,7 +73,10 @@ def is_same_file(one: DiskEntry | None, other: DiskEntry | None) -> bool:
 
 
 def is_unchanged(known: DiskEntry, now: DiskEntry | None, *, strictly: bool = False) -> bool:
-    """Return whether an entry is unchanged; `strictly`: the restore has not renamed it yet, so its ctime counts."""
+    """Return whether an entry is unchanged.
+
+    `strictly` compares the ctime too. It is for files that the restore has not renamed yet: a rename changes the ctime.
+    """
     if now is None or not is_same_file(known, now):
         return False
     if known.is_directory:

@@ -71,8 +71,12 @@ def refuse_unsaved(plan: RestorePlan, missing: Iterable[MissingPath]) -> None:
         for step in plan.steps
         if (item := _at_or_above(step.shown, whole) or unsaved.get(step.shown)) is not None
     }
-    going = tuple(step.shown + b"/" for step in plan.steps if _removes_directory(step))
-    found |= {path: item for path, item in unsaved.items() if going and path.startswith(going)}
+    removed_directories = tuple(step.shown + b"/" for step in plan.steps if _removes_directory(step))
+    found |= {
+        path: item
+        for path, item in unsaved.items()
+        if removed_directories and path.startswith(removed_directories)
+    }
     if found:
         first = min(found.values(), key=lambda item: item.path)
         raise Refused(
@@ -271,18 +275,18 @@ def new_names_of(plan: RestorePlan) -> dict[Directory, list[bytes]]:
     """Return the new names of a plan by directory."""
     found: dict[Directory, list[bytes]] = defaultdict(list)
     for step in plan.steps:
-        comes = [] if step.after is None or step.before is not None else [step.path]
-        for path in (*comes, *(entry.path for entry in step.below)):
+        created = [] if step.after is None or step.before is not None else [step.path]
+        for path in (*created, *(entry.path for entry in step.below)):
             above, _, name = path.rpartition(b"/")
             found[step.root, EnvPath(above)].append(name)
     return found
 
 
 def clashes(
-    names: Iterable[bytes], standing: Iterable[bytes], rules: NameRules
+    names: Iterable[bytes], existing: Iterable[bytes], rules: NameRules
 ) -> Iterator[tuple[bytes, bytes]]:
     """Yield the pairs of names that the file system treats as equal."""
-    known: dict[str, bytes] = {rules.key(name): name for name in standing}
+    known: dict[str, bytes] = {rules.key(name): name for name in existing}
     for name in sorted(names):
         other = known.setdefault(rules.key(name), name)
         if other != name:
@@ -324,8 +328,8 @@ def _problems(
             if problem is not None:
                 yield f"{_shown(root, directory, name)} {problem}"
         if folds:
-            stays = [name for name in _listed(base, directory) if _join(directory, name) not in removed]
-            for one, other in clashes(names, stays, rules):
+            remaining = [name for name in _listed(base, directory) if _join(directory, name) not in removed]
+            for one, other in clashes(names, remaining, rules):
                 yield f"{_shown(root, directory, one)} and {_shown(root, directory, other)} are the same name there"
 
 

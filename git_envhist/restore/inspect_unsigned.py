@@ -664,7 +664,7 @@ def _skip_in_other_systems(entry: Entry) -> str | None:
 
 
 def is_pointer(entry: Entry) -> bool:
-    """Return whether the contents of a file tell jj where its git repository is."""
+    """Return whether a file names, for jj, the git repository to use."""
     path = b"/".join(folded(name) for name in entry.path.split(b"/"))
     return entry.kind is EntryKind.FILE and (b"/" + path).endswith(b"/" + JJ_TARGET)
 

@@ -75,7 +75,7 @@ class RestoreJournal:
 def write_journal(directory: str, journal: RestoreJournal | bytes) -> None:
     """Write a journal, or its text, durably; the restore has started when this returns."""
     if _unlink(directory, PHASE):
-        # A phase left by a restore that was killed at its very end belongs to that one.
+        # An earlier restore that was killed at its end may have left this file; its phase is not that of this restore.
         sync_directory(directory)
     for phase in (Phase.DONE, Phase.UNDONE):
         _fill(os.path.join(directory, _reserved(phase)), _phase_text(phase))

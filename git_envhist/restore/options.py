@@ -44,7 +44,7 @@ class RestoreOptions:
     dumps: Dumps = NONE
     """The services' dumps, to be saved in the safety snapshot."""
     stopped: tuple[str, ...] = ()
-    """The services that are stopped meanwhile."""
+    """The services that are stopped during the restore."""
     planned: Callable[[RestoreResult], None] | None = None
     """Called with the plan, before anything is saved."""
     saved: Callable[[Snapshot], None] | None = None

@@ -204,9 +204,10 @@ class NeedsFullCompare(Exception):
 def pairs_from_scan(
     pairs: Sequence[DirectoryPair], merged: RecordChanges, read: Read
 ) -> list[DirectoryPair] | None:
-    """Return the pairs between the environment now and the target; None if the trees must be compared.
+    """Return each directory that differs between now and the target; None if the trees must be compared instead.
 
-    `read` returns the pairs of directories, given their stored paths.
+    `pairs` are the directories that differ between the newest snapshot and the target, `merged` what changed since.
+    `read` returns both sides of directories, given their stored paths.
     """
     if merged.gone or merged.before.keys() != merged.changed.keys():
         return None

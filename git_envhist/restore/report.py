@@ -62,9 +62,9 @@ def report_damage_in_target(plan: RestorePlan, open_contents: Callable[[], Objec
 @contextmanager
 def report_damage_in_safety(plan: RestorePlan, open_contents: Callable[[], ObjectReader]) -> Iterator[None]:
     """Report unreadable contents of the safety snapshot by path; nothing has been changed then."""
-    going = [(step.shown, step.before) for step in plan.steps if step.before is not None]
+    replaced = [(step.shown, step.before) for step in plan.steps if step.before is not None]
     with _damage_reported(
-        going, open_contents, "just saved", "nothing was changed; for details run: git envlog fsck"
+        replaced, open_contents, "just saved", "nothing was changed; for details run: git envlog fsck"
     ):
         yield
 

@@ -160,7 +160,7 @@ class ServiceRestore:
             yield file
 
     def _source(self, target: Snapshot, role: RestoreRole) -> Snapshot:
-        """Return the snapshot with the services' state for a target."""
+        """Return the snapshot whose stored service states belong to the target."""
         if role in (RestoreRole.UNDO, RestoreRole.REDO):
             # Undo returns to the state at the time the target was left, not at the time of its capture.
             same_content = [one for one in self.log() if one.content == target.content]

@@ -67,7 +67,7 @@ class Slots:
         return stat_entry(directory, name + ASIDE)
 
     def asides(self) -> set[int]:
-        """Return the numbers of the slots with an entry under the third name."""
+        """Return the numbers of the slots whose exchange was interrupted: an entry still has its temporary name."""
         found = set()
         for group in _names(self.private, SLOTS):
             for name in _names(self.private, SLOTS + b"/" + group):

@@ -121,7 +121,7 @@ def name_of(entry: Entry) -> bytes:
 
 
 FULL = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG))
-CANNOT_HOLD = frozenset((errno.ENAMETOOLONG, errno.EILSEQ, errno.EINVAL, errno.EEXIST))
+UNSUPPORTED_NAME = frozenset((errno.ENAMETOOLONG, errno.EILSEQ, errno.EINVAL, errno.EEXIST))
 
 
 @dataclass(frozen=True, slots=True)
@@ -344,7 +344,7 @@ def cannot_stage(error: OSError) -> EnvhistError:
         return StorageFull(
             f"not enough space to restore: {reason}", hint="free some space; nothing was changed"
         )
-    if error.errno in CANNOT_HOLD:
+    if error.errno in UNSUPPORTED_NAME:
         return Refused(
             f"this file system cannot store '{name}': {reason}", hint="restore to another directory with --to"
         )

@@ -44,7 +44,7 @@ def sync_staged(disk: EnvironmentDisk, steps: Iterable[PlanStep]) -> None:
 
 
 def sync_changed(disk: EnvironmentDisk, journal: RestoreJournal) -> None:
-    """Sync everything that was exchanged, and changed directories."""
+    """Sync the files that the restore exchanged, and the directories whose metadata it changed."""
     for root in disk.roots:
         staged = [one for one in journal.staged if one.step.root == root]
         own = [one for one in journal.directories if one.root == root]
@@ -52,13 +52,16 @@ def sync_changed(disk: EnvironmentDisk, journal: RestoreJournal) -> None:
 
 
 def sync_kept(disk: EnvironmentDisk) -> None:
-    """Sync the kept files; there are hardly ever any."""
+    """Sync the files moved to `kept/`; most restores have none."""
     for slots in disk.all_slots:
         disk.calls.sync(slots.private)
 
 
 def sync_roots_with_slots(disk: EnvironmentDisk) -> None:
-    """Sync the roots that contained slots: the journal, on another file system, may be removed before."""
+    """Sync the roots that contained slots.
+
+    The journal may be on another file system, where its removal reaches the disk earlier.
+    """
     for top in disk.tops_with_slots:
         if not _sync_each(disk.calls, (top,)):
             disk.calls.sync(top)

@@ -376,7 +376,7 @@ class ThreeWayMerge:
         if self._is_held(key, path):
             return sides.now
         if is_cache(path) and not is_same(sides.base, sides.other) and not is_same(sides.base_now, sides.now):
-            # Programs make it again; a cache that is newer than its source is not used.
+            # Remove the cache file: programs create it again. A file of either side could look newer than its source.
             return None if sides.other is None else sides.now
         merged = merge_entry(sides, lambda: self._text(key, path, sides), self.prefer)
         if merged.reason is not None:

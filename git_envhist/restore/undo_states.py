@@ -122,7 +122,7 @@ class UndoStack:
     def _move(self, place: int, arrived: Snapshot) -> None:
         stop = self.stops[place]
         is_there = arrived.content == stop.content or arrived.key != stop.key
-        # Where a part came back, or something was skipped, the state is a new one.
+        # A restore of a part, or one that skipped a path, results in a new state.
         self.arrived = arrived if is_there and not is_in_part(arrived) else None
         self.cursor, self.cut_off = place, ()
 

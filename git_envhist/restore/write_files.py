@@ -274,7 +274,7 @@ class NewDirectory(NamedTuple):
 
     path: EnvPath
     key: Any
-    """The key by which the source finds it."""
+    """Identifies the directory for the source of its entries."""
     entries: int
     """The approximate number of its entries."""
     directories: tuple[bytes, ...]

@@ -96,7 +96,9 @@ class SnapshotDropper:
         try:
             return found[resolve(text, Catalog(line, {}, _NoCommits()), self._history.now).id]
         except SnapshotNotFound as nothing:
-            raise NotInTrash(text, hint=self._why_not(text)) from nothing
+            raise NotInTrash(
+                text, hint=self._why_not(text), message=f"no dropped snapshot matches '{text}'"
+            ) from nothing
 
     def _why_not(self, text: str) -> str:
         try:

@@ -28,7 +28,7 @@ from git_envhist.git.config import current_actor, signature
 from git_envhist.git.process import Git
 from git_envhist.git.repository import NOTES_REFS, TIMELINE_REFS, RefUpdate, Repository, states_of
 from git_envhist.lazy import dataclass, field, replace
-from git_envhist.maintenance.gc import NOTHING_STAYS, collect
+from git_envhist.maintenance.gc import KEEP_NOTHING, collect
 from git_envhist.maintenance.repack import RepositoryBusy
 from git_envhist.model import EnvPath, Fact, NoteRecord, SnapshotId
 from git_envhist.model.retention import PurgeResult, PushedTimeline, RemainingObject
@@ -41,7 +41,7 @@ from git_envhist.remote.export import IMPORT_DIRECTORY as IMPORT
 from git_envhist.remote.remotes import find_remote, remote_key
 from git_envhist.remote.upload import read_remote_state, remotes_directory
 from git_envhist.rewrite.commits import ChainCommit, CommitChange
-from git_envhist.rewrite.erase import Eraser, lies_in
+from git_envhist.rewrite.erase import Eraser, is_inside
 from git_envhist.rewrite.salvage import lost_snapshots
 from git_envhist.rewrite.timeline import (
     TimelineRewriter,
@@ -158,7 +158,7 @@ class DigestEraser:
 
 
 def rekeyed_record(line: bytes, snapshot: SnapshotId, digest: Digest, find_key: FindKey) -> bytes:
-    """Return a line of a note with other digests, signed again if its key is known."""
+    """Return a line of a note with the digests of the rewritten trees, signed again if its key is known."""
     record = read_record(line) if b"tree_" in line else None
     if record is None or record.kind != VERDICT:
         return line
@@ -220,7 +220,7 @@ def _is_erased(probe: str, fact: Fact | None, paths: Collection[bytes]) -> bool:
     if fact is None:
         return True
     key, by = _raw(fact.key), join(fact.at, _raw(fact.by))
-    if lies_in(fact.at, paths) or lies_in(key, paths) or lies_in(by, paths):
+    if is_inside(fact.at, paths) or is_inside(key, paths) or is_inside(by, paths):
         return True
     return probe not in BY_FILE and any(_was_read_from(probe, fact.at, path) for path in paths)
 
@@ -248,7 +248,7 @@ THEIRS = (
     *("--exclude=refs/envhist/*", "--exclude=refs/notes/envhist/*"),
     *("--all", "--reflog", "--indexed-objects"),
 )
-GOING = ".going-"
+REMOVED_MARK = ".going-"
 """Suffix of the fetched repository's name while it is being removed."""
 IN_HISTORY, IN_GIT, NOWHERE = "history", "git", "unreached"
 
@@ -302,7 +302,7 @@ def delete_fetched(repository: Repository, *, holds: bool) -> None:
     _finish_forgetting(fetched)
     if holds:
         with fetched.lock_for_receiving():
-            os.rename(fetched.path, fetched.path + GOING + os.urandom(6).hex())
+            os.rename(fetched.path, fetched.path + REMOVED_MARK + os.urandom(6).hex())
         _finish_forgetting(fetched)
 
 
@@ -310,7 +310,7 @@ def _finish_forgetting(fetched: FetchedStore) -> None:
     """Complete a deletion that may have been killed."""
     place, name = os.path.split(fetched.path)
     for one in os.listdir(place) if os.path.isdir(place) else ():
-        if one.startswith(name + GOING):
+        if one.startswith(name + REMOVED_MARK):
             try:
                 shutil.rmtree(os.path.join(place, one))
             except OSError as error:
@@ -355,7 +355,7 @@ def _reached(git: Git, which: Sequence[str], wanted: Iterable[str]) -> list[tupl
     sought = set(wanted)
     if not sought:
         return []
-    # `run`, not `ask`: with half an answer a needed object would look unreached.
+    # Fail if git fails: in an incomplete list, an object that git uses would look unused.
     listed = git.run("rev-list", "--objects", *which)
     rows = (line.partition(b" ") for line in listed.splitlines())
     found = {oid.decode("ascii"): path for oid, _, path in rows}
@@ -604,7 +604,7 @@ class Purger:
         git = repository.git
         sweep(repository.common_state, repository.pack_dir, lambda commit: is_published(git, commit))
         try:
-            collect(replace(repository, ignores_hidden=force), keep_since=NOTHING_STAYS)
+            collect(replace(repository, ignores_hidden=force), keep_since=KEEP_NOTHING)
         except RepositoryBusy as busy:
             message = f"no snapshot contains it any more, but {busy.message}"
             raise RepositoryBusy(message, hint=busy.hint) from busy

@@ -121,7 +121,7 @@ class ListEraser:
             path = unquote(root) + mark + unquote(below)
         except Damaged:
             return False
-        return lies_in(path, self._eraser.paths)
+        return is_inside(path, self._eraser.paths)
 
     def _remove_chunks(self, pointers: Iterable[bytes]) -> None:
         left = set(self._pointers_left())
@@ -163,7 +163,7 @@ class ListEraser:
                     yield pointer.tree
 
 
-def lies_in(path: bytes, paths: Collection[bytes]) -> bool:
+def is_inside(path: bytes, paths: Collection[bytes]) -> bool:
     """Return whether a path is one of these, or below one."""
     return any(path == one or path.startswith(one + b"/") for one in paths)
 

@@ -50,7 +50,7 @@ class DamagedRef:
 
     ref: str
     content: str
-    """Its content, as far as it is known."""
+    """The content of the ref, or the part of it that could be read."""
     why: str
 
 
@@ -376,7 +376,7 @@ def unreached_snapshots(repository: Repository, timeline: str, reached: Collecti
     found = _without_older(repository, outside_trash(repository, timeline))
     known = [one for one in found if one.commit in reached]
     ids = {one.id for one in known}
-    # A capture that was overtaken by another wrote the same snapshot twice.
+    # If another capture moves the ref first, a capture commits its tree again: the same snapshot has two commits.
     contents = {(one.tree, one.author) for one in known}
     return [one for one in found if one.id not in ids and (one.tree, one.author) not in contents]
 
@@ -396,7 +396,7 @@ def _unreached_links(repository: Repository, timeline: str) -> tuple[ChainCommit
         except (Damaged, GitFailed):
             return ()  # a repair replaces this ref first
         known = {link.id for link in chain}
-        # A capture that was overtaken by another wrote the same snapshot twice.
+        # If another capture moves the ref first, a capture commits its tree again: the same snapshot has two commits.
         known_content = {(link.tree, link.data.committer) for link in chain}
         found = [
             one
@@ -455,7 +455,7 @@ def _commits(repository: Repository) -> Iterator[tuple[str, bytes]]:
     with closing(own):
         ids = {oid for pack in own.packs for oid in pack.index.names()}
         asked = b"".join(b"%b\n" % oid.hex().encode("ascii") for oid in ids)
-        # `run`, not `ask`: a partial list would look complete.
+        # Fail if git fails: an incomplete list would look complete.
         listed = repository.git.run("cat-file", "--batch-check=%(objecttype) %(objectname)", stdin=asked)
         for line in listed.splitlines():
             if line.startswith(b"commit "):

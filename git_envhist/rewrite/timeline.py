@@ -290,7 +290,7 @@ class TrashBuilder:
         self._put(trash_ref(day, removed[-1].id), now[removed[-1].commit], None)
 
     def rewrite(self) -> None:
-        """Write each changed entry with the snapshots left in it."""
+        """Write each changed trash entry again, with the snapshots that remain in it."""
         taken = {link.commit for link in self._wanted.links}
         taken |= {link.commit for _, left in self._wanted.trash for link in left}
         for entry, left in self._wanted.trash:

@@ -6,6 +6,7 @@ import os
 
 from git_envhist.disk import read_exactly
 from git_envhist.errors import SealingError
+from git_envhist.owners import make_directories
 from git_envhist.secrets.age_file import decrypt
 from git_envhist.secrets.age_keys import MAX_FILE, Identity, make_identity, read_identities
 
@@ -43,7 +44,7 @@ class Identities:
     def make(self) -> Identity:
         """Create a private key in the own file, which must not exist."""
         identity, text = make_identity()
-        os.makedirs(os.path.dirname(self.own), mode=0o700, exist_ok=True)
+        make_directories(os.path.dirname(self.own))
         descriptor = os.open(self.own, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         with os.fdopen(descriptor, "w", encoding="ascii") as file:
             file.write(text)

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from git_envhist.disk import Durability, lock_file, make_private, replace_file, sync_directory
+from git_envhist.owners import require_own
 from git_envhist.platform import guarded_open
 from git_envhist.secrets.keys import KeyDirectory
 
@@ -20,6 +21,8 @@ STALE_SECONDS = 3600
 
 def write_key_file(place: KeyDirectory, name: str, content: bytes) -> None:
     """Write a file of a directory of keys, and create the directory if it does not exist."""
+    if place.is_users:
+        require_own(place.directory)
     make_private(place.directory)
     place.make_private()
     # The directories may be as new as the file: each has an entry in its parent.

@@ -34,6 +34,8 @@ class KeyDirectory:
     """A directory of key files."""
 
     directory: str
+    is_users: bool = False
+    """Whether it is in the configuration home, not in a repository."""
 
     def path(self, name: str) -> str:
         return os.path.join(self.directory, name)
@@ -69,6 +71,10 @@ class KeyDirectory:
             mode = stat.S_IMODE(os.stat(path).st_mode)
             if not mode & 0o077:
                 return None
+            if self.is_users:
+                from git_envhist.owners import require_own  # loaded late: files of keys are private
+
+                require_own(path)
             os.chmod(path, mode & 0o700)
         except OSError:
             return False
@@ -249,7 +255,7 @@ class Origins:
             len(key_id) != FIRST_FORM_LENGTH or key_id == current_id or FIRST_FORM + key_id in self._lines()
         )
 
-    def hold(self, key: Key) -> bool:
+    def records_key(self, key: Key) -> bool:
         """Return whether a key from the configuration home belongs to this repository."""
         return not key.repository or key.repository.hex() in self._lines()
 
@@ -320,7 +326,7 @@ class KeyRing:
         self._common_state = common_state
         self.ours = KeyDirectory(os.path.join(common_state, "keys"))
         self._origins = Origins(common_state)
-        self.backup = KeyDirectory(os.path.join(config_home, "git-envhist", "keys"))
+        self.backup = KeyDirectory(os.path.join(config_home, "git-envhist", "keys"), is_users=True)
         self._stored_in = (self.backup,) if key_in == HOME else (self.ours, self.backup)
         self.warnings: list[str] = []
         self.made: Key | None = None
@@ -377,7 +383,7 @@ class KeyRing:
         if not self._origins.may_include(key_id, self._current_name()):
             return None
         key = self._read(self.backup, key_id)
-        return key if key is not None and self._origins.hold(key) else None
+        return key if key is not None and self._origins.records_key(key) else None
 
     def _current_name(self) -> str | None:
         with suppress(SealingError):
@@ -573,10 +579,13 @@ class KeyRing:
         return None
 
     def _make_private(self, place: KeyDirectory, key_id: str) -> None:
-        closed = place.make_private(key_id)
-        if closed is not None:
-            result = "fixed" if closed else "its mode cannot be changed"
-            self._warn(f"the key file '{place.path(key_id)}' was readable by other users: {result}")
+        for what, path, closed in (
+            ("directory of keys", place.directory, place.make_private()),
+            ("key file", place.path(key_id), place.make_private(key_id)),
+        ):
+            if closed is not None:
+                result = "fixed" if closed else "its mode cannot be changed"
+                self._warn(f"the {what} '{path}' was readable by other users: {result}")
 
     def _complete(self, key: Key) -> None:
         """Write missing copies of the key in use, and move keys out of the repository if so configured."""

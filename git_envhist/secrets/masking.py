@@ -106,8 +106,24 @@ FORMS: tuple[Form, ...] = (
         rb"(?!\s)" + VALUE,
     ),
     _form(
-        (b"sshpass", b"mongo", b"twine", b"rabbitmqadmin"),
-        rb"\b(?:sshpass|mongo\w{0,12}|twine|rabbitmqadmin)\b" + COMMAND + rb"[ \t]-p[ \t]{0,4}",
+        (b"sshpass", b"mongo", b"twine", b"rabbitmqadmin", b"cqlsh", b"useradd", b"usermod"),
+        rb"\b(?:sshpass|mongo\w{0,12}|twine|rabbitmqadmin|cqlsh|useradd|usermod)\b"
+        + COMMAND
+        + rb"[ \t](?-i:-p)[ \t]{0,4}",
+    ),
+    _form(
+        (b"mosquitto_", b"ssh-keygen"),
+        rb"\b(?:mosquitto_\w{2,8}|ssh-keygen)\b" + COMMAND + rb"[ \t](?-i:-[NP])[ \t]{1,4}",
+    ),
+    _form((b"snmp",), rb"\bsnmp\w{2,12}\b" + COMMAND + rb"[ \t](?-i:-[AX])[ \t]{1,4}"),
+    _form((b"wpa_passphrase",), rb"\bwpa_passphrase[ \t]{1,4}\S{1,100}[ \t]{1,4}"),
+    # HTTPie and xh: `http -a user:X`
+    _form(
+        (b"http ", b"https ", b"xh ", b"xhs "),
+        rb"\b(?:https?|xhs?)[ \t]"
+        + COMMAND
+        + rb"(?<!\S)(?:-a|--auth)(?:=|[ \t]{0,4})[\"']?[^\s:\"'/]{1,100}:",
+        REAL + rb"[^\s\"']{1,4096}",
     ),
     _form(
         (b"zip", b"7z", b"sqlcmd", b"bcp", b"ipmitool", b"rar"),

@@ -345,7 +345,7 @@ def parts_of(name: bytes) -> list[bytes]:
 def parts_of_copy(name: bytes) -> list[bytes]:
     """Return the parts of a name that may be a copy's, else nothing. Takes 0.2 µs, without a pattern."""
     parts = parts_of(name)
-    # A number, a bracket or a tilde leaves an empty part, and so does a dot at the beginning.
+    # Only names with an empty part can be copies: digits, brackets and tildes leave one, and so does a leading dot.
     may_be = not _SIGNS.isdisjoint(parts[1:]) or parts[0] in _FIRST or (name[:1] == b"." and len(parts) > 2)
     return parts if may_be else []
 

@@ -102,7 +102,7 @@ def _place_in(root: bytes, below: bytes) -> tuple[bytes, bytes]:
 
 
 def is_path(path: bytes) -> bool:
-    """Return whether entries can have such a path."""
+    """Return whether a path is relative and has no empty, `.` or `..` component."""
     return not {b"", b".", b".."}.intersection(path.split(b"/"))
 
 

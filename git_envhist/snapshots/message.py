@@ -291,7 +291,7 @@ def _optional_hash(key: str, field: str) -> Trailer:
 
 
 def _read_trigger(value: str) -> Trigger:
-    # A later version may have added a trigger; only that a program took the snapshot is known.
+    # A trigger of a later version is unknown here: it only shows that a program took the snapshot.
     return TRIGGERS.get(unquote(value), Trigger.API)
 
 
@@ -472,13 +472,13 @@ def _number(text: str, key: str) -> int:
     return int(text)
 
 
-# Signatures of snapshots and verdicts (pure). Everything that no key of this user signed is only claimed.
+# Signatures of snapshots and verdicts (pure). Only what a key of this user signed is trusted.
 #
 # A verdict is signed as the line of its note together with the id of its snapshot: it is valid nowhere else.
 
 
 KEY, MAC, AUTHOR = "key", "mac", "by"
-UNKNOWN_AUTHOR = "somebody"
+UNKNOWN_AUTHOR = "unknown"
 
 FindKey = Callable[[str], "SigningKey | None"]
 

@@ -147,7 +147,8 @@ def _missing_bytes(path: EnvPath) -> Damaged:
 def _no_bytes(path: EnvPath, entry: Entry | None) -> NoSuchFile:
     if entry is None:
         return NoSuchFile(
-            f"not in this snapshot: '{show(path)}'", hint="'git envlog -- <path>' lists those that changed it"
+            f"not in this snapshot: '{show(path)}'",
+            hint="to list the snapshots that changed a path: git envlog -- <path>",
         )
     kind = "recorded by its hash only" if entry.stored is StoredAs.FINGERPRINT else _kind_of(entry)
     return NoSuchFile(f"no bytes are stored of '{show(path)}': it is {kind}")

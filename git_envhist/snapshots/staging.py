@@ -38,8 +38,8 @@ from types import TracebackType
 from typing import NamedTuple, Self
 
 from git_envhist.disk import (
-    BESIDE_STATE,
     LOCK_TIMEOUT,
+    STAGING_IN_STATE,
     cannot_write,
     lock_file,
     lock_within,
@@ -74,7 +74,7 @@ from git_envhist.platform import NOFOLLOW, guarded_open
 # Stagings are next to our other state, or, if that is on another file system than the packs, next to the packs: a
 # pack is published by rename, which cannot cross file systems.
 
-BESIDE_PACKS = ".envhist-staging"
+STAGING_NEAR_PACKS = ".envhist-staging"
 TURN = "turn"
 KEPT_NAMES = (".nfs", ".fuse_hidden")
 """NFS and FUSE rename a removed file like this until it is closed."""
@@ -95,7 +95,9 @@ class StagingJournal(NamedTuple):
 
 def places(common_state: str, pack_dir: str) -> tuple[str, str]:
     """Return the directories that may contain stagings."""
-    return os.path.join(common_state, BESIDE_STATE), os.path.join(os.path.dirname(pack_dir), BESIDE_PACKS)
+    return os.path.join(common_state, STAGING_IN_STATE), os.path.join(
+        os.path.dirname(pack_dir), STAGING_NEAR_PACKS
+    )
 
 
 def choose_place(common_state: str, pack_dir: str, configured: int) -> str:
@@ -151,7 +153,7 @@ def make_staging(place: str, pack_dir: str, configured: int) -> tuple[str, int, 
     descriptors: list[int] = []
     try:
         if bits & stat.S_IWGRP:
-            # Group members must be able to read which packs this capture may still take back.
+            # Group members must be able to read which packs this capture may still remove.
             os.chmod(path, stat.S_IMODE(seen.st_mode))
         lock = _make_file(os.path.join(path, "lock"), bits)
         descriptors.append(lock)
@@ -364,7 +366,7 @@ class Staging:
             self._record([f"pack {name}" for name in fresh])
             self._make_visible(fresh.values())
         except BaseException as error:
-            # No ref can need them yet; the next sweep takes back what cannot be removed now.
+            # No ref can need them yet; the next sweep removes those that cannot be removed now.
             with suppress(OSError):
                 _remove_packs(self._common_state, self._target, fresh, ())
                 self._exposed = bool(self._published)
@@ -424,7 +426,7 @@ class Staging:
         self._release()
 
     def abandon(self) -> None:
-        """Leave the staging like a killed process: the next sweep decides from the refs what stays."""
+        """Unlock the staging without cleaning up: the next sweep decides by the refs which of its packs to keep."""
         self._release()
 
     def _close_journal(self) -> None:
@@ -448,7 +450,7 @@ class Staging:
     ) -> None:
         if self._lock < 0:
             return
-        # Once packs are visible, the error may have come before or after the ref moved.
+        # Once packs are visible, it is unknown whether the error occurred before or after the ref moved.
         if kind is not None and self._exposed:
             self.abandon()
         else:
@@ -480,7 +482,7 @@ def sweep(common_state: str, pack_dir: str, is_published: Callable[[str], bool])
 
 
 def unpublished(common_state: str, pack_dir: str | None = None) -> frozenset[str]:
-    """Return the packs that a capture has published, or will publish, and that may still be taken back."""
+    """Return the packs that a capture has published, or will publish, and that it may still remove."""
     packs = pack_dir or os.path.join(os.path.dirname(os.path.abspath(common_state)), "objects", "pack")
     names: set[str] = set()
     for place in places(common_state, packs):

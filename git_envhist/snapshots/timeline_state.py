@@ -26,7 +26,7 @@ RESTARTED_FILE = "left-behind"
 
 
 def read_restarted(common_state: str) -> list[str]:
-    """Return the names of these timelines."""
+    """Return the names of the restarted timelines."""
     try:
         with open(
             os.path.join(common_state, RESTARTED_FILE),

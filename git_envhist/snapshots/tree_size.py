@@ -27,8 +27,9 @@ ALLOWED = 256 << 20
 ALLOWED_CHUNKS = 1 << 30
 """The chunks of several terabytes are always allowed."""
 MAX_RATIO = 50
-"""Beyond that, the allowed ratio of the weight to the bytes of the distinct trees; no real environment repeats
-directories that often.
+"""Above the allowed size, the maximum ratio of the size of all trees to that of the distinct ones.
+
+No real environment repeats directories more often.
 """
 MAX_DEPTH = 4096
 """git recurses once per level."""
@@ -36,7 +37,7 @@ BATCH = 500
 
 
 class TreeTooLarge(EnvhistError):
-    """A few trees, listed in each other many times, stand for more paths than any real environment has."""
+    """A few trees that list each other many times contain more paths than any real environment."""
 
     code = "too-much"
 

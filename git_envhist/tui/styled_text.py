@@ -239,7 +239,9 @@ def _not_restored(value: Json) -> Iterator[Text]:
     parts += [f"{escape(process)} still runs the old code" for process in value["running"][:MAX_ITEMS]]
     if parts:
         yield Text("not restored: " + "; ".join(parts))
-    yield from _cut(f"not undone: {escape(effect['text'])}" for effect in value["effects"])
+    yield from _cut(
+        f"outside this machine, not undone: {escape(effect['text'])}" for effect in value["effects"]
+    )
     if value["executables"]:
         yield Text(
             f"{len(value['executables']):,} restored programs come from an unsigned snapshot: check them before running"

@@ -328,7 +328,7 @@ class DatabaseFiles:
         if leaf is None:
             leaf = ScannedEntry(name, ())
             self._late.append(leaf)
-            # A file that is read alone has no list of entries here.
+            # A single file is read without a listing of its directory, so there is no list to add the sidecar to.
             if self._database in visit.leaves:
                 insort(visit.leaves, leaf, key=lambda other: other.name)
         elif leaf in visit.unread:

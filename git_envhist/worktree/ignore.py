@@ -92,12 +92,12 @@ def _whole(names: list[Name], *, is_directory: bool) -> str:
     end = r"/\Z" if is_directory else r"/?\Z"
     if all(map(_is_double, names)):
         return rf"\A(?=[^/]).*?{end}"
-    goes_below = _is_double(names[-1])
-    if goes_below:
+    matches_below = _is_double(names[-1])
+    if matches_below:
         names.pop()
     first, *blocks = _blocks(names)
     head = rf"\A{_joined(first)}/" if first else r"\A"
-    if goes_below:
+    if matches_below:
         middle = "".join(map(_somewhere, blocks))
         return rf"{head}{middle}(?=[^/]).*?{end}"
     if not blocks:
@@ -133,7 +133,10 @@ def _joined(names: list[Name]) -> str:
 
 
 def _name(name: Name) -> str:
-    """Return an expression for a name: parts between stars at their first match, the last part at the end."""
+    """Return a regular expression for one name of a pattern.
+
+    Each part between two stars matches at its first occurrence, the last part at the end: without backtracking.
+    """
     parts: list[str] = [""]
     for token in name:
         if token != STAR:

@@ -368,7 +368,7 @@ class Scanner:
             path = above
         return False
 
-    def why_gone(self, path: bytes) -> str:
+    def missing_reason(self, path: bytes) -> str:
         """Return "mounted" if a file system is mounted on a directory that cannot be visited, else "gone"."""
         above = path.rpartition(b"/")[0]
         try:

@@ -40,8 +40,10 @@ class SealedSource(NamedTuple):
 
     @property
     def is_past(self) -> bool:
-        """Return whether the content is an earlier one: then only the hash counts, as the inode may be
-        reused."""
+        """Return whether the file had this content earlier; copies are then found by the hash, not by the inode.
+
+        The system may have given the inode to another file.
+        """
         return not self.device and bool(self.digest)
 
     def as_past(self) -> SealedSource:

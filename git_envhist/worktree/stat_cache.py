@@ -473,7 +473,8 @@ class StatCache:
 
     def _write(self, first: bytes, records: bytes) -> CacheShard:
         name = f"shard-{os.urandom(12).hex()}"
-        with open(os.path.join(self.directory, name), "xb") as file:
+        path = os.path.join(self.directory, name)
+        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
             file.write(records)
         return CacheShard(first, name, self._checksum(records))
 

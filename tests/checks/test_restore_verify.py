@@ -37,7 +37,7 @@ def test_failed_check_prints_the_undo_command(checked: Repo) -> None:
     done = checked.run("envrestore", ":/old", "--verify")
     assert done.status == 1
     assert done.err.splitlines() == [
-        "warning: the check failed: test ! -e ../broken exit 1", "hint: to undo: git envrestore --undo",
+        "warning: the check failed: test ! -e ../broken: exit 1", "hint: to undo: git envrestore --undo",
     ]  # fmt: skip
     assert checked.read("state") == b"old"
     checked.run("envrestore", "--undo", check=True)

@@ -245,7 +245,7 @@ def test_error_does_not_replace_the_pass_of_an_older_snapshot(aged: Repo) -> Non
         line for line in aged.run("envlog", check=True).out.splitlines() if line.startswith(first[:7])
     )
     assert "✓ it works" in line
-    assert "the last check gave no result (true did not run)" in line
+    assert "the last check gave no result (true: did not run)" in line
 
 
 def test_binary_data_with_the_path_is_no_error(aged: Repo) -> None:

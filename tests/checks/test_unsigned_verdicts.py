@@ -40,7 +40,7 @@ def test_verdict_without_our_signature_is_ignored(repo: Repo) -> None:
     assert repo.run("envlog", "--verdict=pass").out == ""
     assert repo.run("envlog", "--verdict=none", "--format=%s").out == "x\n"
     assert " ? x" in repo.run("envlog").out
-    assert "Check:     ? passed, unsigned (says: Mallory) (true)" in repo.run("envlog", "show").out
+    assert "Check:     ? passed, unsigned (author given as Mallory) (true)" in repo.run("envlog", "show").out
     assert shown(repo)["verify"]["claimed_by"] == "Mallory"  # type: ignore[index]
     # A later unsigned verdict does not replace ours.
     repo.run("envlog", "verify", "@", "--", "false")
@@ -103,8 +103,8 @@ def test_equal_environment_is_known_with_the_time_of_its_check(repo: Repo) -> No
     capture("back", "10:20")
     lines = repo.run("envlog", env=now).out.splitlines()
     assert [line.split()[2] for line in lines] == ["·", "·", "✓"]
-    assert "· back   ✓ from 10:02 · " in lines[0]
-    assert "from 10:02" not in lines[2]
+    assert "· back   ✓ as at 10:02 · " in lines[0]
+    assert "as at 10:02" not in lines[2]
     first = shown(repo, ":/clean")["id"]
     assert shown(repo)["verify"]["carried_from"] == first  # type: ignore[index]
     assert f"carried over from {str(first)[:7]}" in repo.run("envlog", "show").out

@@ -80,6 +80,21 @@ CASES = {
     "attached directory": Case(
         ("envlog", "capture", "--attach", ".", "x"), 128, "failed", "cannot attach '.': is a directory", "tar -cf",
     ),
+    "task number": Case(("envlog", "task", "start"), 129, "usage", "no task number given", "task start <number>"),
+    "task text": Case(("envlog", "task", "add"), 129, "usage", "no text given", "task add <text>"),
+    "key action": Case(("envlog", "key", "list"), 129, "usage", "no such action: 'list'", "use one of: show, new"),
+    "second task text": Case(
+        ("envlog", "task", "add", "a b", "c d"), 129, "usage", "unexpected argument: 'c d'", "task add <text>",
+    ),
+    "name to remove": Case(
+        ("envlog", "name", "-d", "nope"), 4, "no-such-snapshot", "'nope'", "git envlog name", _opened,
+    ),
+    "dropped": Case(
+        ("envlog", "undrop", "@"), 4, "not-in-trash", "no dropped snapshot matches '@'", "was not dropped", _opened,
+    ),
+    "export to a missing directory": Case(
+        ("envlog", "export", "../none/x/y", "@"), 128, "failed", "none' does not exist", "create it", _opened,
+    ),
     "similarity": Case(("envdiff", "-Mx"), 129, "usage", "not a percentage: 'x'", "-M90%"),
     "class": Case(
         ("envrestore", "--only=odd", "@"), 129, "usage", "unknown class of paths", "use one of: packages", _opened,

@@ -118,6 +118,7 @@ ELSEWHERE = {
     "place-obeyed": ("restore/test_obeyed_places.py", "PlaceObeyed"),
     "interrupted": ("services/test_services.py", "stopped: "),
     "locked": ("retention/test_locked.py", "StillLocked"),
+    "not-yours": ("hygiene/test_directories_of_others.py", "root does not write through"),
     "newer-format": ("tracking/test_resuming.py", "NewerRecord"),
     "read-only": ("hygiene/test_read_only_git_directory.py", "cannot write below"),
     "ref-locked": ("hygiene/test_locked_refs.py", "a ref is locked by"),

@@ -43,7 +43,7 @@ def test_restore_names_removed_and_uncommitted_files(repo: Repo) -> None:
     done = repo.run("envrestore", good, check=True).out
     saved = done.partition("saved your files as ")[2][:7]
     assert "  remove 1 · replace 1 · unchanged 0\n  removes notes.txt\n" in done
-    assert f"uncommitted changes of app.py were replaced: they are in {saved} (to keep" in done
+    assert f"uncommitted changes of app.py were replaced; they are saved in {saved} (to keep" in done
     for number in range(8):
         repo.write(f"new-{number}")
     assert "\n  removes new-0, new-1, new-2, new-3, 4 more\n" in repo.run("envrestore", good, check=True).out

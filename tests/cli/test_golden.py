@@ -171,10 +171,10 @@ Date:      Wed Nov 18 10:18:03 2026 +0000
 Trigger:   manual
 Head:      <hash> (main)
 Meta:      ticket=42
-Summary:   +2 -1 files
-Complete:  yes
 
     after package install
+
+Summary:   +2 -1 files
 """
 
 

@@ -63,6 +63,17 @@ def test_every_option_is_explained_in_the_short_help(place: str) -> None:
     assert shown.startswith("usage: git env")
 
 
+@pytest.mark.parametrize("place", PLACES)
+def test_short_help_is_at_most_80_columns_wide(place: str) -> None:
+    command = load(place)
+    assert isinstance(command, Command)
+    shown = short_help(command, "git-envlog")
+    assert max(map(len, shown.splitlines())) <= 80
+    # Wrapping loses no word.
+    words = ["usage:", *command.usage.split(), *command.help.split()]
+    assert shown.split()[: len(words)] == words
+
+
 @pytest.mark.parametrize("source", sorted(MAN.glob("*.rst")), ids=lambda path: path.stem)
 def test_committed_page_was_made_from_its_source(source: Path) -> None:
     stamp = runpy.run_path(str(MAN / "build.py"))["stamp"]

@@ -12,7 +12,7 @@ def test_quiet_prints_only_warnings_and_errors(repo: Repo) -> None:
     assert repo.run("envlog", "capture", "-q", "one", check=True) == Result(0, b"", b"")
     repo.write("app.py", "2\n")
     done = repo.run("envlog", "capture", "--quiet", "--verify", "false")
-    assert (done.out, done.err) == ("", "warning: the check failed: false exit 1\n")
+    assert (done.out, done.err) == ("", "warning: the check failed: false: exit 1\n")
     for words in (
         ("envrestore", "-q", "@~1"),
         ("envlog", "undo", "-q"),

@@ -32,7 +32,7 @@ def test_list_has_aligned_columns() -> None:
     after_install = "pip: +flask 3.0.1, +6 more · +1,204 ~2 files"
     assert list_lines(timeline(), LOOK, PLAIN, None) == [
         "9ac31f2  10:27  ✓ working version, app healthy  ~3 files · .env.local: API_URL",
-        f"b71e02c  10:18  ✗ after package install         {after_install} · npm test exit 1",
+        f"b71e02c  10:18  ✗ after package install         {after_install} · npm test: exit 1",
         "0f12dd8  10:11  · before auth refactor          ~2 files",
         "41be770  10:02  ✓ clean clone                   3,811 files in all",
     ]
@@ -114,7 +114,7 @@ def test_full_view_has_all_fields() -> None:
         "Trigger:   manual",
         "Head:      1111111111111111111111111111111111111111 (main)",
         "Meta:      ticket=42",
-        "Check:     ✗ failed (npm test exit 1, 0.81 s)",
+        "Check:     ✗ failed (npm test: exit 1, 0.81 s)",
         "",
         "    after package install",
         "",
@@ -134,7 +134,7 @@ def test_full_view_has_all_fields() -> None:
 
 def test_unsigned_check_result_is_marked() -> None:
     claimed = verdict(VerdictStatus.PASS, claimed_by="origin")
-    assert "Check:     ? passed, unsigned (says: origin) (npm test)" in card(
+    assert "Check:     ? passed, unsigned (author given as origin) (npm test)" in card(
         moment("aaaaaaa", "x", verdicts=(claimed,)), LOOK, PLAIN
     )
 
@@ -142,9 +142,9 @@ def test_unsigned_check_result_is_marked() -> None:
 def test_check_without_a_result_is_named_before_the_changes() -> None:
     checks = (verdict(VerdictStatus.PASS), verdict(VerdictStatus.ERROR, exit_code=127))
     (line,) = list_lines([moment("aaaaaaa", "x", verdicts=checks)], LOOK, PLAIN, None)
-    assert line.endswith("✓ x  the last check gave no result (npm test exit 127) · nothing changed")
+    assert line.endswith("✓ x  the last check gave no result (npm test: exit 127) · nothing changed")
     (line,) = list_lines([moment("aaaaaaa", "x", verdicts=checks[1:])], LOOK, PLAIN, None)
-    assert line.endswith("! x  nothing changed · npm test exit 127")
+    assert line.endswith("! x  nothing changed · npm test: exit 127")
     (line,) = list_lines([moment("aaaaaaa", "x", verdicts=checks[::-1])], LOOK, PLAIN, None)
     assert line.endswith("✓ x  nothing changed")
 
@@ -190,7 +190,7 @@ def test_template_of_the_contract_is_rendered() -> None:
             "Wed Nov 18 10:18:03 2026 +0000|12 minutes ago|2026-11-18T10:18:03+00:00|1794997083",
         ),
         ("%n%x00%x09%%", "\n\0\t%"),
-        ("%(story)", "pip: +flask 3.0.1, +6 more · +1,204 ~2 files · npm test exit 1"),
+        ("%(story)", "pip: +flask 3.0.1, +6 more · +1,204 ~2 files · npm test: exit 1"),
         ("%(name)|%(trigger)|%(complete)", "|manual|complete"),
         ("[%( is called name)]", "[]"),
         ("%b", ""),

@@ -115,7 +115,8 @@ def test_symbol_in_the_list_is_of_the_snapshots_own_check(repo: Repo) -> None:
     repo.run("envlog", "run", "--", "false")
     ran, checked = repo.run("envlog", check=True).out.splitlines()
     assert (ran.split()[2], checked.split()[2]) == ("·", "✓")
-    assert " exit 1 · ✓ from " in ran
+    assert "✓ as at " in ran
+    assert ran.endswith(" exit 1")
 
 
 def test_time_in_braces_ends_at_its_brace(repo: Repo) -> None:

@@ -219,7 +219,7 @@ def test_unknown_revision_is_status_4_with_a_hint(told: Told) -> None:
     [
         (("show", "2 years ago"), "the oldest snapshot is from 10:02"),
         (("show", ""), "the newest snapshot is '@'"),
-        (("show", "--", "never"), "'git envlog -- <path>' lists those that changed it"),
+        (("show", "--", "never"), "to list the snapshots that changed a path: git envlog -- <path>"),
         (("show", "--", "lib"), "'git ls-tree <id>:<path>' lists a directory"),
         (
             ("--grep=(",),

@@ -12,7 +12,7 @@ import pytest
 
 from git_envhist.git import other_users, refs
 from git_envhist.git.other_users import Access, access_of
-from git_envhist.git.refs import Lock, RunningGit, describe_gits, gits_at_work, hint_after, may_be_held
+from git_envhist.git.refs import Lock, RunningGit, describe_gits, gits_at_work, hint_after, may_be_in_use
 from git_envhist.objects.own_packs import may_write
 from tests.git.test_running_gits import BOOTED, process
 
@@ -179,9 +179,9 @@ def test_git_that_is_ending_has_no_access(place: Path, monkeypatch: pytest.Monke
 def test_lock_belongs_to_the_user_of_its_file() -> None:
     lock = Lock(100.0, uid=1000)
     ours, others = (RunningGit(1, 0.0, "fetch", uid) for uid in (1000, STRANGER))
-    assert may_be_held(lock, [ours])
-    assert not may_be_held(lock, [others])
-    assert may_be_held(lock, [RunningGit(1, 0.0, "fetch", STRANGER, "/here")])
+    assert may_be_in_use(lock, [ours])
+    assert not may_be_in_use(lock, [others])
+    assert may_be_in_use(lock, [RunningGit(1, 0.0, "fetch", STRANGER, "/here")])
 
 
 def test_git_that_cannot_write_here_relies_on_no_object() -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from git_envhist.git.refs import STALE_AFTER, TABLES_LOCK, Lock, gits_at_work, may_be_held, sweep_locks
+from git_envhist.git.refs import STALE_AFTER, TABLES_LOCK, Lock, gits_at_work, may_be_in_use, sweep_locks
 from git_envhist.git.repository import TIMELINE_REFS, RefUpdate, Repository
 from tests.end_to_end.captures import assert_holds, capture, history
 from tests.hygiene.user_data import worktree
@@ -183,7 +183,7 @@ def test_gc_keeps_a_lock_that_a_running_git_may_hold(repo: Repo) -> None:
     _until_it_runs(waiting.pid)
     [lock] = trash_locks(repo, 0)
     at_work = Repository.open(str(repo.path)).gits_at_work
-    assert not may_be_held(Lock(0.0, os.getuid()), at_work())
+    assert not may_be_in_use(Lock(0.0, os.getuid()), at_work())
     assert sweep_locks([str(lock.parent)], at_work) == 0
     os.utime(lock, (time.time() + 7200,) * 2)
     assert sweep_locks([str(lock.parent)], at_work) == 0

@@ -84,6 +84,20 @@ def test_another_account_cannot_read_a_history(user: Repo) -> None:
     assert not [path for path, data in seen.items() if SECRET in data]
 
 
+def test_state_is_private_under_any_umask(user: Repo) -> None:
+    for repo_umask in (0, 0o022):
+        before = os.umask(repo_umask)
+        try:
+            for text in (b"one", b"two"):
+                user.write("private.txt", SECRET + text, mode=0o600)
+                user.run("envlog", "capture", "-q", check=True)
+            user.run("envrestore", "-q", "@~1", check=True)
+        finally:
+            os.umask(before)
+    state = user.path / ".git/envhist"
+    assert [path for path in (state, *state.rglob("*")) if path.lstat().st_mode & 0o077] == []
+
+
 def test_owner_can_still_use_git(user: Repo) -> None:
     prefix = as_ordinary_user()
     use(user)

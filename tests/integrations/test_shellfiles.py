@@ -29,7 +29,7 @@ def places(home: Path) -> list[Path]:
 
 def test_linked_manual_and_completions_are_found(repo: Repo, hermetic: Path) -> None:
     dry = repo.run("envlog", "install", "--shell", "-n", check=True)
-    assert dry.out.count("would be linked") == len(places(hermetic))
+    assert dry.out.count("would link") == len(places(hermetic))
     assert not any(place.exists() for place in places(hermetic))
     done = repo.run("envlog", "install", "--shell", check=True)
     assert done.err.startswith("note: add this line to .zshrc")

@@ -15,7 +15,7 @@ from git_envhist.api import EnvHistory
 from git_envhist.errors import EnvhistError, GitFailed
 from git_envhist.git.repository import Repository
 from git_envhist.maintenance import repack
-from git_envhist.maintenance.gc import NOTHING_STAYS, collect
+from git_envhist.maintenance.gc import KEEP_NOTHING, collect
 from git_envhist.maintenance.pack_usage import LONG_AGO
 from git_envhist.maintenance.repack import RepositoryBusy
 from git_envhist.model import GcResult, Snapshot
@@ -31,7 +31,7 @@ def take_snapshot(history: EnvHistory, intent: str) -> Snapshot:
     return captured.snapshot
 
 
-def clean(repo: Repo, keep_since: float | None = NOTHING_STAYS) -> GcResult:
+def clean(repo: Repo, keep_since: float | None = KEEP_NOTHING) -> GcResult:
     return collect(Repository.open(str(repo.path)), keep_since=keep_since)
 
 
@@ -284,7 +284,7 @@ def test_git_started_during_removal_misses_no_pack(
             (repo.path / ".git/gc.pid").write_text("1 another-machine")
 
     with pytest.raises(RepositoryBusy):
-        collect(Repository.open(str(repo.path)), keep_since=NOTHING_STAYS, progress=tell)
+        collect(Repository.open(str(repo.path)), keep_since=KEEP_NOTHING, progress=tell)
 
     assert not missed
 
@@ -338,7 +338,7 @@ def test_object_reused_by_a_concurrent_capture_is_kept(repo: Repo, history: EnvH
                 )
             )
 
-    done = collect(Repository.open(str(repo.path)), keep_since=NOTHING_STAYS, progress=tell)
+    done = collect(Repository.open(str(repo.path)), keep_since=KEEP_NOTHING, progress=tell)
 
     assert done.removed > 0
     assert_holds(repo, found[0].commit)
@@ -372,7 +372,7 @@ def test_object_added_by_git_during_removal_is_kept(
         steps = {"putting them in place": add}
         collect(
             Repository.open(str(repo.path)),
-            keep_since=NOTHING_STAYS,
+            keep_since=KEEP_NOTHING,
             progress=lambda step: steps.get(step, lambda: None)(),
         )
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import shutil
 import signal
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +31,7 @@ import httpx2  # noqa: E402 - only where it is installed
 from mcp import Client  # noqa: E402 - likewise
 from mcp.client.streamable_http import streamable_http_client  # noqa: E402 - likewise
 
+from git_envhist.mcp.connections import HEADER_TIMEOUT, Connections  # noqa: E402 - likewise
 from git_envhist.mcp.hints import PREFIX  # noqa: E402 - likewise
 from tests.mcp.test_server import LONG, MODES, Person, answer, error_in, refusal, talk  # noqa: E402 - likewise
 
@@ -38,12 +41,18 @@ ERAS = ("legacy", "modern")
 
 
 @contextmanager
-def serving(repo: Repo, *words: str, token: str | None = TOKEN) -> Iterator[tuple[str, str]]:
-    """Serve the repository over HTTP; yield the address and the token that was printed."""
+def serving(
+    repo: Repo, *words: str, token: str | None = TOKEN, descriptors: int | None = None
+) -> Iterator[tuple[str, str]]:
+    """Serve the repository over HTTP; yield the address and the token that was printed.
+
+    `descriptors`: the number of descriptors that the server may have.
+    """
     program = shutil.which("git-envlog")
     assert program is not None
     env = {**repo.env, **({"GIT_ENVHIST_MCP_TOKEN": token} if token is not None else {})}
-    command = [program, "mcp", "--http", "0", *words]
+    limited = ("sh", "-c", f'ulimit -n {descriptors}; exec "$@"', "sh") if descriptors else ()
+    command = [*limited, program, "mcp", "--http", "0", *words]
     with subprocess.Popen(command, cwd=repo.path, env=env, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None
         address = server.stdout.readline().removeprefix("serving on ").strip()
@@ -121,6 +130,98 @@ def test_server_on_a_port_answers_only_with_the_token_and_only_on_this_machine(r
             if int(number, 16) == port and line.split()[3] == "0A":
                 assert place == "0100007F"
         assert "cannot listen" in repo.run("envlog", "mcp", "--http", str(port)).err
+
+
+FLOOD = """
+import resource, socket, sys, time
+resource.setrlimit(resource.RLIMIT_NOFILE, (1_000, 1_000))
+address, held = ("127.0.0.1", int(sys.argv[1])), []
+sent = sys.argv[2].encode().decode("unicode_escape").encode()
+for number in range(int(sys.argv[3])):
+    made = socket.socket()
+    made.setblocking(False)
+    made.connect_ex(address)
+    held.append((made, number))
+    if len(held) > 900:
+        held.pop(0)[0].close()
+    for one, at in held[-20:]:
+        try:
+            one.send(sent)
+        except OSError:
+            pass
+    if number == 600:
+        print("open", flush=True)
+    time.sleep(0.0005)
+sys.stdin.read()
+"""
+"""Opens connections, keeps 900 of them, and sends something on each without ever sending the token."""
+UNFINISHED = ("", r"POST /mcp HTTP/1.1\r\nX: ", r"POST /mcp HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n")
+
+
+@contextmanager
+def flood(address: str, sent: str, count: int) -> Iterator[None]:
+    """Run the flood, as another account if the test runs as root, until the block ends."""
+    other = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--")
+    prefix = other if os.geteuid() == 0 and shutil.which("setpriv") else ()
+    port = address.rpartition(":")[2].partition("/")[0]
+    # The interpreter of the system: another account may be unable to enter the directory of this one.
+    python = os.path.realpath(sys.executable)
+    command = [*prefix, python, "-I", "-S", "-c", FLOOD, port, sent, str(count)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as flooding:
+        assert flooding.stdout is not None
+        assert flooding.stdout.readline() == "open\n"
+        yield
+        flooding.kill()
+
+
+def ping_until_answered(address: str) -> None:
+    """Send requests with the token until the server answers one."""
+    body = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+    deadline = time.monotonic() + LONG
+    while True:
+        assert time.monotonic() < deadline
+        with suppress(httpx2.HTTPError):
+            assert httpx2.post(address, json=body, headers=headers(), timeout=LONG).status_code < 500
+            return
+
+
+@pytest.mark.parametrize("sent", UNFINISHED)
+def test_client_with_the_token_is_served_while_others_open_connections(repo: Repo, sent: str) -> None:
+    with serving(repo, descriptors=128) as (address, _):
+        with flood(address, sent, 1_000_000):
+            for _number in range(5):
+                ping_until_answered(address)
+        ping_until_answered(address)
+
+
+def test_client_with_the_token_is_served_after_others_filled_the_queue(repo: Repo) -> None:
+    with serving(repo, descriptors=128) as (address, _), flood(address, "", 601):
+        ping_until_answered(address)
+
+
+def test_connections_without_the_token_are_limited_and_closed_in_time() -> None:
+    now = [0.0]
+    connections = Connections(2, lambda: now[0])
+    first, second, third, fourth = (FakeTransport(port) for port in range(4))
+    connections.add(first)
+    connections.add(second)
+    connections.accept(("127.0.0.1", 0))
+    connections.add(third)
+    assert not second.aborted
+    connections.add(fourth)
+    assert [one.aborted for one in (first, second, third, fourth)] == [False, True, False, False]
+    now[0] = HEADER_TIMEOUT
+    asyncio.run(connections.close_expired())
+    assert [one.aborted for one in (first, second, third, fourth)] == [False, True, True, True]
+
+
+class FakeTransport(asyncio.Transport):
+    def __init__(self, port: int) -> None:
+        super().__init__({"peername": ("127.0.0.1", port)})
+        self.aborted = False
+
+    def abort(self) -> None:
+        self.aborted = True
 
 
 @pytest.mark.parametrize("token", ["", "short", "0123456789abcdef\x7f0123456789", "é" * 40])

@@ -174,7 +174,7 @@ def test_fetched_snapshot_is_unsigned_without_its_key_and_trusted_with_it(
     repo: Repo, colleague: Repo, shared: str
 ) -> None:
     colleague.run("envlog", "fetch", check=True)
-    assert "unsigned (says: Test User)" in colleague.run("envlog", "--all", check=True).out
+    assert "unsigned (author given as Test User)" in colleague.run("envlog", "--all", check=True).out
     assert colleague.run("envrestore", shared).status == 3
     assert size_of(colleague) < BIG // 4, "a refused restore fetches no contents"
     take_in_key(repo, colleague)

@@ -84,7 +84,7 @@ def test_output_about_tracked_files_names_no_option_that_a_revert_lacks(three: R
     three.git("commit", "-q", "-m", "lines")
     three.write("lines", three.read("lines").replace(b"\n20\n", b"\ntwenty\n"))
     shown = three.run("envlog", "revert", ":/two", "--", "lines", check=True).out
-    assert "uncommitted changes of lines were replaced: they are in" in shown
+    assert "uncommitted changes of lines were replaced; they are saved in" in shown
     assert "--keep-tracked" not in shown
 
 
@@ -164,7 +164,7 @@ def test_pathspecs_and_classes_choose_what_is_reverted(three: Repo) -> None:
     assert three.read("new/deep/file") == b"edited"
     assert os.readlink(three.path / "link") == "new"
     nothing = three.run("envlog", "revert", "--only=packages", ":/two", check=True).out
-    assert nothing.startswith("nothing to revert: no change of ")
+    assert nothing.startswith("nothing to revert: ")
 
 
 def test_reverted_step_has_nothing_left_to_revert(three: Repo) -> None:

@@ -97,11 +97,12 @@ def test_undo_reverts_changes_after_a_restore_before_the_restore(repo: Repo) -> 
     repo.write("other", b"since")
     told = repo.run("envrestore", "-n", "--undo", check=True).out
     assert told.endswith(
-        f"this undoes the changes after the restore of {first[:7]}; to undo that restore too: git envrestore --undo 2\n"
+        f"this goes back to the state after the restore of {first[:7]}; to undo that restore too: "
+        "git envrestore --undo 2\n"
     )
     done = repo.run("envrestore", "--undo", check=True).out
     assert done.endswith(
-        f"undone: the changes after the restore of {first[:7]}; to undo that restore too: git envrestore --undo\n"
+        f"this is the state after the restore of {first[:7]}; to undo that restore too: git envrestore --undo\n"
     )
     assert (repo.read("file"), (repo.path / "other").exists()) == (b"one", False)
     again = repo.run("envrestore", "--undo", check=True).out

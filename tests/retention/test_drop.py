@@ -144,6 +144,14 @@ def test_capture_works_after_everything_was_dropped(repo: Repo) -> None:
     assert len(ids(repo)) == 3
 
 
+def test_drop_of_an_empty_range_prints_that_nothing_was_dropped(repo: Repo) -> None:
+    take(repo)
+    assert repo.run("envlog", "drop", "@..@~2", check=True).out == (
+        "nothing to drop: the range contains no snapshots\n"
+    )
+    assert len(ids(repo)) == 4
+
+
 def test_drop_and_undrop_print_results_and_hints(repo: Repo) -> None:
     before = take(repo, 3)
     assert repo.run("envlog", "undrop", check=True).out == "no snapshots are dropped\n"

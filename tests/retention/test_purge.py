@@ -404,7 +404,7 @@ def test_purge_names_imports_that_it_deletes(repo: Repo, tmp_path: Path) -> None
     assert purge(there, "--dry-run", "creds")["imported"] == [imported]
     assert EnvHistory.open(str(there.path), one_command=True).timelines() == (imported,)
     done = there.run("envlog", "purge", "creds", check=True)
-    assert f"was removed too: '{imported}', an imported timeline that no remote has" in done.out
+    assert f"removed for good: '{imported}', an imported timeline that no remote has" in done.out
     assert EnvHistory.open(str(there.path), one_command=True).timelines() == ()
 
 

@@ -20,6 +20,7 @@ trace
 text
 platform
 disk
+owners
 paths
 workers
 config dotenv

@@ -227,6 +227,19 @@ def test_key_file_readable_by_others_is_made_private_with_a_warning(tmp_path: Pa
     assert ring.warnings == [f"the key file '{path}' was readable by other users: fixed"]
 
 
+def test_directory_of_keys_that_others_can_enter_is_made_private_with_a_warning(tmp_path: Path) -> None:
+    key = ring_of(tmp_path).current()
+    ring = ring_of(tmp_path)
+    for place in ring.places:
+        os.chmod(place.directory, 0o755)
+    assert ring.current() == key
+    assert [mode_of(place.directory) for place in ring.places] == [0o700, 0o700]
+    assert ring.warnings == [
+        f"the directory of keys '{place.directory}' was readable by other users: fixed"
+        for place in ring.places
+    ]
+
+
 @pytest.mark.parametrize("blocked", ["config", "clone"])
 def test_unwritable_place_is_a_warning(tmp_path: Path, blocked: str) -> None:
     (tmp_path / blocked).write_text("not a directory")

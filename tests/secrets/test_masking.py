@@ -119,6 +119,17 @@ jdbc:mysql://h/db?user=me&password={X}
 Pwd={X};Server=db
 git clone https://oauth2:{X}@gitlab.example.com/o/r
 curl -d 'user=a&password={X}' https://h
+http -a a:{X} https://h
+https --auth=a:{X} h
+xh -a a:{X} h
+mosquitto_pub -h h -u a -P {X} -t t
+cqlsh -u a -p {X}
+ssh-keygen -N {X} -f k
+ssh-keygen -p -P {X} -f k
+snmpwalk -v3 -a SHA -A {X} h
+snmpwalk -v3 -x AES -X {X} h
+useradd -m -p {X} bob
+wpa_passphrase network {X}
 """.strip().splitlines()
 """Notations of a secret with digits or capital letters."""
 
@@ -169,6 +180,9 @@ session: 5 of 10
 key: value
 bypass=none config=dev compass: north
 the authors: A and B
+ssh-keygen -N '' -f k
+http GET example.org name=a
+snmpd is off
 """.strip().splitlines()
 
 

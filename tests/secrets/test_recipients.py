@@ -223,7 +223,7 @@ def test_agent_changes_no_recipient_and_exports_or_imports_no_key(
     repo.env[variable] = "1"
     done = repo.run("envlog", "key", *words)
     assert done.status == 3
-    assert "from a terminal only" in done.err
+    assert "hooks and agents may not " in done.err
 
 
 @pytest.mark.parametrize(

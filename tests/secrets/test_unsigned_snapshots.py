@@ -61,11 +61,16 @@ def test_capture_reports_its_snapshot_as_trusted(repo: Repo) -> None:
 def assert_claimed(repo: Repo, name: str = "Mallory") -> None:
     assert not trusted(repo)
     card = repo.run("envlog", "show", check=True).out
-    assert f"Unsigned:  says {name} <" in card
+    assert f"Unsigned:  author given as {name} <" in card
     assert "Actor:" not in card
-    assert f"unsigned (says: {name})" in repo.run("envlog", check=True).out.splitlines()[0]
-    assert f"unsigned (says: {name})" in repo.run("envlog", "--oneline", check=True).out.splitlines()[0]
-    assert f"unsigned (says: {name})" in repo.run("envlog", "-1", "--format=%(story)", check=True).out
+    assert f"unsigned (author given as {name})" in repo.run("envlog", check=True).out.splitlines()[0]
+    assert (
+        f"unsigned (author given as {name})"
+        in repo.run("envlog", "--oneline", check=True).out.splitlines()[0]
+    )
+    assert (
+        f"unsigned (author given as {name})" in repo.run("envlog", "-1", "--format=%(story)", check=True).out
+    )
 
 
 def forged(message: bytes, actor: bytes = b"Mallory <m@example.com>") -> bytes:

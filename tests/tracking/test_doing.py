@@ -76,6 +76,10 @@ def test_resume_returns_the_next_task_and_its_start(repo: Repo) -> None:
     assert repo.run("envlog", "resume", check=True).out == "all tasks are done\n"
 
 
+def test_resume_without_any_task_names_the_command_that_adds_one(repo: Repo) -> None:
+    assert repo.run("envlog", "resume", check=True).out == "no tasks; add one: git envlog task add <text>\n"
+
+
 @pytest.mark.parametrize("words", [["finish", "1"], ["start"], ["done", "one"], ["list", "1"], ["add", " "]])
 def test_unknown_status_of_a_task_is_an_error(repo: Repo, words: list[str]) -> None:
     done = repo.run("envlog", "task", *words)
@@ -106,7 +110,7 @@ def test_effect_is_noted_when_the_process_is_killed_during_it(repo: Repo) -> Non
     assert (repo.path.parent / "paid").exists()
     (effect,) = answer(repo, "show")["effects"]
     assert (effect["text"], effect["exit_code"], effect["irreversible"]) == ("paid", None, True)
-    told = "not undone: paid (irreversible, it did not finish)\n"
+    told = "outside this machine, not undone: paid (irreversible, it did not finish)\n"
     assert told in repo.run("envrestore", "one", check=True).out
 
 
@@ -153,7 +157,9 @@ def test_restore_lists_the_effects_that_it_does_not_undo(repo: Repo) -> None:
     dry = repo.run("envrestore", "-n", "one", check=True).out
     done = repo.run("envrestore", "one", check=True).out
     for told in (dry, done):
-        assert told.index("not undone: paid (irreversible)\n") < told.index("not undone: deployed\n")
+        assert told.index("outside this machine, not undone: paid (irreversible)\n") < told.index(
+            "outside this machine, not undone: deployed\n"
+        )
     assert "not undone" not in repo.run("envrestore", "three", check=True).out
     result = json.loads(repo.run("envrestore", "one", "--json", check=True).out)
     assert [one["text"] for one in result["effects"]] == ["deployed", "paid"]

@@ -282,7 +282,10 @@ def _first_lines(captured: CaptureResult, history: EnvHistory) -> Iterator[str]:
 
 
 def _is_tracked(history: EnvHistory, directory: EnvPath) -> bool:
-    """Return whether git tracks files in a directory: sources are no example of a directory to exclude."""
+    """Return whether git tracks files in a directory.
+
+    The hint about excluding a directory does not name one with sources.
+    """
     pathspec = ":(top,literal)" + os.fsdecode(directory)
     listed = history.repository.git.try_run("ls-files", "-z", "--", pathspec)
     return bool(listed.out)

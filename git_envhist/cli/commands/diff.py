@@ -130,7 +130,10 @@ def read_similarity(text: str) -> int:
     """Return the similarity in percent, spelled as for git's -M: `90%`, `9`, `0.9` are the same."""
     found = re.fullmatch(r"(\d{1,3})%|(?:0?\.)?(\d{1,9})", text)
     if found is None or int(found[1] or 0) > 100:
-        raise UsageError(f"not a percentage: '{text}'", hint="-M90% or -M9: at least 90 % equal")
+        raise UsageError(
+            f"not a percentage: '{text}'",
+            hint="example: -M90% detects moved files that are at least 90 % equal",
+        )
     if found[1]:
         return int(found[1])
     digits = found[2]

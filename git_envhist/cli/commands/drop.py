@@ -104,6 +104,8 @@ def _lines(dropped: DropResult, context: FormatContext) -> Iterator[str]:
         again = what if len(dropped.snapshots) <= 3 else "<id>"
         yield f"can be restored until {dropped.until.isoformat()}: git envlog undrop {again}"
     named = next((name for one in dropped.snapshots for name in one.names), None)
+    if not dropped.snapshots:
+        yield "nothing to drop: the range contains no snapshots"
     if named is not None and dropped.dry_run:
         yield f"the name is dropped too; to remove only the name: git envlog name -d {escape(shlex.quote(named))}"
 

@@ -58,29 +58,31 @@ def _room(session: Session) -> int:
     return WIDEST if session.columns is None else max(NARROWEST, min(WIDEST, session.columns - 24))
 
 
-def _lines(space: DiskUsage, context: FormatContext, limit: int, room: int) -> Iterator[str]:
+def _lines(space: DiskUsage, context: FormatContext, limit: int, columns: int) -> Iterator[str]:
     trash = f", {space.in_trash:,} dropped" if space.in_trash else ""
     yield f"{size(space.bytes)} in {count(space.packs, 'pack')}: {count(space.snapshots, 'snapshot')}{trash}"
     if space.trash_frees:
         yield f"deleting the dropped snapshots frees {size(space.trash_frees)}: git envlog gc --empty-trash"
-    yield from _table("class", space.by_class, limit, room, [row.name for row in space.by_class])
-    yield from _table("directory", space.by_directory, limit, room, [row.name for row in space.by_directory])
+    yield from _table("class", space.by_class, limit, columns, [row.name for row in space.by_class])
+    yield from _table(
+        "directory", space.by_directory, limit, columns, [row.name for row in space.by_directory]
+    )
     yield from _table(
         "snapshot",
         space.by_snapshot,
         limit,
-        room,
+        columns,
         [_snapshot_line(row, context) for row in space.by_snapshot],
     )
 
 
 def _table(
-    title: str, rows: Sequence[SpaceUser], limit: int, room: int, names: Iterable[str]
+    title: str, rows: Sequence[SpaceUser], limit: int, columns: int, names: Iterable[str]
 ) -> Iterator[str]:
     shown = list(zip(rows, names, strict=True))[:limit]
     if not shown:
         return
-    labels = [shorten(escape(name), room) for _, name in shown]
+    labels = [shorten(escape(name), columns) for _, name in shown]
     wide = max(len(title), *map(width, labels))
     yield ""
     yield f"{pad(title, wide)}  {'uses':>10}  {'frees':>10}"

@@ -119,7 +119,7 @@ def observe(session: Session, external_id: str | None, listed: bool, **text: str
     elif external_id is None:
         _print_result(session, observed.look(), "nothing new: all checkpoints of the platform are recorded")
     else:
-        at = _moment(text["at"], session.history.now)
+        at = _parsed_time(text["at"], session.history.now)
         found = observed.note(
             [ListedCheckpoint(external_id, at, text["comment"] or "")], text["source"] or ""
         )
@@ -127,7 +127,7 @@ def observe(session: Session, external_id: str | None, listed: bool, **text: str
         _print_result(session, found, f"'{escape(external_id)}' is recorded already")
 
 
-def _moment(text: str | None, now: datetime) -> datetime:
+def _parsed_time(text: str | None, now: datetime) -> datetime:
     if text is None:
         return now
     return read_time(text) or read_time_span(text, now).start.astimezone(now.tzinfo)
@@ -160,7 +160,7 @@ def below_observed(line: str, snapshot: Snapshot, context: FormatContext) -> str
     return "\n".join([*(f"  {one}" for one in reversed(lines)), line])
 
 
-def observed_card(session: Session, one: ObservedCheckpoint) -> Iterator[str]:
+def observed_details(session: Session, one: ObservedCheckpoint) -> Iterator[str]:
     """Return the lines with everything known about a checkpoint."""
 
     def time(at: datetime) -> str:

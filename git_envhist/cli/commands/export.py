@@ -69,13 +69,13 @@ def import_command(session: Session, file: str | None, name: str | None) -> None
         session.print_json(_imported_json(done))
         return
     session.line(f"from '{escape(done.file)}':")
-    for timeline, arrival, moments in done.timelines:
+    for timeline, arrival, snapshots in done.timelines:
         how = "up to date" if arrival is FetchOutcome.SAME else arrival.value
-        session.line(f"  {escape(timeline)}  {how}  {count(moments, 'snapshot')}")
+        session.line(f"  {escape(timeline)}  {how}  {count(snapshots, 'snapshot')}")
 
 
 def _exported_lines(done: ExportResult) -> Iterator[str]:
-    yield f"'{escape(done.file)}', {size(done.bytes)}, {count(done.objects, 'object')}:"
+    yield f"wrote '{escape(done.file)}': {size(done.bytes)}, {count(done.objects, 'object')}"
     for timeline, snapshots in done.timelines:
         yield f"  {escape(timeline)}  {count(len(snapshots), 'snapshot')}"
 
@@ -100,7 +100,7 @@ def _imported_json(done: ImportResult) -> dict[str, object]:
         "file": escape_invalid(done.file),
         "name": done.name,
         "timelines": [
-            {"timeline": timeline, "status": arrival.value, "snapshots": moments}
-            for timeline, arrival, moments in done.timelines
+            {"timeline": timeline, "status": arrival.value, "snapshots": snapshots}
+            for timeline, arrival, snapshots in done.timelines
         ],
     }

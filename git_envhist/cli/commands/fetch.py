@@ -12,10 +12,10 @@ from git_envhist.model.sharing import FetchOutcome
 from git_envhist.text import escape, escape_invalid
 
 STATES = {
-    "none": "no signed head",
-    "unknown-key": "head signed by a key that you do not have",
-    "later": "snapshots were added after the head was signed",
-    "altered": "does not match its signed head; accepted anyway",
+    "none": "not signed",
+    "unknown-key": "signed by a key that you do not have",
+    "later": "not completely signed: snapshots were added after the last signed push",
+    "altered": "does not match its signature; accepted anyway",
 }
 NOT_ALL = 5
 """Exit status if some timelines were refused."""

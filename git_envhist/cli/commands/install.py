@@ -67,7 +67,7 @@ class HistoryRemoval:
             yield f"deleted: {self._in_words()}"
             return
         for what in (*self._found.refs, *self._files()):
-            yield f"remove {escape(what)}"
+            yield f"would remove {escape(what)}"
 
     def as_json(self) -> dict[str, object]:
         return {
@@ -80,7 +80,7 @@ class HistoryRemoval:
     def _files(self) -> tuple[str, ...]:
         found = self._found
         own = (self._repository.common_dir,) if self._repository.plain else ()
-        return (*found.packs, *found.states, *own, *(() if found.keys_stay else found.keys))
+        return (*found.packs, *found.states, *own, *(() if found.keeps_keys else found.keys))
 
     def _in_words(self) -> str:
         return f"{count(self._found.snapshots, 'snapshot')} ({size(self._found.stored)})"
@@ -345,6 +345,8 @@ def _left_json(path: str) -> dict[str, object]:
 # `git envlog install --shell`: link man pages and completions for this user.
 
 ZSH = "zsh/site-functions"
+WOULD = {"linked": "would link", "removed": "would remove"}
+"""The verb of a dry run for each verb of a result."""
 
 
 def install_shell(session: Session, *, dry_run: bool) -> None:
@@ -382,5 +384,5 @@ def _print_shell_links(session: Session, text: Sequence[ShellLink], dry_run: boo
         session.print_json({"schema": 1, "dry_run": dry_run, "links": shown})
         return
     for link in text:
-        would = "would be " if dry_run else ""
-        session.line(f"  {would}{word} {escape(link.place)} > {escape(link.target)}")
+        done = WOULD[word] if dry_run else word
+        session.line(f"  {done} {escape(link.place)} -> {escape(link.target)}")

@@ -149,7 +149,10 @@ def _run(
         show_identity(session)
     else:
         known = action in ("show", "new", "identity")
-        raise UsageError(f"'key' has no such action: '{subject if known else action}'", hint=USAGE)
+        raise UsageError(
+            f"'key' has no such action: '{subject if known else action}'",
+            hint="use one of: show, new, export, import, recipients, identity; details: git envlog key -h",
+        )
 
 
 def _show(session: Session, ring: KeyRing) -> None:
@@ -198,7 +201,7 @@ def _export(
     session: Session, ring: KeyRing, wanted: str | None, passphrase: Passphrase | None, to: str | None
 ) -> None:
     if not is_person(session.history.environ):
-        raise Refused("a key can be exported from a terminal only", hint="run it in your own terminal")
+        raise Refused("hooks and agents may not export a key", hint="run it in your own terminal")
     key_id = wanted or ring.current_id()
     if key_id is None:
         raise SealingError("there is no key yet", hint="the first capture creates one")
@@ -234,7 +237,7 @@ def _write_private_file(path: str, text: str) -> None:
 def _import(session: Session, ring: KeyRing, source: str | None, use: bool, passphrase: Passphrase) -> None:
     if not is_person(session.history.environ):
         # Anyone who knows an imported key can open sealed files, and their snapshots are trusted.
-        raise Refused("a key can be imported from a terminal only", hint="run it in your own terminal")
+        raise Refused("hooks and agents may not import a key", hint="run it in your own terminal")
     taken = ring.import_(_unwrapped(_read_text(source), passphrase))
     if use:
         ring.use(taken)
@@ -300,7 +303,7 @@ def show_or_change(session: Session, ring: KeyRing, words: Sequence[str]) -> Non
     if action not in ("add", "remove", "reset") or bool(rest) == (action == "reset"):
         raise UsageError(f"'key recipients' has no such action: '{' '.join(words)}'", hint=RECIPIENTS_USAGE)
     if not is_person(session.history.environ):
-        raise Refused("recipients can be changed from a terminal only", hint="run it in your own terminal")
+        raise Refused("hooks and agents may not change recipients", hint="run it in your own terminal")
     if action == "add":
         _add(session, ring, rest)
     elif action == "remove":

@@ -54,17 +54,17 @@ def purge(session: Session, words: tuple[str, ...], dry_run: bool, variable_name
 def _lines(done: PurgeResult) -> Iterator[str]:
     word = "would erase" if done.dry_run else "erased"
     places = count(done.snapshots, "snapshot")
-    trash = f" and {done.in_trash:,} dropped" if done.in_trash else ""
+    trash = f" and {count(done.in_trash, 'dropped snapshot')}" if done.in_trash else ""
     what = " and ".join(filter(None, (_named(done.paths), "names of variables" * done.variable_names)))
     yield f"{word} {what} from {places}{trash}"
     if done.fetched:
-        gone = "would be removed" if done.dry_run else "was removed"
+        gone = "would remove" if done.dry_run else "removed"
         yield (
-            f"a fetched or imported timeline contained it and {gone}; "
-            "fetching again brings it back if the remote still has it"
+            f"{gone}: fetched or imported timelines that contained it; "
+            "a fetch gets it again if the remote still has it"
         )
         for timeline in done.imported:
-            yield f"{gone} too: '{escape(timeline)}', an imported timeline that no remote has"
+            yield f"{gone} for good: '{escape(timeline)}', an imported timeline that no remote has"
 
 
 def _caveats(done: PurgeResult) -> Iterator[str]:

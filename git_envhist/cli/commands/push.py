@@ -81,11 +81,15 @@ def leaving_lines(planned: PushResult) -> Iterator[str]:
     yield from look_lines(planned.scan)
 
 
+LABELS = {"records": "metadata"}
+"""Names of classes that are printed otherwise than in the JSON."""
+
+
 def look_lines(context: OutgoingScan) -> Iterator[str]:
-    """Yield the lines about tokens and large objects."""
+    """Yield a line for each class of data, and the names of databases, dumps and secret-looking files."""
     for share in context.shares:
         how = "sealed: only the names are readable" if share.name == "sealed" else "not encrypted"
-        yield f"  {share.name:<12} {size(share.bytes):>10}  {count(share.files, 'file')}, {how}"
+        yield f"  {LABELS.get(share.name, share.name):<12} {size(share.bytes):>10}  {count(share.files, 'file')}, {how}"
     if context.databases:
         yield "  databases, not encrypted:"
     for path, length in context.databases:

@@ -96,8 +96,8 @@ def end(session: Session, mode: str, revision: str | None, spelled: str) -> int:
     """Finish or undo an interrupted restore."""
     if revision is not None:
         raise UsageError(f"{spelled} takes no argument: '{revision}'")
-    going = session.history.restorer
-    carried = going.continue_restore() if mode == "continue" else going.abort_restore()
+    restorer = session.history.restorer
+    carried = restorer.continue_restore() if mode == "continue" else restorer.abort_restore()
     session.done("the restore is undone" if carried.undone else "the restore is finished")
     for item in (*carried.kept, *carried.losses):
         warn(f"'{os.fsdecode(item.path) or '.'}': {item.why}")
@@ -257,20 +257,20 @@ def _shown_steps(session: Session, options: dict[str, Any]) -> Iterator[RestoreO
 
     with shown_steps() as report, shown_progress("reading your files") as progress:
         wish = _wish(session, options, progress)
-        held, saved = wish.planned, wish.saved
+        wished_planned, saved = wish.planned, wish.saved
 
         def both(restored: RestoreResult) -> None:
             planned(restored)
-            if held is not None:
-                held(restored)
+            if wished_planned is not None:
+                wished_planned(restored)
 
-        def going(safety: Snapshot) -> None:
+        def report_start(safety: Snapshot) -> None:
             if saved is not None:
                 saved(safety)
             if progress is not None:
                 report(f"restoring {count(numbers[-1] if numbers else 0, 'path')}")
 
-        yield replace(wish, planned=both, saved=going)
+        yield replace(wish, planned=both, saved=report_start)
 
 
 def _mode(options: dict[str, Any]) -> str | None:
@@ -370,12 +370,12 @@ def _print_result(
     for problem in problems(restored):
         warn(problem)
     back = undo_command(restored, back, head=options["head"], services=options["services"])
-    held = () if options["services"] or options.get("to") else _held_services(session, restored)
+    unrestored = () if options["services"] or options.get("to") else _unrestored_services(session, restored)
     if session.json:
         from git_envhist.cli.json_values import restored_json  # loaded late: only --json needs it
 
         value = restored_json(restored, back, dry_run=options["dry_run"])
-        session.print_json({**value, "services_held": [*map(escape_invalid, held)], **more})
+        session.print_json({**value, "services_held": [*map(escape_invalid, unrestored)], **more})
     elif options["dry_run"]:
         from git_envhist.cli.views.details import fact_lines  # loaded late: only a dry run prints facts
 
@@ -393,13 +393,13 @@ def _print_result(
             did = f"wrote {restored.target.id[:7]} into '{escape(os.path.abspath(options['to']))}'"
         for line in done_lines(restored, printed_back, _rest_line(session, restored, options), did=did):
             session.line(line)
-    if held and not session.json:
-        for line in unrestored_service_lines(session, restored, held):
+    if unrestored and not session.json:
+        for line in unrestored_service_lines(session, restored, unrestored):
             session.line(line)
     return 0 if restored.exact or options["dry_run"] else NOT_EXACT
 
 
-def _held_services(session: Session, restored: RestoreResult) -> tuple[str, ...]:
+def _unrestored_services(session: Session, restored: RestoreResult) -> tuple[str, ...]:
     """Return the services whose state the snapshot contains; nothing if that cannot be read."""
     from git_envhist.cli.views.details import services_of  # loaded late: only a finished restore needs it
 

@@ -179,14 +179,14 @@ def _take_paths(session: Session, words: tuple[str, ...]) -> None:
 
 def _show_observed(session: Session, external_id: str) -> bool:
     """Print a checkpoint of the platform; return False if the word names none."""
-    from git_envhist.cli.commands.effect import observed_card  # loaded late: few platforms
+    from git_envhist.cli.commands.effect import observed_details  # loaded late: few platforms
     from git_envhist.cli.json_values import observed_json  # loaded late: few platforms
 
     found = session.history.observed.find(external_id)
     if found is not None and session.json:
         session.print_json({"schema": 1, "observed": [observed_json(found)]})
     elif found is not None:
-        for line in observed_card(session, found):
+        for line in observed_details(session, found):
             session.line(line)
     return found is not None
 

@@ -80,13 +80,13 @@ def _run_lines(found: IntegrationStatus, most: int) -> Iterator[str]:
     shown = found.outcomes[-most:] if most else ()
     width = max((len(one.event) for one in shown), default=0)
     for one in reversed(shown):
-        yield f"  {_time(one.at)}  {one.event.ljust(max(width, LEAST))} {_what_came(one)}"
+        yield f"  {_time(one.at)}  {one.event.ljust(max(width, LEAST))} {_result_text(one)}"
 
 
-def _what_came(one: HookRun) -> str:
+def _result_text(one: HookRun) -> str:
     if one.snapshot is not None:
-        said = f"; {one.message}" if one.message else ""
-        return f"{one.result} {one.snapshot[:7]} ({seconds(one.seconds)}){said}"
+        message = f"; {one.message}" if one.message else ""
+        return f"{one.result} {one.snapshot[:7]} ({seconds(one.seconds)}){message}"
     return f"{one.result}: {one.message}" if one.message else one.result
 
 

@@ -15,6 +15,7 @@ from git_envhist.text import escape, escape_invalid
 from git_envhist.tracking.tasks import definition_of_files
 
 USAGE = "git envlog task add <text> | start|done|fail|skip <number> | list"
+NO_TASKS = "no tasks; add one: git envlog task add <text>"
 STATUSES = {
     "start": TaskStatus.IN_PROGRESS,
     "done": TaskStatus.COMPLETED,
@@ -47,7 +48,7 @@ def task(session: Session, action: str, which: str | None, files: tuple[str, ...
         definition = definition_of_files(files)
         _print_one(session, tasks.set(_number(which), STATUSES[action], definition=definition))
     else:
-        raise UsageError(f"'task' has no such action: '{action}'", hint=USAGE)
+        raise _wrong_action(action, which)
 
 
 @command("resume", "git envlog resume [--definition <file>]... [--force]")
@@ -61,7 +62,7 @@ def resume(session: Session, files: tuple[str, ...], force: bool) -> None:
         session.print_json({"schema": SCHEMA, **_resumed_json(found)})
         return
     if found is None:
-        session.line("all tasks are done")
+        session.line("all tasks are done" if session.history.tasks.all() else NO_TASKS)
         return
     context = format_context(session.history)
     session.line(_line(found.task))
@@ -85,6 +86,19 @@ def _resumed_json(found: ResumePoint | None) -> Json:
     return {"task": _task_json(found.task), "start": found.start.id, "attached": attached}
 
 
+def _wrong_action(action: str, which: str | None) -> UsageError:
+    """Return the error for an unknown action, or for one that lacks its number or text."""
+    if action == "add":
+        return UsageError("no text given", hint="git envlog task add <text>")
+    if action in STATUSES:
+        return UsageError(
+            "no task number given",
+            hint=f"git envlog task {action} <number>; to list tasks: git envlog task list",
+        )
+    wrong = which if action == "list" else action
+    return UsageError(f"'task' has no such action: '{wrong}'", hint=USAGE)
+
+
 def _agent(name: str | None, version: str | None) -> str:
     return " ".join(word for word in (name, version) if word)
 
@@ -103,7 +117,7 @@ def _print_result(session: Session, tasks: Sequence[Task]) -> None:
     for one in tasks:
         session.line(_line(one, ids))
     if not tasks:
-        session.line("no tasks; add one: git envlog task add <text>")
+        session.line(NO_TASKS)
 
 
 def _print_one(session: Session, one: Task) -> None:

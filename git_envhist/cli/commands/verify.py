@@ -113,7 +113,7 @@ def _snapshot_line(snapshot: Snapshot, context: FormatContext) -> str:
 
 
 def _tries(found: BisectResult) -> str:
-    return f"{count(len(found.tried), 'check')} ran"
+    return f"{count(len(found.tried), 'check')} ran" if found.tried else "from stored results"
 
 
 def _print_candidate(snapshot: Snapshot, left: int, tries: int) -> None:

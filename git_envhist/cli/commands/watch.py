@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from functools import partial
+import sys
 
 from git_envhist.api import EnvHistory
 from git_envhist.cli.command import Session, command
 from git_envhist.cli.commands.capture import captured_lines, warn_of_missing
-from git_envhist.cli.errors import warn
+from git_envhist.cli.errors import print_error_line, warn
 from git_envhist.cli.json_values import PATHS_IN_LISTS, captured_json, snapshot_json
 from git_envhist.cli.parser import option
 from git_envhist.cli.views.details import read_details
 from git_envhist.errors import UsageError
 from git_envhist.integrations.watch import SETTLE, WatchCallbacks, watch
 from git_envhist.model import CaptureResult, Trigger
+from git_envhist.text import escape
 
 
 @command("watch", "git envlog watch [<options>]", writes=True)
@@ -21,7 +22,17 @@ from git_envhist.model import CaptureResult, Trigger
 def watch_command(session: Session, settle: str | None) -> None:
     """Take a snapshot after each change, once no more changes follow. Runs until stopped."""
     session.no_paths()
-    callbacks = WatchCallbacks(partial(_print_result, session), warn)
+    started = False
+
+    def print_captured(captured: CaptureResult) -> None:
+        nonlocal started
+        _print_result(session, captured)
+        if not started and not session.json and sys.stderr.isatty():
+            where = escape(session.history.repository.root)
+            print_error_line(f"watching '{where}': a snapshot is taken after each change; to stop: Ctrl-C")
+        started = True
+
+    callbacks = WatchCallbacks(print_captured, warn)
 
     def open_history() -> EnvHistory:
         # This process has one thread, so its workers can be forked.

@@ -50,7 +50,7 @@ def watching(session: Session) -> CheckListener:
 
 
 def verdict_line(verdict: Verdict) -> str:
-    """Return `✓ npm test (1.2 s)`, `✗ npm test exit 1 (0.81 s)`."""
+    """Return `✓ npm test (1.2 s)`, `✗ npm test: exit 1 (0.81 s)`."""
     from git_envhist.cli.formats import (  # loaded late: only the full view needs it
         first_line,
         symbol,

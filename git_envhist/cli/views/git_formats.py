@@ -237,8 +237,8 @@ def renamed(old: bytes, new: bytes, style: DiffStyle) -> bytes:
             start = position
     end = 0
     # The common prefix and suffix may share a slash.
-    room = min(len(old), len(new)) - max(start - 1, 0)
-    for length in range(1, room + 1):
+    longest = min(len(old), len(new)) - max(start - 1, 0)
+    for length in range(1, longest + 1):
         if old[-length] != new[-length]:
             break
         if old[-length] == ord("/"):

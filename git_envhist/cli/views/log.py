@@ -140,17 +140,19 @@ def list_lines(
     stories = [_story(snapshot, context, timelines) for snapshot in snapshots]
     time_width = max(map(width, times), default=0)
     intent_width = min(max(map(width, intents), default=0), WIDEST_INTENT)
-    room = None
+    available = None
     if columns is not None:
         # id, time, symbol and the gaps between them have a fixed width.
-        room = columns - deepest - context.id_length - time_width - 8
-        intent_width = max(NARROWEST_INTENT, min(intent_width, _room_for_intents(room, stories)))
+        available = columns - deepest - context.id_length - time_width - 8
+        intent_width = max(NARROWEST_INTENT, min(intent_width, _intent_columns(available, stories)))
     lines = []
     for snapshot, time, intent, story, indent in zip(
         snapshots, times, intents, stories, indents, strict=True
     ):
         more = deepest - indent
-        cells = _columns(intent, story, intent_width + more, room + more if room is not None else None)
+        cells = _columns(
+            intent, story, intent_width + more, available + more if available is not None else None
+        )
         sign = verdict_symbol(snapshot.verdict)
         sign = palette.paint("none" if sign == NOT_CHECKED else _slot(snapshot.verdict), sign)
         head = f"{palette.paint('id', context.short_id(snapshot))}  {palette.paint('time', pad(time, time_width))}"
@@ -166,16 +168,16 @@ def _story(snapshot: Snapshot, context: FormatContext, timelines: bool) -> str:
     return f"[{escape(snapshot.timeline)}] {story}".rstrip() if timelines else story
 
 
-def _room_for_intents(room: int, stories: Sequence[str]) -> int:
+def _intent_columns(available: int, stories: Sequence[str]) -> int:
     """Return the width for intents: two thirds, or all that the summaries do not need."""
-    return max(room * 2 // 3, room - max(map(width, stories), default=0))
+    return max(available * 2 // 3, available - max(map(width, stories), default=0))
 
 
-def _columns(intent: str, story: str, intent_width: int, room: int | None) -> tuple[str, str]:
+def _columns(intent: str, story: str, intent_width: int, available: int | None) -> tuple[str, str]:
     """Return intent and summary cut to their columns; without a summary the intent gets the whole width."""
-    if room is not None:
-        intent = shorten(intent, intent_width if story else max(intent_width, room + 2))
-        story = shorten(story, room - max(intent_width, width(intent)))
+    if available is not None:
+        intent = shorten(intent, intent_width if story else max(intent_width, available + 2))
+        story = shorten(story, available - max(intent_width, width(intent)))
     return (pad(intent, intent_width) if story else intent), story
 
 
@@ -244,7 +246,10 @@ def _fields(snapshot: Snapshot, context: FormatContext) -> list[tuple[str, str]]
         ("Commit", commit),
         ("Timeline", snapshot.timeline),
         ("Actor", actor if snapshot.trusted is not False else ""),
-        ("Unsigned", f"says {actor}; none of your keys signed it" if snapshot.trusted is False else ""),
+        (
+            "Unsigned",
+            f"author given as {actor}; none of your keys signed it" if snapshot.trusted is False else "",
+        ),
         ("Agent", agent),
         ("Session", snapshot.actor.session or ""),
         ("Tool", snapshot.actor.tool or ""),

@@ -230,7 +230,7 @@ def _as_hunk(
     change: Change, style: DiffStyle, text: bytes, variables: Sequence[VariableChange] = ()
 ) -> list[bytes]:
     """Yield the lines about a file; on a terminal as a hunk, because a pager such as delta hides all other lines."""
-    if not _is_for_eyes(style):
+    if not _is_readable_form(style):
         # A patch that is applied must not write masked text.
         return [text, *map(_masked, variables)]
     old = [b"-" + one.key.encode() + b"=" + MASKED for one in variables if one.mark != "+"]
@@ -276,13 +276,13 @@ def _size_of(side: ChangeSide, contents: DiffContents) -> str:
     return "sealed" if side.stored is StoredAs.SEALED else size(contents.size(side))
 
 
-def _is_for_eyes(style: DiffStyle) -> bool:
+def _is_readable_form(style: DiffStyle) -> bool:
     return style.columns is not None or style.palette.coloured
 
 
 def _finish(text: bytes, style: DiffStyle) -> bytes:
     # On a terminal, contents are escaped; into a file they are written unchanged, for `git apply`.
-    if _is_for_eyes(style):
+    if _is_readable_form(style):
         text = escape(text, lines=True).encode("utf-8")
     return _paint(text, style.palette)
 

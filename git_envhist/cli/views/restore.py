@@ -274,13 +274,15 @@ def _return_words(back: str) -> str:
     return f"to {'redo' if '--redo' in back else 'undo'}: {back}"
 
 
-def unrestored_service_lines(session: Session, restored: RestoreResult, held: Sequence[str]) -> Iterator[str]:
+def unrestored_service_lines(
+    session: Session, restored: RestoreResult, services: Sequence[str]
+) -> Iterator[str]:
     """Yield which states of services the snapshot contains and the restore does not change."""
     at = printed_time(restored.target.at, session.history.now)
-    names = ", ".join(map(escape, held))
+    names = ", ".join(map(escape, services))
     yield f"services neither compared nor restored: {names}; to restore their state from {at}, add --services"
     settings = {service.name: service for service in session.history.settings.services}
-    for name in held:
+    for name in services:
         if name not in settings or settings[name].restore is None:
             yield (
                 f"  to restore {escape(name)}, first set: "
@@ -330,9 +332,9 @@ def _outside_lines(restored: RestoreResult) -> Iterator[str]:
     # The list is cut, so irreversible effects come first, then the newest.
     effects = sorted(restored.effects, key=lambda effect: (effect.irreversible, effect.mark), reverse=True)
     for effect in effects[:MAX_LISTED]:
-        yield f"not undone: {escape(effect_words(effect))}"
+        yield f"outside this machine, not undone: {escape(effect_words(effect))}"
     if len(effects) > MAX_LISTED:
-        yield f"not undone: {len(effects) - MAX_LISTED:,} more effects outside the machine"
+        yield f"outside this machine, not undone: {len(effects) - MAX_LISTED:,} more effects"
 
 
 def _staying(number: int) -> str:
@@ -383,13 +385,15 @@ def _tracked_line(restored: RestoreResult, now: int, before: int) -> str:
 
 
 def _edits_line(restored: RestoreResult) -> str:
-    """Return `uncommitted changes of app.py were replaced: they are in 906b11a (to keep ...)`."""
+    """Return `uncommitted changes of app.py were replaced; they are saved in 906b11a (to keep ...)`."""
     paths = [escape(quoted(path, quote_all=False)) for path in restored.edits_replaced[:FEW_ROWS]]
     more = len(restored.edits_replaced) - len(paths)
     named = ", ".join(paths) + (f" and {more:,} more" if more else "")
     where = restored.safety.id[:7] if restored.safety is not None else "@~1"
     how = _how_to_keep_code(restored)
-    return f"uncommitted changes of {named} were replaced: they are in {where}" + (f" ({how})" if how else "")
+    return f"uncommitted changes of {named} were replaced; they are saved in {where}" + (
+        f" ({how})" if how else ""
+    )
 
 
 def later_changes_line(restored: RestoreResult, steps: int, *, dry_run: bool) -> str:
@@ -397,12 +401,10 @@ def later_changes_line(restored: RestoreResult, steps: int, *, dry_run: bool) ->
     target = (restored.target.restored_from or restored.target.id)[:7]
     if dry_run:
         return (
-            f"this undoes the changes after the restore of {target}; "
+            f"this goes back to the state after the restore of {target}; "
             f"to undo that restore too: git envrestore --undo {steps + 1}"
         )
-    return (
-        f"undone: the changes after the restore of {target}; to undo that restore too: git envrestore --undo"
-    )
+    return f"this is the state after the restore of {target}; to undo that restore too: git envrestore --undo"
 
 
 def saved_line(safety: Snapshot) -> str:
@@ -430,7 +432,7 @@ def counts_line(restored: RestoreResult) -> str:
         ("write", PlanAction.WRITE),
         ("remove", PlanAction.REMOVE),
         ("replace", PlanAction.REPLACE),
-        ("adjust", PlanAction.ADJUST),
+        ("set modes or times", PlanAction.ADJUST),
     )
     words = [f"{word} {counts[action]:,}" for word, action in named if counts[action]]
     # Removed directories are counted, but files only make up the number of unchanged ones.

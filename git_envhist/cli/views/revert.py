@@ -49,5 +49,5 @@ def done_lines(reverted: RestoreResult) -> Iterator[str]:
 
 
 def _idle_lines(reverted: RestoreResult) -> Iterator[str]:
-    yield f"nothing to revert: no change of {reverted.reverted} is left in the files"
+    yield f"nothing to revert: {reverted.reverted} changed nothing that is still in the files"
     yield from views.skipped_lines(reverted)

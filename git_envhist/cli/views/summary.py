@@ -61,13 +61,13 @@ def row_of_cells(
 ) -> Iterator[bytes]:
     """Yield the lines of a row: a label and its cells, as many on a line as fit."""
     indent = LABEL_COLUMNS + (PLACE_COLUMNS if place else 0)
-    room = style.columns - indent if style.columns else None
+    columns = style.columns - indent if style.columns else None
     head = style.palette.paint("heading", label) + " " * max(1, LABEL_COLUMNS - len(label)) + place
     # A place that is too long for its column gets a line of its own.
-    if room is not None and width(place) > PLACE_COLUMNS:
+    if columns is not None and width(place) > PLACE_COLUMNS:
         yield _encoded(head, style)
         head = " " * indent
-    for line in _wrap(cells, room, gap):
+    for line in _wrap(cells, columns, gap):
         yield _encoded(head + gap.join(_painted(cell, style) for cell in line), style)
         head = " " * indent
 
@@ -77,14 +77,14 @@ def _encoded(line: str, style: DiffStyle) -> bytes:
     return (text.rstrip(" ") + "\n").encode("utf-8", "surrogateescape")
 
 
-def _wrap(cells: Sequence[str], room: int | None, gap: str) -> Iterator[list[str]]:
-    if room is None:
+def _wrap(cells: Sequence[str], columns: int | None, gap: str) -> Iterator[list[str]]:
+    if columns is None:
         yield list(cells)
         return
     line: list[str] = []
     used = 0
-    for cell in (shorten(cell, max(room, 1)) for cell in cells):
-        if line and used + len(gap) + width(cell) > room:
+    for cell in (shorten(cell, max(columns, 1)) for cell in cells):
+        if line and used + len(gap) + width(cell) > columns:
             yield line
             line, used = [], 0
         used += width(cell) + (len(gap) if line else 0)

@@ -239,7 +239,7 @@ class CheckpointService:
             return CheckpointResult.fail(NO_CHANGES)
         except ANY_ERROR as error:
             return await self._failed(str(error))
-        await self._tell_saved(saved, pruned)
+        await self._report_saved(saved, pruned)
         return CheckpointResult.ok(saved)
 
     async def _restore(self, words: str | Snapshot) -> CheckpointResult:
@@ -248,11 +248,11 @@ class CheckpointService:
         except ANY_ERROR as error:
             return await self._failed(str(error))
         if unsaved is not None:
-            await self._tell_saved(*unsaved)
+            await self._report_saved(*unsaved)
         await self._emit(CheckpointEvent.CHECKPOINT_RESTORED, restored)
         return CheckpointResult.ok(restored)
 
-    async def _tell_saved(self, saved: Checkpoint, pruned: int) -> None:
+    async def _report_saved(self, saved: Checkpoint, pruned: int) -> None:
         if pruned:
             details = {"action": "pruned", "removed_count": pruned}
             await self._emit(CheckpointEvent.CHECKPOINTS_PRUNED, details)

@@ -85,7 +85,7 @@ class CheckpointStore:
         only_begun = not any(_kind(one) == SAVED for one in all_of_them)
         if only_begun and all_of_them:
             # For the first save, files that existed at the start are changes.
-            allow_empty = allow_empty or _holds_something(history.repository.git, all_of_them[0].tree)
+            allow_empty = allow_empty or _has_files(history.repository.git, all_of_them[0].tree)
         return self._capture(history, message, SAVED, metadata or {}, attached, if_changed=not allow_empty)
 
     def restore(self, target: Snapshot) -> RestoreResult:
@@ -216,7 +216,7 @@ def _unseal(history: EnvHistory, name: EnvPath, sealed: bytes) -> bytes:
     return unseal(history.keys.to_open, name, b"attachment", sealed)
 
 
-def _holds_something(git: Git, tree: str) -> bool:
+def _has_files(git: Git, tree: str) -> bool:
     names = git.run("ls-tree", "-z", "--name-only", tree).split(b"\0")
     return any(name not in (b"", b".envhist") for name in names)
 

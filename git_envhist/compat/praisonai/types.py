@@ -163,7 +163,7 @@ class CheckpointDiff:
         self.from_checkpoint = from_checkpoint or from_id
         self.to_checkpoint = to_checkpoint if to_checkpoint is not None else to_id
         self.files = files if files is not None else []
-        # Always counted from the files.
+        # The totals are computed; the caller cannot set them.
         self.total_additions = sum(file.additions for file in self.files)
         self.total_deletions = sum(file.deletions for file in self.files)
         self.diff_content = diff_content

@@ -12,7 +12,7 @@ TEXTS = ("data", "message", "text", "result", "output")
 MAX_LENGTH = 200
 WORD = r"[A-Za-z0-9](?:[A-Za-z0-9._:-]*[A-Za-z0-9])?"
 ID = rf"['\"]?(?P<id>(?=[^\s'\"]*\d){WORD})['\"]?"
-SAID = [
+ID_PATTERNS = [
     re.compile(pattern, re.IGNORECASE)
     for pattern in (
         rf"\bcheckpoint\s+{ID}\s+(?:was\s+|has\s+been\s+)?(?:created|saved|made|complete[d]?)\b",
@@ -86,7 +86,7 @@ def _id_of(value: dict[str, Any]) -> str | None:
 
 
 def _id_in(text: str) -> str | None:
-    for pattern in SAID:
+    for pattern in ID_PATTERNS:
         found = list(pattern.finditer(text))
         if found:
             return _checked(found[-1]["id"])

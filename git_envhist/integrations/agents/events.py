@@ -22,6 +22,7 @@ from git_envhist.errors import EnvhistError, in_words
 from git_envhist.git.config import version_of_agent
 from git_envhist.integrations.agents.arguments import trace_context
 from git_envhist.lazy import dataclass, replace
+from git_envhist.owners import refuse_others
 from git_envhist.platform import START_TIME, open_file_only, process_fields
 from git_envhist.secrets.masking import title_of
 
@@ -67,7 +68,7 @@ class AgentEvent:
     """An event that an agent's hook reported."""
 
     kind: str
-    """`prompt`, `before`, `done` (a tool ended), `after`, `end`."""
+    """One of `prompt`, `before`, `done` (a tool ended), `after` and `end`: when in a turn the hook was called."""
     agent: str
     registered: str
     """The agent whose settings contain the hook; another agent may read them."""
@@ -438,6 +439,7 @@ OLD = 7 * 86_400
 @contextmanager
 def spool_lock(spool: str) -> Iterator[None]:
     """Hold the lock of the spool."""
+    refuse_others(spool)
     state_directory(spool)
     with locked(os.path.join(spool, LOCK)):
         yield
@@ -536,7 +538,7 @@ def _is_left(name: str) -> bool:
 
 
 def _process_mark(process: int) -> str:
-    """Return the id of a process and, if the system tells it, when it started."""
+    """Return the id of a process and, if the system reports it, when it started."""
     try:
         return f"{process}-{int(process_fields(process)[START_TIME])}"
     except (OSError, ValueError, IndexError):

@@ -138,7 +138,7 @@ class AgentSettingsForm:
         return self.with_worktrees() if has_more else self
 
     def element(self, hook: Hook, command: str) -> dict[str, Any]:
-        """Return the value for the list of an event."""
+        """Return the entry that the settings list for an event: the command, its time limit, and what it matches."""
         seconds = TIMEOUTS.get(hook.kind, SHORT_TIMEOUT)
         handler: dict[str, Any] = {"name": "git-envhist"} if self.named else {}
         if self.typed:

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from socket import AF_UNIX, SOCK_STREAM, SOL_SOCKET, socket, socketpair
 
@@ -255,7 +255,7 @@ def test_variables_are_never_taken_from_a_request(here: Working, is_own: bool) -
     with socket(AF_UNIX, SOCK_STREAM) as connection:
         connection.settimeout(LONG)
         assert connected(connection, waiting(here.repo)[0])
-        connection.sendall(request(environment, b"/", b"{}"))
+        connection.sendall(request(environment, b"/", b"{}", b""))
         assert connection.recv(len(TAKEN)) == (TAKEN if is_own else b"")
 
 
@@ -306,7 +306,7 @@ def test_process_of_a_changed_program_answers_nothing(tmp_path: Path) -> None:
             wait_until(lambda: connected(connection, path))
             # The process may end the connection before it has read the request.
             with suppress(ConnectionError):
-                connection.sendall(request(environment_of(os.environ), b"/", b"{}"))
+                connection.sendall(request(environment_of(os.environ), b"/", b"{}", b""))
                 return connection.recv(len(TAKEN))
             return b""
 
@@ -347,11 +347,76 @@ def test_process_ends_when_no_tool_came(repo: Repo, tmp_path: Path) -> None:
     assert not may_start(repo)
 
 
+def listen(path: Path) -> socket:
+    made = socket(AF_UNIX, SOCK_STREAM)
+    with_short_path(str(path), made.bind)
+    made.listen(1)
+    return made
+
+
 def test_few_processes_wait(tmp_path: Path) -> None:
     assert may_wait(str(tmp_path))
+    with ExitStack() as stack:
+        for number in range(4):
+            assert may_wait(str(tmp_path))
+            stack.enter_context(listen(tmp_path / f"{SOCKET}{number}"))
+        for _number in range(4):
+            # The queues of these sockets are full in the end, because nothing accepts.
+            assert not may_wait(str(tmp_path))
+
+
+def test_socket_of_a_killed_process_does_not_count(tmp_path: Path) -> None:
     for number in range(4):
-        (tmp_path / f"{SOCKET}{number}").touch()
-    assert not may_wait(str(tmp_path))
+        listen(tmp_path / f"{SOCKET}{number}").close()
+    assert may_wait(str(tmp_path))
+
+
+REFUSING = """
+import os, sys
+from git_envhist.handlers import agent_server
+agent_server.wait_for_events(sys.argv[1], 1.0, os.environ, lambda: None, lambda data, descriptor: None)
+"""
+NO_DESCRIPTORS = """
+import os, resource, sys
+from git_envhist.handlers import agent_server
+def load():
+    agent_server.TICK = 60.0
+    used = max(map(int, os.listdir("/proc/self/fd")))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (used, used))
+agent_server.wait_for_events(sys.argv[1], 60.0, os.environ, load, lambda data, descriptor: None)
+"""
+
+
+def test_refused_requests_do_not_keep_the_process(tmp_path: Path) -> None:
+    spool = tmp_path / "spool"
+    with subprocess.Popen([sys.executable, "-c", REFUSING, spool]) as server:
+        wait_until(lambda: spool.is_dir() and any(spool.glob(f"{SOCKET}*")))
+        (path,) = spool.glob(f"{SOCKET}*")
+
+        def is_ended() -> bool:
+            with socket(AF_UNIX, SOCK_STREAM) as connection:
+                connected(connection, path)
+            return server.poll() is not None
+
+        wait_until(is_ended)
+    assert not path.exists()
+
+
+def test_process_without_descriptors_ends_and_leaves_no_socket(tmp_path: Path) -> None:
+    spool = tmp_path / "spool"
+    with subprocess.Popen([sys.executable, "-c", NO_DESCRIPTORS, spool], stderr=subprocess.PIPE) as server:
+        wait_until(lambda: spool.is_dir() and any(spool.glob(f"{SOCKET}*")))
+        (path,) = spool.glob(f"{SOCKET}*")
+
+        def is_ended() -> bool:
+            with socket(AF_UNIX, SOCK_STREAM) as connection:
+                connected(connection, path)
+            return server.poll() is not None
+
+        wait_until(is_ended)
+        assert server.communicate()[1] == b""
+        assert server.returncode == 0
+    assert not path.exists()
 
 
 def test_hook_without_the_module_starts_the_program(here: Working, tmp_path: Path) -> None:

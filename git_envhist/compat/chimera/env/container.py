@@ -28,6 +28,7 @@ from git_envhist.compat.chimera.storage import (
 from git_envhist.compat.storage import read_json, write_json
 from git_envhist.discovery import COMPAT, own_data
 from git_envhist.disk import locked, state_directory
+from git_envhist.owners import refuse_others
 
 TOOLS = ("docker", "podman")
 BEFORE = "before"
@@ -196,6 +197,7 @@ class ContainerEnvironment:
     @contextmanager
     def _locked(self) -> Iterator[None]:
         with errors_as_os_errors():
+            refuse_others(self._labels_file)
             state_directory(os.path.dirname(self._labels_file))
             with locked(f"{self._labels_file}.lock"):
                 yield
