@@ -185,6 +185,7 @@ class AsyncEnvHistory(AsyncWrapper[EnvHistory]):
     plan_fork = awaited(EnvHistory.plan_fork)
     undo = awaited(EnvHistory.undo)
     revert = awaited(EnvHistory.revert)
+    merge = awaited(EnvHistory.merge)
     redo = awaited(EnvHistory.redo)
     continue_restore = awaited(EnvHistory.continue_restore)
     abort_restore = awaited(EnvHistory.abort_restore)

@@ -79,7 +79,14 @@ if TYPE_CHECKING:
     from git_envhist.model.retention import DropResult, PruneResult, PurgeResult
     from git_envhist.model.sharing import ExportResult, FetchResult, ImportResult, PushResult
     from git_envhist.remote.sign_heads import Signing
-    from git_envhist.restore.options import RestoreKeywords, RestoreOptions, RevertKeywords
+    from git_envhist.restore.decisions import Decisions
+    from git_envhist.restore.options import (
+        MergeKeywords,
+        RestoreKeywords,
+        RestoreOptions,
+        RevertKeywords,
+    )
+    from git_envhist.restore.revert import MergeSources
     from git_envhist.restore.undo_and_redo import Restorer
     from git_envhist.retention.drop import SnapshotDropper
     from git_envhist.retention.prune import Pruner
@@ -627,29 +634,87 @@ class EnvHistory(HistoryContext):
 
     def revert(
         self,
-        revision: SnapshotRef,
+        revision: SnapshotRef | None = None,
         *,
+        turn: bool = False,
+        session: str | None = None,
         conflict: str = "",
+        resolve: Mapping[str, str] | None = None,
+        verify: bool | str = False,
         dry_run: bool = False,
         **keywords: Unpack[RevertKeywords],
     ) -> RestoreResult:
         """Take what one step changed out of the environment and keep what came later.
 
-        `revision`: a snapshot (its step begins at the one before it), or a range `a..b`. `conflict`: the side of paths
-        that later work changed too: `ours` (the present version), `theirs` (the version before the step) or `markers`
-        (both, in text files); without it `RevertConflicts` is raised and nothing is changed. After a dry run,
-        `RestoreResult.conflicts` lists them. `paths` and `only` select; `force` overrides a refusal that names it.
-        Callbacks as of `restore`: `progress`, `waiting`, `planned`, `saved`.
+        `revision`: a snapshot (its step begins at the one before it), or a range `a..b`; with `turn`, the whole turn of
+        the agent that took it. `session`: instead, all steps of an agent's session, given the beginning of its id.
+
+        `conflict`: the side of paths that later work changed too: `ours` (the present version), `theirs` (the version
+        before the step), `both` (the other one beside it), `markers` (both, in text files) or `skip` (leave the path as
+        it is); without it `MergeConflicts` is raised and nothing is changed. `resolve`: the side of some paths, by git
+        pathspec or `class:<class>`. After a dry run, `RestoreResult.conflicts` lists them. `verify`: afterwards run
+        this command, or the recorded check. `paths` and `only` select; `force` and `allow_unsigned` override a refusal
+        that names them. Callbacks as of `restore`: `progress`, `waiting`, `planned`, `saved`.
         """
+        from git_envhist.restore.merge_sources import find_revert  # loaded late: keeps envlog fast
         from git_envhist.restore.options import RevertKeywords  # loaded late: keeps envlog fast
-        from git_envhist.restore.revert import find_step, prefer_of  # loaded late: keeps envlog fast
 
         refuse_unknown("revert", keywords, RevertKeywords.__annotations__)
-        options = self._restore_options(cast("RestoreKeywords", keywords), dry_run=dry_run)
-        reverted = self.restorer.revert(find_step(self, revision, prefer_of(conflict)), options)
-        if not dry_run:
-            self.notify(HistoryEvent.RESTORED, reverted)
-        return reverted
+        sources = find_revert(self, revision, turn, session, _decisions(conflict, resolve))
+        return self._merge(sources, cast("RestoreKeywords", keywords), verify, dry_run)
+
+    def merge(
+        self,
+        revision: SnapshotRef,
+        *,
+        base: SnapshotRef | None = None,
+        conflict: str = "",
+        resolve: Mapping[str, str] | None = None,
+        verify: bool | str = False,
+        dry_run: bool = False,
+        **keywords: Unpack[MergeKeywords],
+    ) -> RestoreResult:
+        """Add what changed in another timeline since the newest common snapshot, e.g. in a fork.
+
+        `revision`: a timeline, or a snapshot of one; `base`: the snapshot from which on both sides are compared.
+        `conflict` (`theirs` is the other timeline), `resolve`, `verify` and a dry run as of `revert`.
+        `paths` and `only` select; `relocate` rewrites paths of the other working tree; `force` and `allow_unsigned`
+        override a refusal that names them. Callbacks as of `restore`: `progress`, `waiting`, `planned`, `saved`.
+
+        >>> start = history.capture("before two attempts")
+        >>> attempt = history.fork(start, "../second-attempt")
+        >>> _ = pathlib.Path("../second-attempt/page.html").write_text("<p>")
+        >>> _ = attempt.capture("add a page")
+        >>> merged = history.merge(attempt.timeline)
+        >>> merged.exact, [step.path for step in merged.plan.steps]
+        (True, [b'page.html'])
+        """
+        from git_envhist.restore.merge_sources import find_merge  # loaded late: keeps envlog fast
+        from git_envhist.restore.options import MergeKeywords  # loaded late: keeps envlog fast
+
+        refuse_unknown("merge", keywords, MergeKeywords.__annotations__)
+        sources = find_merge(self, revision, base, _decisions(conflict, resolve))
+        return self._merge(sources, cast("RestoreKeywords", keywords), verify, dry_run)
+
+    def _merge(
+        self, sources: MergeSources, keywords: RestoreKeywords, verify: bool | str, dry_run: bool
+    ) -> RestoreResult:
+        options = self._restore_options(keywords, dry_run=dry_run)
+        target = sources.target.id
+        command = self.checks.recorded(self.resolve(target)) if verify is True else verify or None
+        merged = self.restorer.merge(sources, options)
+        if dry_run:
+            return merged
+        self.notify(HistoryEvent.RESTORED, merged)
+        if command is None or merged.snapshot is None:
+            return merged
+        from git_envhist.checks.after_merge import merged_check_warning  # loaded late: few merges are checked
+
+        checked = self.checks.after_restore(merged, command)
+        self.notify(HistoryEvent.VERIFIED, checked)
+        warning = merged_check_warning(self, merged, checked)
+        warnings = (*merged.warnings, *((warning,) if warning is not None else ()))
+        return replace(merged, checked=checked, warnings=warnings)
 
     def undo(self, steps: int = 1, **keywords: Unpack[RestoreKeywords]) -> RestoreResult:
         """Restore the newest earlier state that differs from the current one, `steps` times; keywords of `restore`."""
@@ -1310,6 +1375,12 @@ def _with_agent(environ: Mapping[str, str] | None, agent: AgentName | None) -> M
 
 def _revision_text(revision: SnapshotRef | None) -> str:
     return revision or "" if isinstance(revision, str | None) else revision.id or "@"
+
+
+def _decisions(conflict: str, resolve: Mapping[str, str] | None) -> Decisions:
+    from git_envhist.restore.decisions import decisions_of  # loaded late: keeps envlog fast
+
+    return decisions_of(conflict, [(side, os.fsencode(where)) for where, side in (resolve or {}).items()])
 
 
 def _ignore(_: str) -> None:

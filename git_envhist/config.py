@@ -13,6 +13,7 @@ from git_envhist.lazy import dataclass, pattern
 
 GIB = 1 << 30
 BUDGET, MAX_SIZE, BIG_FILE = 4 * GIB, 40 * GIB, 8 << 20
+MERGE_LIMIT = 64 << 20
 KEEP_LAST, KEEP_HOURLY, KEEP_DAILY, KEEP_WEEKLY = 200, 0, 30, 26
 HOUR = 3600.0
 VERIFY_ON = ("manual",)
@@ -64,6 +65,8 @@ class Settings:
     budget: int = BUDGET
     max_size: int = MAX_SIZE
     big_file: int = BIG_FILE
+    merge_limit: int = MERGE_LIMIT
+    """The size of the largest database that a revert merges by rows, in bytes."""
     cross_mounts: bool = False
     workers: int | None = None
     key_in: str = "both"
@@ -131,6 +134,7 @@ class _Reader:
             transcript_limit=self.size("envhist.transcriptlimit", TRANSCRIPT_LIMIT),
             max_size=self.size("envhist.maxsize", MAX_SIZE),
             big_file=max(1 << 16, self.size("envhist.bigfile", BIG_FILE)),
+            merge_limit=self.size("envhist.mergelimit", MERGE_LIMIT),
             cross_mounts=self.boolean("envhist.crossmounts", False),
             workers=self.size("envhist.workers", 0) or None,
             verify=(self.text("envhist.verify") or "").strip() or None,

@@ -134,16 +134,10 @@ def replacement(
     `keep_mode` the mode of the file that is replaced, if there is one. Without `replace` an existing file raises
     `FileExistsError`.
     """
-    new = temporary or f"{path}.new"
-    if unique:
-        new = os.path.join(os.path.dirname(path), f".new-{os.getpid()}-{os.urandom(6).hex()}")
+    new = _unique_name(path) if unique else temporary or f"{path}.new"
     descriptor = _create(new, 0o666 if mode is None else 0o600, exclusive=exclusive or unique)
     try:
-        if mode not in (None, 0o600):
-            os.fchmod(descriptor, mode)
-        if keep_mode:
-            with suppress(FileNotFoundError):
-                os.fchmod(descriptor, stat.S_IMODE(os.stat(path).st_mode))
+        _set_mode(descriptor, mode, like=path if keep_mode else None)
         yield descriptor
         if durability is Durability.NONE:
             # Without a sync, a network file system reports a failed write only here.
@@ -161,6 +155,20 @@ def replacement(
             os.close(descriptor)
     if durability is Durability.FULL:
         sync_directory(os.path.dirname(path) or os.curdir)
+
+
+def _unique_name(path: str) -> str:
+    """Return a new name for a temporary file in the directory of a path."""
+    return os.path.join(os.path.dirname(path), f".new-{os.getpid()}-{os.urandom(6).hex()}")
+
+
+def _set_mode(descriptor: int, mode: int | None, *, like: str | None) -> None:
+    """Set the mode of a new file: that of the file `like`, if it exists, otherwise `mode`; None keeps the umask's."""
+    if mode not in (None, 0o600):
+        os.fchmod(descriptor, mode)
+    if like is not None:
+        with suppress(FileNotFoundError):
+            os.fchmod(descriptor, stat.S_IMODE(os.stat(like).st_mode))
 
 
 def _create(path: str, mode: int, *, exclusive: bool) -> int:
@@ -464,3 +472,17 @@ def make_directory(path: str, mode: int) -> None:
     except FileExistsError:
         return
     os.chmod(path, mode)
+
+
+def can_rename(source: str | int, target: str | int, rename: Callable[[str], object]) -> bool:
+    """Return whether entries of one directory can be renamed into another; `rename` tries it with a name."""
+    if os.stat(source).st_dev != os.stat(target).st_dev:
+        return False
+    # The kernel compares the mounts before it looks up the file, so the file need not exist.
+    try:
+        rename(f"absent-{os.urandom(8).hex()}")
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    return True

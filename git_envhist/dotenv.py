@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 from git_envhist.lazy import pattern
 
@@ -33,25 +34,46 @@ _EndOf = Callable[[bytes, int, bool], int | None]
 """(text, position, whether a value begins there) -> the newline after the statement; None if it is never closed."""
 
 
+class Assignment(NamedTuple):
+    """The place of an assignment in a text."""
+
+    name: bytes
+    start: int
+    value: int
+    """The start of the value."""
+    end: int
+    """The newline after the value, or the end of the text."""
+    is_certain: bool
+    """Whether dotenv libraries and shells find the same end."""
+
+
 def read_assignments(data: bytes) -> dict[bytes, bytes]:
     """Return the variables and their values as written, quotes included; the last assignment of a name counts."""
     data = data.replace(b"\r\n", b"\n")
-    in_shell = {start for start, _, _, _ in _assignments(data, _shell_end)}
-    found = {}
-    for start, name, value, end in _assignments(data, _dotenv_end):
+    return {one.name: data[one.value : one.end].strip() for one in find_assignments(data)}
+
+
+def find_assignments(data: bytes) -> list[Assignment]:
+    """Return the assignments of a text whose lines end with a line feed, in order."""
+    in_shell = {start: end for start, _, _, end in _assignments(data, _shell_end)}
+    found = []
+    for start, name, value, closed in _assignments(data, _dotenv_end):
+        end = len(data) if closed is None else closed
         if start in in_shell and not _is_encoded(data, start, end):
-            found[name] = data[value:end].strip()
+            found.append(
+                Assignment(name, start, value, end, closed is not None and in_shell[start] == closed)
+            )
     return found
 
 
-def _assignments(data: bytes, end_of: _EndOf) -> Iterator[tuple[int, bytes, int, int]]:
-    """Yield (start, name, start of the value, end) of each statement that assigns."""
+def _assignments(data: bytes, end_of: _EndOf) -> Iterator[tuple[int, bytes, int, int | None]]:
+    """Yield (start, name, start of the value, end) of each statement that assigns; no end if it is never closed."""
     at = 0
     while at < len(data):
         found = NAME.match(data, at)
         end = end_of(data, at if found is None else found.end(), found is not None)
         if found is not None:
-            yield at, found[1], found.end(), len(data) if end is None else end
+            yield at, found[1], found.end(), end
         if end is None:
             return
         at = end + 1

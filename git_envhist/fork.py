@@ -38,6 +38,7 @@ from git_envhist.git.cat_file import CatFile
 from git_envhist.git.process import Git, GitResult, clean_environment
 from git_envhist.git.refs import GITDIR, git_directory_of, has_submodules, is_own_submodule, submodule_of
 from git_envhist.git.repository import NOTES_REFS, TIMELINE_REFS, RefUpdate, Repository
+from git_envhist.history.timeline import RELOCATED
 from git_envhist.lazy import replace
 from git_envhist.model import CaptureProgress, EnvPath, ForkPlan, ForkResult, RestoreResult, Snapshot, Trigger
 from git_envhist.objects.reader import ObjectReader, Verify
@@ -646,7 +647,13 @@ class _Fork:
 def _record(own: CapturePipeline, options: ForkOptions, number: int) -> tuple[str, ...]:
     words = f"relocated {number} path{'' if number == 1 else 's'}"
     try:
-        own.capture(CaptureOptions(words.encode("ascii"), trigger=options.trigger, progress=options.progress))
+        request = CaptureOptions(
+            words.encode("ascii"),
+            trigger=options.trigger,
+            progress=options.progress,
+            meta=((RELOCATED, str(number)),),
+        )
+        own.capture(request)
     except EnvhistError as error:
         return (f"paths were rewritten, but that could not be recorded: {in_words(error)}",)
     return ()

@@ -5,10 +5,21 @@
 #   agent-<name> before|prompt|done|after|end|create|remove
 #
 # `before` waits for the snapshot, unless its tool only reads. The other events are written to the spool, and a
-# background process handles them; `done` (a tool ended) starts none, `end` waits up to 2.5 s for it. The first line of a spooled event is the project
-# directory that the agent names.
+# background process handles them; `done` (a tool ended) starts none, `end` waits up to 2.5 s for it, `after` up to 8 s
+# if the end of the agent would end that process. The first line of a spooled event is the project directory that the agent names.
 # `create` and `remove` make and remove a worktree of the agent, which reads their output and status.
 program=@PROGRAM@
+# Whether the first process is near: a container or a service ends with the agent, and ends every process in it.
+ends_all() {
+    at=$PPID
+    for _ in 1 2 3 4; do
+        [ "$at" = 1 ] && return 0
+        read -r line <"/proc/$at/stat" || return 1
+        set -- ${line##*) }
+        at=$2
+    done
+    return 1
+}
 case $1 in
     create | remove)
         [ -x "$program" ] || program=git-envhist
@@ -66,12 +77,14 @@ esac
 '*) project= ;; esac
     { { printf '%s\n' "$project"; head -c 8388608; } >"$file"; cat; }
     mv "$file" "$file.told"
-    case $1 in
-        # The last hook of a session waits for the snapshot, for a limited time.
-        end) "$program" agent-hook "$0" "$agent" ended </dev/null ;;
-        # The next event reads it: only its time matters.
-        done) ;;
-        *) "$program" agent-hook "$0" "$agent" spooled </dev/null & ;;
-    esac
+    # The last hook waits for the snapshot, for a limited time.
+    if [ "$1" = end ]; then
+        "$program" agent-hook "$0" "$agent" ended </dev/null
+    elif [ "$1" = after ] && ends_all; then
+        "$program" agent-hook "$0" "$agent" finished </dev/null
+    elif [ "$1" != done ]; then
+        # The next event reads the end of a tool: only its time matters.
+        "$program" agent-hook "$0" "$agent" spooled </dev/null &
+    fi
 } >/dev/null 2>&1
 exit 0

@@ -5,16 +5,16 @@
 	# Write this before git continues: a push right after it sees that a capture is pending.
 	l=${GIT_DIR:-.git}/envhist/hooks/last-@EVENT@
 	{ [ -d "${l%/*}" ] || [ ! -d "${GIT_DIR:-.git}" ] || mkdir -p -m 700 "${l%/*}"; echo $$ >"$l"; } 2>/dev/null || :
-	(
-		# Wait until the calling git command ends, for at most two seconds, so as not to slow it down.
-		n=0
-		while [ $n -lt 40 ] && kill -0 "$PPID" && sleep 0.05; do n=$((n + 1)); done
-		# Of several hooks in a row only the last one starts the program; every push starts it.
-		[ @EVENT@ != pre-push ] && read -r k <"$l" && [ "$k" != $$ ] && exit 0
-		p=@PROGRAM@
-		[ -x "$p" ] || p=git-envhist
-		command -v nice >/dev/null && exec nice -n 10 "$p" hook @NAMED@@EVENT@ "$PPID" "$@"
-		exec "$p" hook @NAMED@@EVENT@ "$PPID" "$@"
-	) </dev/null >/dev/null 2>&1 &
+	p=@PROGRAM@
+	[ -x "$p" ] || p=git-envhist
+	# Wait until the calling git command ends, for at most two seconds, so as not to slow it down. Of several hooks in a
+	# row only the last one starts the program; every push starts it.
+	w='exec >/dev/null; n=0; while [ $n -lt 40 ] && kill -0 "$1" && sleep 0.05; do n=$((n + 1)); done
+		[ "$2" != pre-push ] && read -r k <"$3" && [ "$k" != "$4" ] && exit 0
+		shift 4; command -v nice >/dev/null && exec nice -n 10 "$@"; exec "$@"'
+	s=; command -v setsid >/dev/null && s=setsid
+	r() { $s sh -c "$w" sh "$PPID" @EVENT@ "$l" $$ "$p" hook @NAMED@@EVENT@ "$PPID" "$@" </dev/null 2>/dev/null & }
+	# Codex kills the process group of a command that ended, so git waits until the process has a session of its own.
+	if [ "${CODEX_THREAD_ID-}" ]; then : "$(r "$@")"; else r "$@" >/dev/null; fi
 )
 # <<< git-envhist

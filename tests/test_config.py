@@ -29,6 +29,7 @@ def test_missing_configuration_gives_defaults() -> None:
         ([("envhist.budget", "1m"), ("envhist.budget", "2g")], Settings(budget=2 << 30)),
         ([("envhist.maxsize", "7k")], Settings(max_size=7 << 10)),
         ([("envhist.bigfile", "16m")], Settings(big_file=16 << 20)),
+        ([("envhist.mergelimit", "1m")], Settings(merge_limit=1 << 20)),
         ([("envhist.crossmounts", "true")], Settings(cross_mounts=True)),
         ([("envhist.workers", "3")], Settings(workers=3)),
         ([("filter.crypt.clean", "x"), ("filter.lfs.process", "y")], Settings(filters=("crypt", "lfs"))),

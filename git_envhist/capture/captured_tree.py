@@ -541,6 +541,7 @@ class CapturedTree:
             attachments=attachments,
             restored_from=request.restored_from,
             forked_from=request.forked_from,
+            merged=request.merged,
             restore=request.restore,
             key=self.key.id if self.key else None,
         )

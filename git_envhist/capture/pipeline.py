@@ -79,6 +79,7 @@ class CaptureOptions:
     restore: RestoreRole | None = None
     restored_from: str | None = None
     forked_from: str | None = None
+    merged: str | None = None
     progress: Callable[[CaptureProgress], None] | None = None
     waiting: Callable[[], None] | None = None
     captured: Callable[[CaptureResult], None] = ignore_progress

@@ -63,9 +63,30 @@ class Details:
 
 def snapshot_json(snapshot: Snapshot, details: Details, *, most_paths: int | None = None) -> Json:
     """Return a snapshot according to the schema; `most_paths` limits the list of changed paths."""
-    latest = snapshot.verdict
     return {
         "schema": SCHEMA,
+        **_commit_fields(snapshot),
+        **_note_fields(snapshot),
+        "external_id": snapshot.external_id and escape_invalid(snapshot.external_id),
+        "complete": snapshot.complete,
+        "missing": [missing_json(missing) for missing in details.missing],
+        "git_changed": [
+            {"status": change.status, **path_fields(change.path)} for change in details.git_changed
+        ],
+        "env_changed": changed_json(snapshot.changed, details.changes[:most_paths]),
+        "summary": escape_invalid(with_ascii_signs(changes_phrase(snapshot))),
+        "story": [fact_json(fact) for fact in details.facts],
+        "services": [escape_invalid(name) for name in details.services],
+        **_work_fields(snapshot),
+        "restored_from": snapshot.restored_from,
+        "merged": snapshot.merged,
+        "format": snapshot.format,
+    }
+
+
+def _commit_fields(snapshot: Snapshot) -> Json:
+    """Return the fields about the snapshot itself: when, why and by whom it was taken."""
+    return {
         "id": snapshot.id,
         "commit": snapshot.commit,
         "timeline": snapshot.timeline,
@@ -80,6 +101,13 @@ def snapshot_json(snapshot: Snapshot, details: Details, *, most_paths: int | Non
         "trusted": snapshot.trusted,
         "head": snapshot.head,
         "branch": snapshot.branch and escape_invalid(snapshot.branch),
+    }
+
+
+def _note_fields(snapshot: Snapshot) -> Json:
+    """Return the fields that notes add to a snapshot: verdicts, remarks, attachments."""
+    latest = snapshot.verdict
+    return {
         "verify": verdict_json(latest) if latest else None,
         "verdicts": [verdict_json(verdict) for verdict in snapshot.verdicts],
         "notes": [
@@ -89,24 +117,18 @@ def snapshot_json(snapshot: Snapshot, details: Details, *, most_paths: int | Non
         "attachments": [
             escape_invalid(name) for name in (*snapshot.attachments, *(one.name for one in snapshot.attached))
         ],
-        "external_id": snapshot.external_id and escape_invalid(snapshot.external_id),
-        "complete": snapshot.complete,
-        "missing": [missing_json(missing) for missing in details.missing],
-        "git_changed": [
-            {"status": change.status, **path_fields(change.path)} for change in details.git_changed
-        ],
-        "env_changed": changed_json(snapshot.changed, details.changes[:most_paths]),
-        "summary": escape_invalid(with_ascii_signs(changes_phrase(snapshot))),
-        "story": [fact_json(fact) for fact in details.facts],
-        "services": [escape_invalid(name) for name in details.services],
+    }
+
+
+def _work_fields(snapshot: Snapshot) -> Json:
+    """Return the fields about tasks, effects and checkpoints of a platform."""
+    return {
         "tasks": [
             {"text": escape_invalid(task.text), "status": task.status.value, "at": iso_time(task.at)}
             for task in tasks_of((snapshot,))
         ],
         "effects": [effect_json(effect) for effect in effects_of((snapshot,))],
         "observed": [observed_json(observed) for observed in observed_of((snapshot,))],
-        "restored_from": snapshot.restored_from,
-        "format": snapshot.format,
     }
 
 
@@ -393,14 +415,19 @@ def restored_json(restored: RestoreResult, back: str, *, dry_run: bool) -> Json:
     }
 
 
-def reverted_json(reverted: RestoreResult, back: str, *, dry_run: bool) -> Json:
-    """Return the plan and the result of a revert, with the step and the conflicts."""
+def merged_json(merged: RestoreResult, back: str, *, dry_run: bool) -> Json:
+    """Return the plan and the result of a revert or a merge, with its sources and the conflicts."""
+    sources = (
+        {"merged": escape_invalid(merged.merged), "base": merged.base and merged.base.id}
+        if merged.merged
+        else {"reverted": escape_invalid(merged.reverted)}
+    )
     return {
-        **restored_json(reverted, back, dry_run=dry_run),
-        "reverted": reverted.reverted,
+        **restored_json(merged, back, dry_run=dry_run),
+        **sources,
         "conflicts": [
             {**path_fields(conflict.path), "why": escape_invalid(conflict.why)}
-            for conflict in reverted.conflicts
+            for conflict in merged.conflicts
         ],
     }
 

@@ -183,6 +183,11 @@ def dry_run(help: str = "print what would be done; change nothing") -> Decorator
     return option("-n", "--dry-run", is_flag=True, help=help)
 
 
+def message(help: str) -> Decorator:  # noqa: A002 - as for `option`
+    """Declare `-m/--message <intent>`, which can be repeated."""
+    return option("-m", "--message", "messages", metavar="<intent>", multiple=True, help=help)
+
+
 def force(help: str = "override a refusal whose hint names --force") -> Decorator:  # noqa: A002 - as for `option`
     """Declare `-f/--force`."""
     return option("-f", "--force", is_flag=True, help=help)

@@ -56,6 +56,7 @@ SUBCOMMANDS = {
     "revert": Subcommand(
         "git_envhist.cli.commands.revert:revert", "take out what one step changed, keep the rest"
     ),
+    "merge": Subcommand("git_envhist.cli.commands.revert:merge", "join the changes of another timeline"),
     "run": Subcommand("git_envhist.cli.commands.run:run", "run a command between two snapshots"),
     "watch": Subcommand(
         "git_envhist.cli.commands.watch:watch_command", "take a snapshot after each change, until stopped"
@@ -221,7 +222,7 @@ GROUPS = {
     "take snapshots": ("capture", "run", "watch", "name", "note"),
     "look at snapshots": ("show", "why", "blame", "recent", "browse", "status"),
     "run checks": ("verify", "bisect"),
-    "go back, or try two ways": ("undo", "redo", "revert", "fork"),
+    "go back, or try two ways": ("undo", "redo", "revert", "fork", "merge"),
     "record work": ("task", "resume", "effect", "observe"),
     "share": ("push", "fetch", "export", "import"),
     "clean up and repair": ("drop", "undrop", "prune", "purge", "gc", "du", "fsck"),

@@ -22,7 +22,7 @@ from git_envhist.probes import managers_with_lists
 
 # Roles.
 
-MODULES_DIRECTORY = "node_modules"
+NODE_MODULES = "node_modules"
 BOOTSTRAP_PACKAGES = frozenset(("pip", "setuptools", "wheel", "uv", "distribute"))
 """Packages that a new virtual environment contains."""
 FOR_DEVELOPMENT = re.compile(r"(?:^|[^a-z])(?:dev|develop|development|tests?|lint|docs?|ci)(?:[^a-z]|$)")
@@ -67,7 +67,7 @@ def _with_role(change: FactChange, known: Declared, rooted: set[tuple[str, str]]
 
 def _role(change: FactChange, known: Declared, package: Package, is_needed: bool) -> Role:
     probe, place, name = package
-    if probe == "npm" and place.split("/").count(MODULES_DIRECTORY) > 1:
+    if probe == "npm" and place.split("/").count(NODE_MODULES) > 1:
         return Role.NESTED
     if (probe, name) in known.asked:
         return Role.DIRECT
@@ -85,7 +85,7 @@ def _is_left_out(package: Package, known: Declared) -> bool:
     """Return whether a list does not name a package that it would name if it were direct."""
     probe, place, _ = package
     if probe == "npm":
-        return (probe, place.removesuffix(MODULES_DIRECTORY).rstrip("/")) in known.listing
+        return (probe, place.removesuffix(NODE_MODULES).rstrip("/")) in known.listing
     return package in known.extras and any(by == probe for by, _ in known.listing)
 
 
@@ -191,10 +191,7 @@ def _plain(version: str) -> str:
 PROBE = "declared"
 COMPARED = ("pip", "npm")
 """The package managers whose lists are compared with the installed packages: the spelling of versions is known."""
-BOOTSTRAP = frozenset(("pip", "setuptools", "wheel", "uv", "distribute"))
-"""Packages that a new virtual environment contains."""
 EDITABLE = "(editable)"
-NODE_MODULES = "node_modules"
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,7 +285,7 @@ def _of_python(place: str, found: Mapping[str, list[Fact]], declared: DeclaredPa
     packages = {name: facts for name, facts in found.items() if name != "python"}
     if _all_known(lists) and all(_join(place, name) in declared.needs for name in packages):
         needed = {name for key, names in declared.needs.items() if _split(key)[0] == place for name in names}
-        yield from _unlisted(packages, declared.named | needed | BOOTSTRAP)
+        yield from _unlisted(packages, declared.named | needed | BOOTSTRAP_PACKAGES)
     yield from _missing_or_other(place, packages, [(one, one.asked, one.locked) for one in lists])
 
 

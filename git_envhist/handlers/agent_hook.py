@@ -3,9 +3,9 @@
 A shim that agents call runs `git-envhist agent-hook`. It prints nothing and exits with 0, whatever happens. Before a
 tool that may change files (`before`) a forked process captures, and the hook waits for it as long as the tool may be
 delayed (`envhist.agentTimeout`); if the agent ends the hook, the capture continues. All other events are spooled by the
-shim and handled in the background (`spooled`), or before the end of a session (`ended`). A snapshot has the prompt as
-intent, and the prompt and the transcript as attachments. The result of each capture is a line for
-`git envlog status`.
+shim and handled in the background (`spooled`), before the end of a session (`ended`), or before the end of a turn if
+the end of the agent would end the background process too (`finished`). A snapshot has the prompt as intent, and the
+prompt and the transcript as attachments. The result of each capture is a line for `git envlog status`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from git_envhist.git.config import current_actor
 from git_envhist.git.repository import Repository
 from git_envhist.handlers.agent_client import DONE, WAIT, await_done, read_input
 from git_envhist.handlers.removed_worktree import name_removed
-from git_envhist.history.timeline import SUBAGENT
+from git_envhist.history.timeline import FIRST_TOOL, SUBAGENT
 from git_envhist.integrations.agents.arguments import read_arguments
 from git_envhist.integrations.agents.events import (
     AgentEvent,
@@ -52,11 +52,13 @@ from git_envhist.secrets.rules import is_secret_name
 
 END_WAIT = 2.5
 """Seconds for which the end of a session waits for its last captures; agents grant such a hook 3."""
+AFTER_WAIT = 8.0
+"""Seconds for which the end of a turn waits where the end of the agent ends every process; agents grant 10."""
 FIRST_INHERITED, MAX_DESCRIPTORS = 3, 1 << 16
 
 
 def handle_agent_hook(words: Sequence[str], environ: Mapping[str, str]) -> int:
-    """Handle `<shim> <agent> before|spooled|ended`, or `<shim> <agent> wait <seconds> <project>`; return 0."""
+    """Handle `<shim> <agent> before|spooled|finished|ended`, or `<shim> <agent> wait <seconds> <project>`; return 0."""
     with suppress(Exception):
         shim, agent, kind, *more = words
         spool = os.path.join(os.path.dirname(shim), "spool")
@@ -71,6 +73,9 @@ def handle_agent_hook(words: Sequence[str], environ: Mapping[str, str]) -> int:
         elif kind == "spooled":
             _detach()
             _work(spool, None, _ignore, environ)
+        elif kind == "finished":
+            # The agent is the first process of a container or a service, or close to it.
+            _delay(lambda report: _finish(spool, report, environ))
         elif kind == "ended":
             # The agent may be the first process of a container, which ends with it.
             _delay(lambda report: _end(spool, report, environ))
@@ -95,6 +100,11 @@ def _load(project: str, environ: Mapping[str, str]) -> None:
         history = EnvHistory(opened, own, workers="here", directory=project, one_command=True)
         with history.present():
             open_prompt(history, seal_prompt(history, PROMPT))
+
+
+def _finish(spool: str, report: Report, environ: Mapping[str, str]) -> AgentHistories:
+    report(WAIT + b"%g\n" % AFTER_WAIT)
+    return _work(spool, None, report, environ)
 
 
 def _end(spool: str, report: Report, environ: Mapping[str, str]) -> AgentHistories:
@@ -184,7 +194,7 @@ def _work(spool: str, event: AgentEvent | None, report: Report, environ: Mapping
     """Handle an event and all spooled before it; return the histories that were opened."""
     agents = AgentHistories(environ)
     outcomes = HookOutcomes(agents)
-    due = agents.due(spool, event, outcomes.failed)
+    due = agents.due(spool, event, outcomes)
     if event is not None and agents.latest is not None:
         report(WAIT + b"%g\n" % agents.latest.settings.agent_timeout)
     last = next((job for job, _ in reversed(due) if job.event is event), None)
@@ -288,14 +298,14 @@ class AgentHistories:
         )
 
     def due(
-        self, spool: str, event: AgentEvent | None, failed: Callable[[AgentEvent, Exception], None]
+        self, spool: str, event: AgentEvent | None, outcomes: HookOutcomes
     ) -> list[tuple[Job, str | None]]:
         """Return the captures that are due, those of spooled events first, each with its file in the spool."""
         due: list[tuple[Job, str | None]] = []
         with spool_lock(spool):
             events: list[tuple[AgentEvent, str | None]] = list(take_spooled(spool, self.environ))
             for each, file in [*events, *([(event, None)] if event else [])]:
-                jobs = self._advance(each, failed)
+                jobs = self._advance(each, outcomes)
                 if file is not None and (not jobs or each.kind == "prompt"):
                     # A prompt has changed the session already; taken again, it would begin another turn.
                     remove_if_present(file)
@@ -336,6 +346,7 @@ class AgentHistories:
             meta=(
                 ("agent-moment", kind),
                 ("agent-turn", str(job.turn.number)),
+                *(((FIRST_TOOL, "yes"),) if kind == "before" and job.turn.tools == 1 else ()),
                 *(((SUBAGENT, event.subagent),) if event.subagent else ()),
                 *((("agent-type", event.subagent_type),) if event.subagent_type else ()),
             ),
@@ -392,7 +403,7 @@ class AgentHistories:
         """Add a remark that the tool did not wait for the end of the capture."""
         self.history_at(job).note(LATE, snapshot)
 
-    def _advance(self, event: AgentEvent, failed: Callable[[AgentEvent, Exception], None]) -> list[Job]:
+    def _advance(self, event: AgentEvent, outcomes: HookOutcomes) -> list[Job]:
         jobs: list[Job] = []
         try:
             by_repository: dict[str, list[EnvHistory]] = {}
@@ -409,8 +420,10 @@ class AgentHistories:
                 if event.kind == "before" and event.modifies:
                     intent = read_session(state, event.session).prompt
                     self._announce(event, intent, histories, {job.place for job in due})
+            if event.kind == "prompt" and by_repository and not jobs:
+                outcomes.received(event)
         except Exception as error:
-            failed(event, error)
+            outcomes.failed(event, error)
         # A worktree in which the turn worked may have been removed since.
         return [job for job in jobs if os.path.isdir(job.place)]
 
@@ -558,6 +571,10 @@ class HookOutcomes:
             _keep_version(history, job.event, captured.snapshot)
         except Exception as error:
             self.failed(job.event, error)
+
+    def received(self, event: AgentEvent) -> None:
+        """Write that an event arrived that starts no capture."""
+        self._write(self._agents.history(event), event, "received")
 
     def failed(self, event: AgentEvent, error: Exception) -> None:
         """Write why a capture failed; without a repository there is no place for it."""

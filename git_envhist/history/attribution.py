@@ -114,7 +114,7 @@ def attribute(
     return replace(found, start=window.start, end=window.end)
 
 
-RESTORED = (RestoreRole.TO, RestoreRole.UNDO, RestoreRole.REDO, RestoreRole.REVERT)
+RESTORED = tuple(role for role in RestoreRole if role is not RestoreRole.BEFORE)
 RUN = "git envlog run"
 """The name of the tool for a command that was run between two snapshots."""
 

@@ -41,7 +41,7 @@ class LogLine(NamedTuple):
     @property
     def is_turn(self) -> bool:
         """True if the line shows several captures of one turn of an agent."""
-        return bool(self.earlier) and _turn(self.newest) is not None
+        return bool(self.earlier) and turn_of(self.newest) is not None
 
     @property
     def is_run(self) -> bool:
@@ -94,8 +94,8 @@ def _belongs(line: LogLine, snapshot: Snapshot, zone: tzinfo | None) -> bool:
 
 
 def _same_turn(line: LogLine, snapshot: Snapshot) -> bool:
-    turn = _turn(snapshot)
-    return turn is not None and turn == _turn(line.newest)
+    turn = turn_of(snapshot)
+    return turn is not None and turn == turn_of(line.newest)
 
 
 def _is_safety_copy(line: LogLine, snapshot: Snapshot) -> bool:
@@ -106,7 +106,7 @@ def _is_safety_copy(line: LogLine, snapshot: Snapshot) -> bool:
 
 def _is_idle(line: LogLine, snapshot: Snapshot) -> bool:
     """Return whether a snapshot changed nothing, and only a program or a command caused it."""
-    if _turn(line.newest) is not None or snapshot.restore is not None or _turn(snapshot) is not None:
+    if turn_of(line.newest) is not None or snapshot.restore is not None or turn_of(snapshot) is not None:
         return False
     return (_has_no_intent(snapshot) or snapshot.trigger is Trigger.RUN) and _changed_nothing(snapshot)
 
@@ -120,7 +120,7 @@ def _is_routine(snapshot: Snapshot) -> bool:
     """Return whether a snapshot is automatic, and its intent and summary show nothing but changed files."""
     automatic = snapshot.trigger.automatic and snapshot.restore is None and _has_no_intent(snapshot)
     only_files = changes_phrase(snapshot) == describe_counts(snapshot.changed)
-    return automatic and only_files and _turn(snapshot) is None and not _has_own_line(snapshot)
+    return automatic and only_files and turn_of(snapshot) is None and not _has_own_line(snapshot)
 
 
 def _has_no_intent(snapshot: Snapshot) -> bool:
@@ -131,7 +131,8 @@ def _changed_nothing(snapshot: Snapshot) -> bool:
     return snapshot.parent is not None and changes_phrase(snapshot) == describe_counts(NOTHING)
 
 
-def _turn(snapshot: Snapshot) -> Turn | None:
+def turn_of(snapshot: Snapshot) -> Turn | None:
+    """Return the turn of an agent in which a snapshot was taken, or None."""
     number = dict(snapshot.meta).get(TURN)
     if snapshot.trigger is not Trigger.AGENT or number is None:
         return None
@@ -175,6 +176,10 @@ def parents_of(snapshots: Iterable[Snapshot]) -> dict[str, tuple[str, ...]]:
 def _states_before(one: Snapshot, by_id: Mapping[str, Snapshot], id_of: Mapping[str, str]) -> Iterator[str]:
     source = by_id.get(one.restored_from or one.forked_from or "")
     before = id_of.get(one.parent or "")
+    if one.merged in by_id:
+        assert one.merged is not None
+        yield from (before, one.merged) if before is not None else (one.merged,)
+        return
     if source is None:
         if before is not None:
             yield before

@@ -50,6 +50,10 @@ def filter_by_summary(
 NO_VERDICT = "none"
 SUBAGENT = "agent-id"
 """The key of the value that names the subagent which caused a snapshot."""
+RELOCATED = "relocated"
+"""The key of the value of a fork's snapshot with rewritten paths: their number."""
+FIRST_TOOL = "agent-first"
+"""The key of the value of a snapshot before the first tool of a turn: it has what others changed."""
 
 Test = Callable[[Snapshot], bool]
 

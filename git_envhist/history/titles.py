@@ -18,13 +18,16 @@ from git_envhist.model import IntentSource, RestoreRole, Snapshot, Trigger, Verd
 
 CAUSES = {Trigger.MANUAL: "capture", Trigger.API: "capture"}
 """Titles of causes that differ from the trigger's name."""
-REVERT = "revert of"
+REVERT, MERGE = "revert of", "merge of"
 OPERATIONS = {
     RestoreRole.TO: "restore of",
     RestoreRole.UNDO: "undo of",
     RestoreRole.REDO: "redo of",
     RestoreRole.REVERT: REVERT,
+    RestoreRole.MERGE: MERGE,
 }
+MERGES = (RestoreRole.REVERT, RestoreRole.MERGE)
+"""Operations whose result is a merge and no stored snapshot."""
 AFTER = "snapshot after"
 """The first line of the commit of a snapshot without an intent names the code commit; its subject follows."""
 PART = pattern(rf" \((?:[0-9,]+ paths?|in part)(?:, {WITH_SERVICES})?\)\Z|, in part\Z")
@@ -51,9 +54,9 @@ def title(snapshot: Snapshot) -> str:
 def operation_words(part: RestoreRole, meant: str | None, paths: str = "", *, services: bool = False) -> str:
     """Return the intent of an operation: `restore of 6c12886 (2 paths, with services)`.
 
-    `meant`: an id; for a revert, the snapshot or the range as it is printed.
+    `meant`: an id; for a revert or a merge, what was taken out or joined as it is printed.
     """
-    if part is not RestoreRole.REVERT and meant:
+    if part not in MERGES and meant:
         meant = meant[:PRINTED_ID]
     words = f"{OPERATIONS[part]} {meant}" if meant else OPERATIONS[part].partition(" ")[0]
     remarks = [remark for remark in (paths, WITH_SERVICES if services else "") if remark]
@@ -69,8 +72,8 @@ def restored_snapshot_id(snapshot: Snapshot) -> str | None:
     """Return the id, or its first digits, of the snapshot that a restore restored."""
     if snapshot.restored_from is not None or snapshot.restore is not RestoreRole.BEFORE:
         return snapshot.restored_from
-    if f" {REVERT} " in snapshot.intent:
-        # A revert restores no snapshot.
+    if f" {REVERT} " in snapshot.intent or f" {MERGE} " in snapshot.intent:
+        # A revert and a merge restore no snapshot.
         return None
     last = snapshot.intent.rpartition(" ")[2]
     return last if DIGITS.fullmatch(last) else None

@@ -10,9 +10,10 @@ from collections.abc import Iterator, Mapping
 from git_envhist.config import Settings
 from git_envhist.git.repository import Repository
 from git_envhist.integrations import install
+from git_envhist.integrations.agents.approval import read_plugin_approvals
 from git_envhist.integrations.agents.conversations import AgentConversation, newest_conversation
 from git_envhist.integrations.agents.events import has_session
-from git_envhist.integrations.agents.outcomes import last_outcomes, last_version
+from git_envhist.integrations.agents.outcomes import last_event, last_outcomes, last_version
 from git_envhist.integrations.agents.registry import AGENTS
 from git_envhist.integrations.base import NOT_NAMED, InstallTarget
 from git_envhist.integrations.edits import read_record, read_state
@@ -26,7 +27,7 @@ from git_envhist.integrations.git_hooks import (
 )
 from git_envhist.integrations.watch import is_watched
 from git_envhist.lazy import replace
-from git_envhist.model.integrations import HookRun, InstalledPart, IntegrationStatus, PendingHook
+from git_envhist.model.integrations import Approval, HookRun, InstalledPart, IntegrationStatus, PendingHook
 
 GRACE = 120.0
 """A hook that has not run this many seconds after a commit is reported as not called."""
@@ -52,6 +53,7 @@ def read_status(target: InstallTarget, settings: Settings, *, now: float | None 
     pushes = read_outcomes(pushes_state(repository.state))
     warnings = [
         *_warnings(target, settings, here, everywhere, outcomes, waiting, now or time.time()),
+        *_missing_approvals(here, everywhere),
         *(_silent_agents(target, {**everywhere, **here}, now or time.time()) if settings.enabled else ()),
         *_push_warnings(settings, [*here.get("git", ()), *everywhere.get("git", ())], pushes),
     ]
@@ -69,6 +71,7 @@ def read_status(target: InstallTarget, settings: Settings, *, now: float | None 
     )
 
 
+WORST_FIRST = (Approval.MISSING, Approval.UNKNOWN, Approval.APPROVED)
 PLUGIN = "plugin"
 """The event of the one part that stands for the hooks of a plugin."""
 RECENT = 6 * 86_400.0
@@ -94,12 +97,18 @@ def _plugin_part(target: InstallTarget, name: str) -> InstalledPart:
         return InstalledPart(PLUGIN, False, script, f"'{script}' is missing, so the hook calls nothing")
     if not target.trusted.has_repository(target.repository.common_dir):
         return InstalledPart(PLUGIN, False, script, NOT_NAMED)
-    runs = [
-        (at, f"{kind}: {runs}")
-        for name_, kind, runs, at in last_outcomes(target.repository.state)
-        if name_ == name
-    ]
-    return InstalledPart(PLUGIN, True, script, max(runs)[1] if runs else "")
+    kinds = [(at, kind) for agent, kind, _, at in last_outcomes(target.repository.state) if agent == name]
+    kind = max(kinds)[1] if kinds else ""
+    part = InstalledPart(PLUGIN, True, script, last_event(target.repository.state, name, kind))
+    approvals = read_plugin_approvals(name, target)
+    worst = next((one for one in WORST_FIRST if one in approvals.of.values()), None)
+    return replace(part, active=worst is not Approval.MISSING, approval=worst, step=approvals.step)
+
+
+def _missing_approvals(*installed: Parts) -> Iterator[str]:
+    """Yield what a person must do before an agent calls our hooks."""
+    parts = (part for several in installed for named in several.values() for part in named)
+    yield from dict.fromkeys(part.step for part in parts if part.step)
 
 
 def _silent_agents(target: InstallTarget, installed: Parts, now: float) -> Iterator[str]:
@@ -110,7 +119,7 @@ def _silent_agents(target: InstallTarget, installed: Parts, now: float) -> Itera
     repository = target.repository
     assert repository is not None
     for name in AGENTS:
-        if not any(part.active for part in installed.get(name, ())):
+        if not any(part.active or part.approval is not None for part in installed.get(name, ())):
             continue
         since = _last_call(repository, name) or _installed_at(target, name)
         if since is None:

@@ -91,15 +91,21 @@ def reachable_objects(
     """
     old = since.ids if since is not None else ()
     lines = [*_present(git, more), *(f"^{tip}" for tip in _present(git, old))]
+    words = ("rev-list", "--objects", *roots, PROMISED, "--stdin")
     found: dict[bytes, bytes] = {}
-    for line in _lines(
-        _refusing_broken_refs(git), ("rev-list", "--objects", *roots, PROMISED, "--stdin"), lines
-    ):
+    _add_wanted(found, _lines(_refusing_broken_refs(git), words, lines), is_wanted)
+    return found
+
+
+def _add_wanted(
+    found: dict[bytes, bytes], lines: Iterable[bytes], is_wanted: Callable[[bytes], bool]
+) -> None:
+    """Add the objects in the output of `git rev-list --objects`, each with its first path."""
+    for line in lines:
         name, _, path = line.partition(b" ")
         oid = _object_id(name)
         if is_wanted(oid):
             found.setdefault(oid, path)
-    return found
 
 
 def _object_id(name: bytes) -> bytes:
@@ -118,11 +124,7 @@ def present_objects_of(
     found: dict[bytes, bytes] = {}
     lines = _present(git, commits)
     with suppress(GitFailed):
-        for line in _lines(git, words, lines) if lines else ():
-            name, _, path = line.partition(b" ")
-            oid = _object_id(name)
-            if is_wanted(oid):
-                found.setdefault(oid, path)
+        _add_wanted(found, _lines(git, words, lines) if lines else (), is_wanted)
     return found
 
 

@@ -12,12 +12,16 @@ from pydantic import Field
 from git_envhist.mcp import answers, schemas
 from git_envhist.mcp.plans import (
     FORK,
+    MERGE,
     RESTORE,
+    REVERT,
     UNDO,
     Confirmation,
     ask_to_fork,
+    ask_to_merge,
     ask_to_recover,
     ask_to_restore,
+    ask_to_revert,
     ask_to_undo,
     planned_words,
     require_consent,
@@ -170,6 +174,38 @@ async def undo(
     """
     words = planned_words(context, plan_id, UNDO, confirmed)
     value = await run(context, "envlog", [*words, f"--plan={plan_id}"], undo_if_cancelled=True)
+    return answer(answers.restore_answer(in_terms_of_tools(value)))
+
+
+async def revert(
+    context: Context,
+    plan_id: PlanId,
+    confirmed: Annotated[ElicitationResult[Confirmation], Resolve(ask_to_revert)],
+) -> Annotated[CallToolResult, schemas.Answer[schemas.Restored]]:
+    """Take out what one step changed, as planned, and keep what came later. The state before is captured.
+
+    Use it after plan_revert, with its plan_id. It is refused if there are undecided conflicts, or if the plan would be
+    different by now; then plan again. Afterwards call verify.
+    """
+    return await _carry_out_merge(context, plan_id, REVERT, confirmed)
+
+
+async def merge(
+    context: Context,
+    plan_id: PlanId,
+    confirmed: Annotated[ElicitationResult[Confirmation], Resolve(ask_to_merge)],
+) -> Annotated[CallToolResult, schemas.Answer[schemas.Restored]]:
+    """Add what changed in another timeline to the present environment, as planned. The state before is captured.
+
+    Use it after plan_merge, with its plan_id. It is refused if there are undecided conflicts, or if the plan would be
+    different by now; then plan again. Afterwards call verify.
+    """
+    return await _carry_out_merge(context, plan_id, MERGE, confirmed)
+
+
+async def _carry_out_merge(context: Context, plan_id: str, tool: str, confirmed: object) -> CallToolResult:
+    name, *words = planned_words(context, plan_id, tool, confirmed)
+    value = await run(context, "envlog", [name, f"--plan={plan_id}", *words], undo_if_cancelled=True)
     return answer(answers.restore_answer(in_terms_of_tools(value)))
 
 

@@ -25,6 +25,7 @@ MAX_PLANS = 200
 MAX_TITLE = 72
 FIRST_STATELESS = "2026-07-28"
 RESTORE, UNDO, FORK = "restore", "undo", "fork"
+REVERT, MERGE = "revert", "merge"
 CONTINUE = "continue"
 DECLINED = (
     "the user declined, or could not be asked: nothing was changed. Do not call it again unless the user asks for it. "
@@ -94,6 +95,16 @@ async def ask_to_undo(context: Context, plan_id: str) -> Confirmed:
     return _ask(context, plan_id, UNDO)
 
 
+async def ask_to_revert(context: Context, plan_id: str) -> Confirmed:
+    """Ask the person before a revert."""
+    return _ask(context, plan_id, REVERT)
+
+
+async def ask_to_merge(context: Context, plan_id: str) -> Confirmed:
+    """Ask the person before a merge."""
+    return _ask(context, plan_id, MERGE)
+
+
 async def ask_to_recover(context: Context, how: str) -> Confirmed:
     """Ask the person before an interrupted restore is finished or undone."""
     if not _asks(context):
@@ -122,9 +133,19 @@ def require_consent(answer: object) -> None:
 
 def question_of_restore(verb: str, counts: Mapping[str, int], target: str, title: str) -> str:
     """Return the question for the person: how many paths change, and to which snapshot."""
-    changes = ", ".join(f"{name} {one}" for name, one in counts.items() if one) or "nothing to change"
     named = f' "{escape(title)[:MAX_TITLE]}"' if title else ""
-    return f"{verb} snapshot {target[:7]}{named}? Paths: {changes}. The present state is captured first."
+    return f"{verb} snapshot {target[:7]}{named}? {_changed_paths(counts)}"
+
+
+def question_of_merge(tool: str, counts: Mapping[str, int], words: str) -> str:
+    """Return the question for the person before a revert or a merge."""
+    verb = "Take out the changes of" if tool == REVERT else "Add the changes of"
+    return f"{verb} {escape(words)[:MAX_TITLE]}? {_changed_paths(counts)}"
+
+
+def _changed_paths(counts: Mapping[str, int]) -> str:
+    changes = ", ".join(f"{name} {one}" for name, one in counts.items() if one) or "nothing to change"
+    return f"Paths: {changes}. The present state is captured first."
 
 
 def _ask(context: AnyContext, plan_id: str, tool: str) -> Confirmed:

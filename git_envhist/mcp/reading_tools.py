@@ -12,7 +12,16 @@ from pydantic import Field
 
 from git_envhist.mcp import answers, schemas
 from git_envhist.mcp.hints import PREFIX
-from git_envhist.mcp.plans import FORK, RESTORE, UNDO, question_of_restore, server_of
+from git_envhist.mcp.plans import (
+    FORK,
+    MERGE,
+    RESTORE,
+    REVERT,
+    UNDO,
+    question_of_merge,
+    question_of_restore,
+    server_of,
+)
 from git_envhist.mcp.programs import AnyContext, marked, run
 from git_envhist.text import escape
 
@@ -213,6 +222,88 @@ async def plan_fork(
     question = f"Copy snapshot {planned['source'][:7]} into the new directory '{escape(planned['root'])}'?"
     server_of(context).plans.add(planned["plan_id"], FORK, carried, question)
     return answer(answers.result_answer(planned))
+
+
+ConflictSide = Annotated[
+    Literal["list", "ours", "theirs", "both", "skip"],
+    Field(
+        description="What happens to paths that both sides changed: list them and change nothing, keep the present "
+        "version (ours), take the other one (theirs), write the other one beside it (both), or skip these paths"
+    ),
+]
+SIDE_OPTIONS = {
+    "list": [],
+    "ours": ["--ours"],
+    "theirs": ["--theirs"],
+    "both": ["--both"],
+    "skip": ["--skip-conflicts"],
+}
+
+
+async def plan_revert(
+    context: Context,
+    revision: Annotated[
+        str | None,
+        Field(
+            description="The snapshot whose step is taken out, or a range a..b; not with session",
+            min_length=1,
+        ),
+    ] = None,
+    turn: Annotated[
+        bool, Field(description="Take out the whole turn of the agent that took revision")
+    ] = False,
+    session: Annotated[
+        str | None, Field(description="Take out all steps of this session of an agent", min_length=1)
+    ] = None,
+    conflicts: ConflictSide = "list",
+    paths: Paths = [],  # noqa: B006 - as above
+    cursor: Cursor = None,
+) -> Annotated[CallToolResult, schemas.Answer[schemas.MergePlanPage]]:
+    """Plan to take out what one step changed and to keep what came later. Changes nothing itself.
+
+    Use it to undo one bad step when later work is to stay; plan_restore goes back as a whole. If conflicts are
+    listed, choose what happens to them and plan again. Then pass its plan_id to the revert tool.
+    """
+    words = [*SIDE_OPTIONS[conflicts], *(["--turn"] if turn else []), *given("--session", session)]
+    words += operands(*([revision] if revision is not None else []))
+    return answer(await _plan_merge(context, REVERT, words, paths, cursor))
+
+
+async def plan_merge(
+    context: Context,
+    timeline: Annotated[
+        str, Field(description="The timeline of a fork, or a snapshot of another timeline", min_length=1)
+    ],
+    base: Annotated[
+        str | None,
+        Field(
+            description="Merge what changed since this snapshot (default: the newest common one)",
+            min_length=1,
+        ),
+    ] = None,
+    conflicts: ConflictSide = "list",
+    paths: Paths = [],  # noqa: B006 - as above
+    cursor: Cursor = None,
+) -> Annotated[CallToolResult, schemas.Answer[schemas.MergePlanPage]]:
+    """Plan to add what changed in a fork, or in another timeline, to the present environment. Changes nothing itself.
+
+    Use it to join two attempts at one task. If conflicts are listed, choose what happens to them and plan again. Then
+    pass its plan_id to the merge tool.
+    """
+    words = [*SIDE_OPTIONS[conflicts], *given("--base", base), *operands(timeline)]
+    return answer(await _plan_merge(context, MERGE, words, paths, cursor))
+
+
+async def _plan_merge(
+    context: AnyContext, tool: str, words: list[str], paths: list[str], cursor: str | None
+) -> Any:
+    """Plan a revert or a merge, and keep the plan with the question to the person."""
+    carried = [tool, "--json", *words, *pathspecs(paths)]
+    planned = await run(context, "envlog", [tool, "--json", "--dry-run", *words, *pathspecs(paths)])
+    counts = (planned.get("plan") or {}).get("counts") or {}
+    question = question_of_merge(tool, counts, str(planned.get("reverted") or planned.get("merged")))
+    server_of(context).plans.add(planned["plan_id"], tool, carried, question)
+    return answers.plan_answer(planned, None, cursor)
 
 
 async def _keep(

@@ -146,6 +146,21 @@ class RestorePlanPage(Page):
     steps_total: int
 
 
+class ConflictEntry(Open):
+    """A path that both sides of a revert or a merge changed."""
+
+    path: str
+    why: str
+
+
+class MergePlanPage(RestorePlanPage):
+    """What a revert or a merge would do; a later page contains only steps."""
+
+    conflicts: list[ConflictEntry] = Field(
+        default=[], description="Undecided: nothing is changed before they are"
+    )
+
+
 class ForkPlanAnswer(Open):
     """Where a fork would be made."""
 

@@ -1,7 +1,7 @@
 """Serve the history of an environment to agents over the Model Context Protocol.
 
 Each tool starts one of our own programs with `--json` and returns its output. The plan tools compute a plan and keep
-its id; `restore`, `undo` and `fork` accept only an id that this server has returned, ask the person where the client
+its id; the tools that carry out a plan accept only an id that this server has returned, ask the person where the client
 can, and the program refuses if the plan would be different by now. The protocol carries no commands: a check or the
 dump and load commands of services run only if a person has run the same text in this repository before. The only path
 outside of the environment is the directory of a fork.
@@ -87,12 +87,16 @@ TOOLS = (
     ToolEntry(reading_tools.resume, "List tasks and the next one", READS),
     ToolEntry(reading_tools.plan_restore, "Plan a restore", READS),
     ToolEntry(reading_tools.plan_undo, "Plan an undo", READS),
+    ToolEntry(reading_tools.plan_revert, "Plan to take out one step", READS),
+    ToolEntry(reading_tools.plan_merge, "Plan to join another timeline", READS),
     ToolEntry(reading_tools.plan_fork, "Plan a fork", READS),
     ToolEntry(changing_tools.capture, "Take a snapshot", RUNS),
     ToolEntry(changing_tools.verify, "Run the check", RUNS),
     ToolEntry(changing_tools.bisect, "Find the first failing snapshot", RUNS),
     ToolEntry(changing_tools.restore, "Restore a snapshot", CARRIES_OUT),
     ToolEntry(changing_tools.undo, "Undo a restore", CARRIES_OUT),
+    ToolEntry(changing_tools.revert, "Take out one step", CARRIES_OUT),
+    ToolEntry(changing_tools.merge, "Join another timeline", CARRIES_OUT),
     ToolEntry(changing_tools.fork, "Copy a snapshot into a new directory", WRITES_ELSEWHERE),
     ToolEntry(changing_tools.recover, "Finish or undo an interrupted restore", CARRIES_OUT),
     ToolEntry(changing_tools.name, "Name a snapshot", MOVES),

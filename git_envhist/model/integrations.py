@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from enum import Enum
+
 from git_envhist.lazy import dataclass
 
 FILE_MODE = 0o644
@@ -35,6 +37,14 @@ class IntegrationChange:
     """Empty directories of ours, to be removed."""
 
 
+class Approval(Enum):
+    """Whether a person approved a hook of ours in the program that calls it."""
+
+    APPROVED = "approved"
+    MISSING = "not approved"
+    UNKNOWN = "unknown"
+
+
 @dataclass(frozen=True, slots=True)
 class InstalledPart:
     """A hook or setting of ours that is, or should be, in a file of another program."""
@@ -44,7 +54,11 @@ class InstalledPart:
     place: str
     """The file that contains it, or should."""
     remark: str = ""
-    """A problem with it."""
+    """A problem with it, or the result of its last event."""
+    approval: Approval | None = None
+    """None if the program asks nobody to approve it."""
+    step: str = ""
+    """What a person must do before the program calls it."""
 
 
 @dataclass(frozen=True, slots=True)

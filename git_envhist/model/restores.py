@@ -82,7 +82,7 @@ class SkippedPath:
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
-    """A path that a revert cannot decide about, because the step and later work changed it, and the reason."""
+    """A path that a revert or a merge cannot decide about, because both sides changed it, and the reason."""
 
     path: EnvPath
     why: str
@@ -127,7 +127,7 @@ class RestoreResult:
     """The number of paths that were read again and agree with the snapshot."""
     seconds: float = 0.0
     kept: tuple[SkippedPath, ...] = ()
-    """Paths that changed while the restore ran; they were not overwritten."""
+    """Paths that changed while the restore ran, or whose conflict a merge skipped; they were not overwritten."""
     losses: tuple[SkippedPath, ...] = ()
     """Parts that could not be restored, e.g. an attribute that the file system does not support."""
     tracked_differing: int | None = None
@@ -156,9 +156,13 @@ class RestoreResult:
     checked: CheckResult | None = None
     """The result of the check that ran after the restore."""
     reverted: str = ""
-    """The snapshot or the range that a revert took out."""
+    """The snapshots or the range that a revert took out."""
+    merged: str = ""
+    """The snapshot that a merge joined, and its timeline."""
+    base: Snapshot | None = None
+    """The snapshot from which on a merge compares the two sides."""
     conflicts: tuple[Conflict, ...] = ()
-    """After a dry run of a revert: the paths that it cannot decide about."""
+    """After a dry run of a revert or a merge: the paths that it cannot decide about."""
 
     @property
     def undo(self) -> Snapshot | None:

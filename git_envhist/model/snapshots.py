@@ -40,6 +40,8 @@ class RestoreRole(Enum):
     REDO = "redo"
     REVERT = "revert"
     """The state after a step was taken out of it."""
+    MERGE = "merge"
+    """The state after the changes of another timeline joined it."""
 
 
 class IntentSource(Enum):
@@ -209,6 +211,8 @@ class Snapshot:
     restored_from: str | None = None
     restore: RestoreRole | None = None
     forked_from: str | None = None
+    merged: str | None = None
+    """The snapshot whose changes a merge added; None if only a part of them."""
     format: int = 1
     window: CallWindow | None = None
     """Set if `calls` are all calls since the snapshot before."""

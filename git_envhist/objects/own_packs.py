@@ -177,13 +177,16 @@ def is_pack_name(name: str) -> bool:
 def bears_mark(keep_path: str) -> bool:
     """Return whether a `.keep` file is ours."""
     try:
-        descriptor = os.open(keep_path, os.O_RDONLY | NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        return read_mark(keep_path) == KEEP_MARK
     except OSError:
         return False
+
+
+def read_mark(keep_path: str) -> bytes:
+    """Return the beginning of a `.keep` file, one byte more than our mark."""
+    descriptor = os.open(keep_path, os.O_RDONLY | NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
-        return read_exactly(descriptor, len(KEEP_MARK) + 1, 0) == KEEP_MARK
-    except OSError:
-        return False
+        return read_exactly(descriptor, len(KEEP_MARK) + 1, 0)
     finally:
         os.close(descriptor)
 

@@ -528,7 +528,7 @@ class ObjectReader:
         made: Mapping[bytes, bytes] | None = None,
     ) -> None:
         """`made` are blobs by id that are not stored in the repository."""
-        self._made = made or {}
+        self._made = {} if made is None else made
         self._git = git
         self._pack_dir = pack_dir
         self._format = object_format

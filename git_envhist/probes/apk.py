@@ -7,18 +7,18 @@ import re
 from collections.abc import Iterator
 
 from git_envhist.model import Fact
+from git_envhist.probes.system_packages import read_list
 
 LISTS = ("lib/apk/db/installed", "usr/lib/apk/db/installed")
 WORLD = "etc/apk/world"
 NAME = re.compile(r"[A-Za-z0-9._+-]{1,200}\Z")
-MAX_SIZE = 256 << 20
 
 
 def installed(root: str) -> Iterator[Fact]:
     """Yield the installed packages."""
-    world = _read(os.path.join(root, WORLD))
+    world = read_list(os.path.join(root, WORLD))
     for path in LISTS:
-        yield from parse_installed(_read(os.path.join(root, path)), parse_world(world))
+        yield from parse_installed(read_list(os.path.join(root, path)), parse_world(world))
 
 
 def parse_installed(text: str, requested: frozenset[str] = frozenset()) -> Iterator[Fact]:
@@ -35,11 +35,3 @@ def parse_installed(text: str, requested: frozenset[str] = frozenset()) -> Itera
 def parse_world(text: str) -> frozenset[str]:
     """Return the names of the requested packages."""
     return frozenset(re.split(r"[<>=~@]", word, maxsplit=1)[0] for word in text.split())
-
-
-def _read(path: str) -> str:
-    try:
-        with open(path, "rb") as file:
-            return file.read(MAX_SIZE).decode("utf-8", "replace")
-    except FileNotFoundError:
-        return ""

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator
 
 from git_envhist.model import Fact
+from git_envhist.probes.system_packages import read_list
 
 STATUS = "var/lib/dpkg/status"
 STATES = "var/lib/apt/extended_states"
@@ -18,13 +19,12 @@ VERSION = re.compile(r"[0-9A-Za-z.+:~-]{1,200}\Z")
 FIELD = re.compile(
     r"^(Package|Status|Architecture|Version|Auto-Installed):[ \t]*(\S.*?)[ \t\r]*$", re.MULTILINE
 )
-MAX_SIZE = 256 << 20
 
 
 def installed(root: str) -> Iterator[Fact]:
     """Yield the installed packages."""
-    status = _read(os.path.join(root, STATUS))
-    automatic = parse_states(_read(os.path.join(root, STATES)))
+    status = read_list(os.path.join(root, STATUS))
+    automatic = parse_states(read_list(os.path.join(root, STATES)))
     return parse_status(status, automatic)
 
 
@@ -64,11 +64,3 @@ def _package(stanza: str) -> tuple[str, str, str] | None:
 
 def _stanzas(text: str) -> list[str]:
     return text.split("\n\n")
-
-
-def _read(path: str) -> str:
-    try:
-        with open(path, "rb") as file:
-            return file.read(MAX_SIZE).decode("utf-8", "replace")
-    except FileNotFoundError:
-        return ""

@@ -31,6 +31,18 @@ SOURCES = {
 """Manager -> files of its list; a trailing slash marks a directory with one entry per package."""
 
 
+MAX_SIZE = 256 << 20
+
+
+def read_list(path: str) -> str:
+    """Return the text of a package manager's list; empty if there is none."""
+    try:
+        with open(path, "rb") as file:
+            return file.read(MAX_SIZE).decode("utf-8", "replace")
+    except FileNotFoundError:
+        return ""
+
+
 def stamp(root: str) -> str:
     """Return the stats of all existing lists."""
     parts = []

@@ -10,7 +10,9 @@ import errno
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import partial
 
+from git_envhist.disk import can_rename
 from git_envhist.model import Entry, EnvPath
 from git_envhist.platform import DIRECTORY
 from git_envhist.restore.disk_calls import DiskCalls, open_directory
@@ -191,7 +193,7 @@ def open_environment_disk(
         opened[root] = os.open(place, DIRECTORY)
         in_private = (above, b"realm-" + root.hex().encode("ascii"))
         at_top = (opened[root], PRIVATE)
-        within = can_rename(calls, above, opened[root])
+        within = can_rename(above, opened[root], partial(_try_rename, calls, above, opened[root]))
         slot_parents[root] = in_private if within else at_top
         path = os.path.join(os.fsencode(private) if within else place, slot_parents[root][1])
         with _keeping_mtime(calls, *slot_parents[root]):
@@ -212,16 +214,5 @@ def _keeping_mtime(calls: DiskCalls, parent: int, name: bytes) -> Iterator[None]
             calls.futime(parent, before)
 
 
-def can_rename(calls: DiskCalls, source: int, target: int) -> bool:
-    """Return whether entries of one directory can be renamed into another."""
-    if os.fstat(source).st_dev != os.fstat(target).st_dev:
-        return False
-    # The kernel compares mounts before it looks for the file, so it need not exist.
-    missing_name = b"absent-" + os.urandom(8).hex().encode("ascii")
-    try:
-        calls.rename(source, missing_name, target, missing_name)
-    except FileNotFoundError:
-        return True
-    except OSError:
-        return False
-    return True
+def _try_rename(calls: DiskCalls, source: int, target: int, name: str) -> None:
+    calls.rename(source, os.fsencode(name), target, os.fsencode(name))

@@ -150,33 +150,28 @@ def _synced_meanwhile(disk: EnvironmentDisk, plan: RestorePlan) -> Iterator[None
         sync_all_staged(disk, plan.steps)
 
 
+Continue = Callable[[RestoreJournal, EnvironmentDisk], ExecuteResult]
+
+
 def finish_interrupted(
     place: RestoreTarget, final_action: FinalAction = no_final_action
 ) -> ExecuteResult | None:
     """Finish an interrupted restore; None if there is none."""
-    journal = read_journal(place.private)
-    if journal is None:
-        return None
-    with place.open_disk() as disk:
-        journal = _checked_journal(journal, disk)
-        if read_phase(place.private) in OVER:
-            return _finish_cleanup(place, disk, journal, final_action)
+
+    def apply_rest(journal: RestoreJournal, disk: EnvironmentDisk) -> ExecuteResult:
         with closing(place.open_contents()) as contents:
             applied = apply(journal, disk, check_content=content_checker(contents))
         return _verify_and_finish(place, disk, journal, ApplyResult(()), applied, final_action)
+
+    return _continue_journal(place, final_action, apply_rest)
 
 
 def revert_interrupted(
     place: RestoreTarget, final_action: FinalAction = no_final_action
 ) -> ExecuteResult | None:
     """Undo an interrupted restore; None if there is none."""
-    journal = read_journal(place.private)
-    if journal is None:
-        return None
-    with place.open_disk() as disk:
-        journal = _checked_journal(journal, disk)
-        if read_phase(place.private) in OVER:
-            return _finish_cleanup(place, disk, journal, final_action)
+
+    def undo(journal: RestoreJournal, disk: EnvironmentDisk) -> ExecuteResult:
         applied = abort(journal, disk)
         kept = finish(journal, disk, place.private, undone=True, final_action=lambda: final_action(journal))
         return ExecuteResult(
@@ -186,6 +181,22 @@ def revert_interrupted(
             True,
             journal.notes,
         )
+
+    return _continue_journal(place, final_action, undo)
+
+
+def _continue_journal(
+    place: RestoreTarget, final_action: FinalAction, go_on: Continue
+) -> ExecuteResult | None:
+    """Return the result of `go_on` for the journal; only clean up if its steps are done; None without a journal."""
+    journal = read_journal(place.private)
+    if journal is None:
+        return None
+    with place.open_disk() as disk:
+        journal = _checked_journal(journal, disk)
+        if read_phase(place.private) in OVER:
+            return _finish_cleanup(place, disk, journal, final_action)
+        return go_on(journal, disk)
 
 
 def discard_journal(place: RestoreTarget) -> ExecuteResult:

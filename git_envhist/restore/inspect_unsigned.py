@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 import unicodedata
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from typing import NamedTuple
 
@@ -851,6 +851,61 @@ def nearest_directory(place: str) -> str:
     while not os.path.isdir(place) and place != "/":
         place = os.path.dirname(place)
     return place
+
+
+# Unsigned sides of a merge.
+
+
+class MergeFindings(Findings):
+    """The findings about the sides of a merge; what is as it is now is not reduced."""
+
+    __slots__ = ()
+
+    def reduced(self, pair: DirectoryPair) -> DirectoryPair:
+        """Return a directory with reduced entries where the merge changes them."""
+        if pair.after is None:
+            return pair
+        before = pair.before
+        known = {} if before is None else before.entries
+        own = self._changed(pair.root, None if before is None else before.own, pair.after.own)
+        entries = {
+            name: self._changed(pair.root, known.get(name), entry)
+            for name, entry in pair.after.entries.items()
+        }
+        return pair._replace(after=DirectoryListing(own, entries))
+
+    def _changed(self, root: bytes, before: Entry | None, after: Entry) -> Entry:
+        if before is None:
+            return self._entry(root, after)
+        if before == after:
+            return after
+        found = after if before.oid == after.oid else self._entry(root, after)
+        if before.mode != after.mode:
+            found = replace(found, mode=safe_mode(after))
+        if before.xattrs != after.xattrs:
+            found = replace(found, xattrs=tuple(x for x in after.xattrs if not x[0].startswith(SPACES)))
+        # The owner is never that of the unsigned side.
+        return replace(found, uid=before.uid, gid=before.gid)
+
+
+class InspectedSources(NamedTuple):
+    """The findings about all unsigned snapshots of a merge, and their directories."""
+
+    findings: MergeFindings
+    pairs: list[DirectoryPair]
+
+    @classmethod
+    def of(cls, findings: Sequence[Findings], pairs: Sequence[list[DirectoryPair]]) -> InspectedSources:
+        """Join the findings; a path that one of them drops is dropped."""
+        dropped = {path: why for one in findings for path, why in one.dropped.items()}
+        configs = {key: reduced for one in findings for key, reduced in one.configs.items()}
+        everything = [pair for listed in pairs for pair in listed]
+        return cls(MergeFindings(dropped, configs, findings[0].owner), everything)
+
+    def with_warnings(self, planned: RestoreResult) -> RestoreResult:
+        """Return a plan with what the inspection takes from it."""
+        warned = untrusted_warnings(planned, self.findings, self.pairs)
+        return replace(warned, losses=tuple(dict.fromkeys((*planned.losses, *warned.losses))))
 
 
 # Warnings about an unsigned snapshot.

@@ -94,11 +94,18 @@ class RevertKeywords(TypedDict, total=False):
     only: Iterable[str]
     """Classes of paths: packages, env, databases, files."""
     force: bool
+    allow_unsigned: bool
     progress: Callable[[CaptureProgress], None] | None
     waiting: Callable[[], None] | None
     planned: Callable[[RestoreResult], None] | None
-    """Called with the plan, before anything is saved; an exception stops the revert."""
+    """Called with the plan, before anything is saved; an exception stops it."""
     saved: Callable[[Snapshot], None] | None
+
+
+class MergeKeywords(RevertKeywords, total=False):
+    """The keywords of `EnvHistory.merge`; see `git-envlog(1)` for each."""
+
+    relocate: bool
 
 
 def restore_options(

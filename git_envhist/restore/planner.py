@@ -52,7 +52,7 @@ from git_envhist.restore.inspect_unsigned import Findings
 from git_envhist.restore.options import RestoreOptions
 from git_envhist.restore.plan import PlanRules, SkipReason, make_plan
 from git_envhist.restore.scope import CapturedExtent, Scope, extent_of, keep_above_mounts, keep_with_excluded
-from git_envhist.snapshots.chunks import stream_chunks
+from git_envhist.restore.write_entry import read_content
 from git_envhist.snapshots.manifest import BUDGET
 from git_envhist.snapshots.names import RESERVED, true_path
 from git_envhist.snapshots.records import ROOT_MARK
@@ -173,13 +173,8 @@ def read_again(contents: ObjectReader, plan: RestorePlan) -> None:
     """Read back every byte that the restore will replace; raise `Damaged` if one cannot be read."""
     for step in plan.steps:
         entry = step.before
-        if entry is not None and entry.oid is not None:
-            blob = contents.blob(entry.oid)
-            if entry.stored is StoredAs.PIECES:
-                for _ in stream_chunks(contents, blob):
-                    pass
-            elif entry.stored is StoredAs.SEALED:
-                contents.open_sealed(step.shown, blob)
+        if entry is not None:
+            read_content(contents, step.shown, entry)
 
 
 def _recorded(root: bytes, path: bytes) -> bytes:

@@ -10,12 +10,14 @@ from collections.abc import Iterator
 
 from git_envhist.capture.pipeline import CaptureOptions
 from git_envhist.errors import EnvhistError, in_words
+from git_envhist.history.titles import MERGES
 from git_envhist.model import TOP, RestoreRole, SkippedPath, SnapshotId
 from git_envhist.restore.execute import ExecuteResult
 from git_envhist.restore.journal import RestoreJournal
 from git_envhist.restore.options import RestoreOptions
 from git_envhist.restore.restore_runner import (
     LESS,
+    MERGED,
     NOT_RECORDED,
     PART,
     REVERTED,
@@ -77,11 +79,12 @@ def _record_end(
     if goal == TARGET:
         role = RestoreRole(notes.get(PART, role.value))
     source: str | None = notes.get(goal) or None
-    if role is RestoreRole.REVERT:
+    if role in MERGES:
         source = notes.get(REVERTED)
+    merged = notes.get(MERGED) if goal == TARGET else None
     try:
         paths = "in part" if goal == TARGET and LESS in notes else ""
         undone = SnapshotId(notes[TARGET]) if role is RestoreRole.UNDO and notes.get(TARGET) else None
-        publish_now(context.unbounded(), source, role, undone=undone, paths=paths)
+        publish_now(context.unbounded(), source, role, undone=undone, paths=paths, merged=merged)
     except (EnvhistError, OSError) as error:
         yield f"{NOT_RECORDED}: {in_words(error)}"

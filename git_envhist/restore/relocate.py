@@ -390,23 +390,25 @@ FROM_FILES = "?"
 ACTIVATE = b"/bin/activate"
 VIRTUAL_ENV = re.compile(rb"^\s*VIRTUAL_ENV=(/[^\n]+|'/[^'\n]+'|\"/[^\"\n]+\")\s*$", re.MULTILINE)
 FIRST_PATHS = 3
-HOW_TO_RELOCATE = "git envrestore --undo, then restore again with --relocate"
+HOW_TO_RELOCATE = "git envrestore --undo, then {command} again with --relocate"
 NOTHING_RESTORED = (
     f"nothing was restored, so nothing was rewritten; to rewrite files restored before: {HOW_TO_RELOCATE}"
 )
 REWRITABLE = (LINK, TEXT)
 
 
-def foreign_path_warning(source: CapturePipeline, restored: RestoreResult, *, asked: bool) -> str | None:
+def foreign_path_warning(
+    source: CapturePipeline, restored: RestoreResult, command: str, *, asked: bool
+) -> str | None:
     """Return a warning about restored files that contain another path; None if there are none.
 
-    `asked`: relocation was requested, which has been done during the restore.
+    `command` restored them; `asked`: relocation was requested, which has been done during the restore.
     """
     timeline, own = restored.target.timeline, source.repository.root
     if timeline == current_timeline(source.repository, source.settings):
         return None
     if restored.snapshot is None:
-        return NOTHING_RESTORED if asked and not restored.plan.steps else None
+        return NOTHING_RESTORED.format(command=command) if asked and not restored.plan.steps else None
     root = working_tree_of(source, timeline) or original_path(own, restored.plan.steps)
     if root is None or root == own:
         return None
@@ -420,7 +422,7 @@ def foreign_path_warning(source: CapturePipeline, restored: RestoreResult, *, as
         return None
     first = ", ".join(f"'{os.fsdecode(path)}'" for path in found[:FIRST_PATHS])
     more = f" and {len(found) - FIRST_PATHS:,} more" if len(found) > FIRST_PATHS else ""
-    advice = "" if restored.relocated else f"; to rewrite them: {HOW_TO_RELOCATE}"
+    advice = "" if restored.relocated else f"; to rewrite them: {HOW_TO_RELOCATE.format(command=command)}"
     return f"restored files still contain '{root}': {first}{more}{advice}"
 
 

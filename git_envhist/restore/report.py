@@ -22,14 +22,13 @@ from git_envhist.model import (
     RestorePlan,
     RestoreResult,
     Snapshot,
-    StoredAs,
     shown_path,
 )
 from git_envhist.objects.reader import ObjectReader
 from git_envhist.platform import open_file_only
 from git_envhist.probes import PACKAGES, PROBES, file_probes, machine_probes
 from git_envhist.restore.options import RestoreOptions
-from git_envhist.snapshots.chunks import stream_chunks
+from git_envhist.restore.write_entry import read_content
 from git_envhist.snapshots.layout import UNSTABLE
 from git_envhist.snapshots.manifest import BUDGET
 from git_envhist.snapshots.names import RESERVED
@@ -84,15 +83,8 @@ def _damage_reported(
 
 
 def _is_whole(contents: ObjectReader, path: EnvPath, entry: Entry) -> bool:
-    if entry.oid is None:
-        return True
     try:
-        blob = contents.blob(entry.oid)
-        if entry.stored is StoredAs.PIECES:
-            for _ in stream_chunks(contents, blob):
-                pass
-        elif entry.stored is StoredAs.SEALED:
-            contents.open_sealed(path, blob)
+        read_content(contents, path, entry)
     except EnvhistError:
         return False
     return True

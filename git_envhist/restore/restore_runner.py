@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from functools import partial
 from typing import NamedTuple
@@ -24,7 +24,7 @@ from git_envhist.errors import EnvhistError, Refused, in_words
 from git_envhist.git.process import Git
 from git_envhist.git.repository import Repository
 from git_envhist.git.status import GitStatus
-from git_envhist.history.titles import operation_words
+from git_envhist.history.titles import MERGES, operation_words
 from git_envhist.lazy import dataclass, field, replace
 from git_envhist.model import (
     DirectoryPair,
@@ -73,6 +73,7 @@ from git_envhist.restore.guards import (
 )
 from git_envhist.restore.inspect_unsigned import (
     Findings,
+    InspectedSources,
     free_bytes_at,
     inspect,
     names_lister,
@@ -99,7 +100,7 @@ from git_envhist.restore.report import (
     report_damage_in_target,
     unstable_path_warnings,
 )
-from git_envhist.restore.revert import RevertConflicts, RevertedStep, RevertMerge
+from git_envhist.restore.revert import MergeSources, RevertMerge, conflict_error
 from git_envhist.trace import step
 from git_envhist.worktree.unfinished_restore import restore_directory
 
@@ -161,6 +162,7 @@ SAVED_BEFORE = {
     RestoreRole.UNDO: "undo to",
     RestoreRole.REDO: "redo to",
     RestoreRole.REVERT: "revert of",
+    RestoreRole.MERGE: "merge of",
 }
 """The intent of the snapshot of the present files, by the operation that it precedes."""
 
@@ -232,16 +234,19 @@ def publish_now(
     undone: SnapshotId | None = None,
     paths: str = "",
     services: bool = False,
+    merged: str | None = None,
 ) -> tuple[Snapshot | None, frozenset[bytes] | None]:
     """Capture the environment after a restore; return the snapshot and the tracked files that differ from HEAD.
 
-    `source`: the restored snapshot; for a revert, the step as printed. `target`: the restored snapshot; its summary is
-    reused if the environment equals it. `undone`: the snapshot that an undo undoes. `paths`: how many paths were
-    restored, if not all. `services`: the services are restored too.
+    `source`: the restored snapshot; for a revert or a merge, its sources as printed. `target`: the restored snapshot;
+    its summary is reused if the environment equals it. `undone`: the snapshot that an undo undoes. `paths`: how many
+    paths were restored, if not all. `services`: the services are restored too. `merged`: the snapshot that was merged.
     """
     words = os.fsencode(operation_words(role, undone or source, paths, services=services))
-    restored_from = None if role is RestoreRole.REVERT else source
-    request = CaptureOptions(words, trigger=Trigger.RESTORE, restore=role, restored_from=restored_from)
+    restored_from = None if role in MERGES else source
+    request = CaptureOptions(
+        words, trigger=Trigger.RESTORE, restore=role, restored_from=restored_from, merged=merged
+    )
     with capturing.capture_tree(request, since) as captured:
         if target is not None:
             captured.reuse_facts_of(target)
@@ -319,7 +324,9 @@ def plan_follow_up(
 RECOVERY_FILE = "way"
 TARGET, SAFETY, GOAL = "target", "safety", "goal"
 REVERTED = "reverted"
-"""The step that a revert takes out. Its result is no snapshot, so that only the journal leads there."""
+"""The sources of a revert or a merge, as printed. Its result is no snapshot, so that only the journal leads there."""
+MERGED = "merged"
+"""The snapshot that a whole merge adds."""
 LINKS = "links"
 """Set if symbolic links of an unsigned snapshot may lead outside the environment."""
 Notes = tuple[tuple[str, str], ...]
@@ -396,11 +403,11 @@ def follow_journal(place: RestoreTarget, goal: str, final_action: FinalAction) -
 
 
 def _refuse_without_snapshot(recovery: RecoveryGoal) -> None:
-    """Raise `Refused` if the goal is the result of a revert, which no snapshot has."""
+    """Raise `Refused` if the goal is the result of a revert or a merge, which no snapshot has."""
     if not recovery.source:
         raise Refused(
-            "this revert cannot be continued: its result is in no snapshot",
-            hint="undo it, then revert again: git envrestore --abort",
+            "this revert or merge cannot be continued: its result is in no snapshot",
+            hint="undo it, then start it again: git envrestore --abort",
         )
 
 
@@ -461,9 +468,9 @@ class RestoreRunner:
     """The safety snapshot, once something was changed."""
 
     def restore(
-        self, options: RestoreOptions, role: RestoreRole, choose: Choose, step: RevertedStep | None = None
+        self, options: RestoreOptions, role: RestoreRole, choose: Choose, sources: MergeSources | None = None
     ) -> RestoreResult:
-        """Restore the snapshot that `choose` returns; with `step`, take out only that step."""
+        """Restore the snapshot that `choose` returns; with `sources`, revert or merge them."""
         repository = self._stay_at_top()
         if not (options.force or self.context.capturing.settings.named_only):
             refuse_home(repository.root, self.context.capturing.environ)
@@ -471,7 +478,7 @@ class RestoreRunner:
         with capturing.locked(CaptureOptions(waiting=options.waiting, dry_run=options.dry_run)):
             capturing.refuse_unfinished_restore()
             capturing.sweep_staged()
-            return self.run(capturing, options, role, choose, step=step)
+            return self.run(capturing, options, role, choose, sources=sources)
 
     def run(
         self,
@@ -480,15 +487,17 @@ class RestoreRunner:
         role: RestoreRole,
         choose: Choose,
         extra: ExtraSteps | None = None,
-        step: RevertedStep | None = None,
+        sources: MergeSources | None = None,
     ) -> RestoreResult:
-        """Restore under locks that are already locked. `extra`: steps of a recovery; `step`: the step to revert."""
+        """Restore under locks that are already locked. `extra`: steps of a recovery; `sources`: to revert or merge."""
         started = time.monotonic()
         operations: list[RestoreOperation] = []
 
         def meanwhile(tip: str | None) -> None:
 
-            operations.append(RestoreOperation(self.context, capturing, options, role, choose, extra, step))
+            operations.append(
+                RestoreOperation(self.context, capturing, options, role, choose, extra, sources)
+            )
             operations[0].predict(tip)
 
         request = CaptureOptions(progress=options.progress, dumps=options.dumps, dry_run=options.dry_run)
@@ -610,10 +619,10 @@ class RestoreOperation:
     role: RestoreRole
     choose: Choose
     extra: ExtraSteps | None = None
-    step: RevertedStep | None = None
+    sources: MergeSources | None = None
     prediction: PredictedPlan = field(default_factory=PredictedPlan)
     merged: Mapping[bytes, bytes] = field(default_factory=dict)
-    """The texts that a revert merged, by the id of their blob."""
+    """The texts that a revert or a merge made, by the id of their blob."""
     unfetched: tuple[MissingSubmoduleCommit, ...] = ()
     """Commits that submodules made in the snapshot's working tree and that this repository lacks."""
 
@@ -631,12 +640,12 @@ class RestoreOperation:
         planned = self._plan_from(captured)
         planned = replace(planned, roots=roots_changed(planned.plan, captured.environment.scope.bases))
         refuse_names(planned.plan, captured.environment.scope.bases)
-        if self.step is None:
+        if self.sources is None:
             planned = add_machine_facts(planned, captured, options)
         if options.planned is not None:
             options.planned(planned)
-        if planned.conflicts and not options.dry_run:
-            raise RevertConflicts(planned.reverted, planned.conflicts)
+        if self.sources is not None and planned.conflicts and not options.dry_run:
+            raise conflict_error(self.sources, planned.conflicts)
         if is_idle(planned, options, self.capturing.repository):
             refuse_left_out(planned.plan, options)
             return RestoreDecision(self._idle(captured, self._with_missing_commits(planned)))
@@ -700,13 +709,26 @@ class RestoreOperation:
         """Return the notes of the journal."""
         options = self.options
         links = options.allow_unsigned and options.force and options.links
-        target = "" if planned.reverted else planned.target.id
+        target = "" if self.sources is not None else planned.target.id
         recovery = RecoveryGoal(TARGET, target, saved.safety.id, links, *follow_up)
         notes = (self.extra.recovery if self.extra is not None else recovery).notes
         stopped = ((STOPPED, " ".join(options.stopped)),) if options.stopped else ()
-        less = ((LESS, "yes"),) if options.is_part else ()
-        reverted = ((REVERTED, planned.reverted),) if planned.reverted else ()
-        return (*notes, *stopped, *less, *reverted, (PART, self.role.value))
+        less = ((LESS, "yes"),) if self._is_part(planned) else ()
+        sources = ((REVERTED, self.sources.words),) if self.sources is not None else ()
+        merged = self._merged(planned)
+        more = ((MERGED, merged),) if merged is not None else ()
+        return (*notes, *stopped, *less, *sources, *more, (PART, self.role.value))
+
+    def _is_part(self, planned: RestoreResult) -> bool:
+        """Return whether paths were left out by the options, or because of their conflicts."""
+        return self.options.is_part or bool(planned.kept)
+
+    def _merged(self, planned: RestoreResult) -> SnapshotId | None:
+        """Return the snapshot that the result contains afterwards as a whole."""
+        sources = self.sources
+        if sources is None or sources.role is not RestoreRole.MERGE or not sources.is_whole:
+            return None
+        return None if self._is_part(planned) else sources.target.id
 
     def _idle(self, captured: CapturedTree, planned: RestoreResult) -> RestoreResult:
         """Return a plan with nothing to do; refuse if the restore skips mounted directories."""
@@ -718,8 +740,8 @@ class RestoreOperation:
         return planned
 
     def _plan_from(self, captured: CapturedTree) -> RestoreResult:
-        if self.step is not None:
-            return self._plan_revert(captured, self.step)
+        if self.sources is not None:
+            return self._plan_merge(captured, self.sources)
         git = captured.context.repository.git.with_objects(captured.staging.path)
         now = PresentState(captured.content, captured.finish().tree, git)
         planned = self._plan(captured, self.context.judge(self.choose(now)))
@@ -756,32 +778,59 @@ class RestoreOperation:
             RestoreResult(target, plan, files=captured.environment.files, warnings=warnings), findings, pairs
         )
 
-    def _plan_revert(self, captured: CapturedTree, step: RevertedStep) -> RestoreResult:
-        for snapshot in (step.before, step.after):
-            if self.context.judge(snapshot).trusted is False:
-                raise Refused(
-                    f"'{snapshot.id[:7]}' is unsigned: none of your keys signed it",
-                    hint="import the key of its author, then revert: git envlog key import <file>",
-                )
-        repository = captured.context.repository
+    def _plan_merge(self, captured: CapturedTree, sources: MergeSources) -> RestoreResult:
+        """Plan a revert or a merge; an unsigned side is inspected and reduced as for a restore of it."""
+        judged = {one.id: self.context.judge(one) for one in sources.snapshots}
+        unsigned = [one for one in judged.values() if one.trusted is False]
+        if unsigned and not self.options.allow_unsigned:
+            raise _unsigned_source(unsigned[0], sources.role)
+        repository, scope = captured.context.repository, captured.environment.scope
+        inspected = self._inspect_sources(sources, unsigned, scope.bases)
+        findings = None if inspected is None else inspected.findings
         git = repository.git.with_objects(captured.staging.path)
-        merge = RevertMerge(git, repository.object_format, step, time.time_ns())
-        planner = Planner(git, self.context.contents(git), captured.environment, merge)
-        plan = planner.plan(captured.finish().tree, step.before.tree, self.options)
-        conflicts = merge.conflicts(self.options)
+        merge = RevertMerge(
+            git,
+            repository.object_format,
+            sources,
+            time.time_ns(),
+            captured.key,
+            captured.context.settings.merge_limit,
+            names_lister(scope.bases),
+            () if findings is None else findings.dropped,
+        )
         self.merged = merge.blobs
+        contents = self.context.contents(git, merge.blobs)
+        planner = Planner(git, contents, captured.environment, merge)
+        target = judged[sources.target.id]
+        plan = planner.plan(captured.finish().tree, target.tree, self.options, findings)
+        conflicts = merge.conflicts(self.options)
         if not (conflicts or self.options.dry_run):
-            write_blobs(repository.git, merge.blobs)
+            write_blobs(repository.git, {**merge.blobs, **(findings.blobs if findings is not None else {})})
         hidden = hidden_by_mounts(plan, captured.environment.out_of_reach)
-        return RestoreResult(
-            step.before,
+        is_merge = sources.role is RestoreRole.MERGE
+        disagreeing = () if self.options.is_part else merge.lock_warnings
+        planned = RestoreResult(
+            target,
             plan,
             captured.environment.files,
             losses=(*closed_paths(plan), *planner.unreached, *hidden),
-            warnings=(*captured.warnings, *unstable_path_warnings(git, step.before.tree, plan)),
-            reverted=step.words,
+            kept=merge.skipped(self.options),
+            warnings=(*captured.warnings, *unstable_path_warnings(git, target.tree, plan), *disagreeing),
+            reverted="" if is_merge else sources.words,
+            merged=sources.words if is_merge else "",
+            base=sources.spans[0].base if is_merge else None,
             conflicts=conflicts,
         )
+        return planned if inspected is None else inspected.with_warnings(planned)
+
+    def _inspect_sources(
+        self, sources: MergeSources, unsigned: Sequence[Snapshot], bases: Mapping[bytes, bytes]
+    ) -> InspectedSources | None:
+        """Inspect the unsigned snapshots of a merge; None if all are signed."""
+        if not unsigned:
+            return None
+        inspected = [self._inspect(one, bases) for one in unsigned]
+        return InspectedSources.of([found for _, found in inspected], [pairs for pairs, _ in inspected])
 
     def _inspect(
         self, target: Snapshot, bases: Mapping[bytes, bytes]
@@ -813,7 +862,8 @@ class RestoreOperation:
 
     def _save(self, captured: CapturedTree, planned: RestoreResult) -> Snapshot:
         # The intent of the target is not repeated, so that a search for it does not find this snapshot.
-        words = f"before the {SAVED_BEFORE[self.role]} {planned.reverted or planned.target.id[:7]}"
+        meant = planned.target.id[:7] if self.sources is None else self.sources.words
+        words = f"before the {SAVED_BEFORE[self.role]} {meant}"
         request = CaptureOptions(os.fsencode(words), trigger=Trigger.RESTORE, restore=RestoreRole.BEFORE)
         safety = captured.publish(request).snapshot
         assert safety is not None
@@ -825,19 +875,20 @@ class RestoreOperation:
         return left or safety.id
 
     def _record(self, planned: RestoreResult, carried: ExecuteResult, saved: SafetyCapture) -> RestoreResult:
-        done = replace(planned, verified=carried.verified, kept=carried.kept)
+        done = replace(planned, verified=carried.verified, kept=(*planned.kept, *carried.kept))
         done = replace(done, losses=(*planned.losses, *carried.losses))
         since = written_records(saved.since, planned.plan, carried)
         try:
             recorded, differing = publish_now(
                 self.capturing,
-                planned.reverted or planned.target.id,
+                planned.target.id if self.sources is None else self.sources.words,
                 self.role,
                 since,
-                None if planned.reverted else planned.target,
+                planned.target if self.sources is None else None,
                 undone=self._undone(saved.safety) if self.role is RestoreRole.UNDO else None,
-                paths=_count_of_paths(planned) if self.options.is_part else "",
+                paths=_count_of_paths(planned) if self._is_part(planned) else "",
                 services=bool(self.options.stopped),
+                merged=self._merged(planned),
             )
         except (EnvhistError, OSError) as error:
             warning = f"{NOT_RECORDED}: {in_words(error)}"
@@ -857,6 +908,14 @@ class RestoreOperation:
             tracked_differed=before,
             edits_replaced=edits,
         )
+
+
+def _unsigned_source(snapshot: Snapshot, role: RestoreRole) -> Refused:
+    return Refused(
+        f"'{snapshot.id[:7]}' is unsigned: none of your keys signed it",
+        hint=f"{role.value} it with --allow-unsigned if you trust its author; "
+        "or import the key of its author: git envlog key import <file>",
+    )
 
 
 def _count_of_paths(planned: RestoreResult) -> str:

@@ -1,4 +1,4 @@
-"""Read the three snapshots of a revert and merge them: the pairs from now to the environment without a step.
+"""Read the three snapshots of a revert or a merge: the pairs from now to the merged environment.
 
 `RevertMerge` is the source of pairs for `Planner`. It reads which files a package consists of, so that versions of a
 package are not mixed, and merges lines with git. Merged texts are in no snapshot yet; `blobs` has them.
@@ -6,23 +6,20 @@ package are not mixed, and merges lines with git. Merged texts are in no snapsho
 
 from __future__ import annotations
 
-import csv
-import posixpath
-import re
-from collections.abc import Collection, Iterable, Iterator
+import os
+from collections.abc import Callable, Collection, Iterator, Mapping
+from functools import partial
 from typing import NamedTuple
 
 from git_envhist.capture.environment_trees import CapturedEnvironment
-from git_envhist.context import HistoryContext
 from git_envhist.diff.changes import as_sealed_then
-from git_envhist.diff.path_classes import PACKAGES, class_of
-from git_envhist.diff.snapshot_walker import differing_directories
-from git_envhist.errors import Refused, SnapshotNotFound, UsageError
-from git_envhist.git.merge_file import merge_text
+from git_envhist.diff.path_classes import class_of
+from git_envhist.diff.snapshot_walker import differing_directories, read_listing
+from git_envhist.errors import Refused, SealingError
+from git_envhist.git.merge_file import MAX_BYTES
 from git_envhist.git.pathspecs import matching
 from git_envhist.git.process import Git
-from git_envhist.history.resolve import resolve_range
-from git_envhist.history.revisions import WorkingTree
+from git_envhist.history.timeline import PRINTED_ID
 from git_envhist.lazy import replace
 from git_envhist.model import (
     Conflict,
@@ -30,205 +27,353 @@ from git_envhist.model import (
     Entry,
     EnvPath,
     ObjectId,
+    RestoreRole,
+    SkippedPath,
     Snapshot,
-    SnapshotRef,
     StoredAs,
+    shown_path,
 )
 from git_envhist.objects.reader import ObjectReader
 from git_envhist.objects.trees import object_id
+from git_envhist.restore.compose_pairs import (
+    Pairs,
+    as_unchanged,
+    by_key,
+    compose_pairs,
+    without_changes,
+)
+from git_envhist.restore.decisions import UNDECIDED, Decisions
+from git_envhist.restore.inspect_unsigned import ExistingNames
+from git_envhist.restore.lock_files import MergedTree, lock_warnings
+from git_envhist.restore.merge_contents import MergeTools, merge_contents, merge_databases
+from git_envhist.restore.merge_rows import DatabaseFiles, is_database
 from git_envhist.restore.options import RestoreOptions
-from git_envhist.restore.plan import Key
+from git_envhist.restore.package_units import PackageUnits
 from git_envhist.restore.three_way import (
+    LINKS_OF_OTHER,
+    ContentMerge,
+    DatabaseMerge,
     Prefer,
-    Reason,
     Sides,
-    TextMerge,
     ThreeWayMerge,
     Unit,
-    database_units,
+    has_whole_content,
 )
+from git_envhist.restore.write_entry import file_blocks
+from git_envhist.secrets.seal import SealingKey, seal
+from git_envhist.snapshots.chunks import read_pointer
+from git_envhist.snapshots.layout import stored_below
+from git_envhist.snapshots.reader import SnapshotReader
 
-NODE_MODULES = b"node_modules"
-DIST_INFO = b".dist-info"
-RECORD = b"RECORD"
-SEPARATORS = re.compile(rb"[-_.]+")
+SEALED_FILE = b"file"
+"""The kind under which the contents of files are sealed."""
 
 
-class RevertedStep(NamedTuple):
-    """The step to take out of the environment, and the side that its conflicts take."""
+class Span(NamedTuple):
+    """Two sides of a comparison: the changes from `base` to `other` are made in the environment."""
 
-    before: Snapshot
-    after: Snapshot
+    base: Snapshot
+    other: Snapshot
+
+
+class Relocated(NamedTuple):
+    """The rewriting of paths with which the fork on a side began; it is no work to merge."""
+
+    theirs: Span | None = None
+    ours: Span | None = None
+
+
+class MergeSources(NamedTuple):
+    """The snapshots that a revert or a merge compares, and what its conflicts become."""
+
+    spans: tuple[Span, ...]
+    """Merged one after the other, as one restore; for a revert the newest step first."""
     words: str
-    """The step as it is recorded: `9ac31f2`, or `9ac31f2..be19d7d`."""
-    prefer: Prefer = Prefer.NEITHER
+    """The step or the merged snapshot as it is recorded: `9ac31f2`, or `9ac31f2..be19d7d`."""
+    decisions: Decisions = UNDECIDED
+    role: RestoreRole = RestoreRole.REVERT
+    again: str = ""
+    """The arguments that name the same sources; empty: `words`."""
+    label: str = ""
+    """The name of the other side in markers and in the names of files beside others; empty: its id."""
+    relocated: Relocated = Relocated()
+    is_whole: bool = True
+    """Whether a merge contains all that the merged snapshot has."""
+
+    @property
+    def target(self) -> Snapshot:
+        """Return the snapshot whose extent and additional roots bound what is changed."""
+        return self.spans[-1].other
+
+    @property
+    def snapshots(self) -> tuple[Snapshot, ...]:
+        """Return all snapshots that are read, each once."""
+        return tuple({one.id: one for span in self.spans for one in span}.values())
+
+    @property
+    def command(self) -> str:
+        """Return the command that names the same sources."""
+        return f"git envlog {self.role.value} {self.again or self.words}"
 
 
-def prefer_of(word: str) -> Prefer:
-    """Return the side of conflicts by its name."""
-    try:
-        return Prefer(word)
-    except ValueError:
-        raise UsageError(f"unknown side of conflicts: '{word}'", hint="ours, theirs or markers") from None
-
-
-def find_step(
-    history: HistoryContext, revision: SnapshotRef, prefer: Prefer = Prefer.NEITHER
-) -> RevertedStep:
-    """Return the step of a range, or that of one snapshot: from the snapshot before it."""
-    if isinstance(revision, str):
-        span = resolve_range(revision, history.catalog, history.now)
-        if isinstance(span.end, WorkingTree) or isinstance(span.start, WorkingTree):
-            raise UsageError(
-                f"the files now are no snapshot: '{revision}'", hint="capture them first: git envlog capture"
-            )
-        if span.start is not None:
-            before, after = span.start.snapshot, span.end.snapshot
-            return RevertedStep(before, after, f"{before.id[:7]}..{after.id[:7]}", prefer)
-    after = history.snapshot_of(revision)
-    try:
-        before = history.resolve(f"{after.id}~1")
-    except SnapshotNotFound as error:
-        raise Refused(
-            f"no snapshot is before '{after.id[:7]}', so nothing shows what it changed",
-            hint="name another one: git envlog revert <a>..<b>",
-        ) from error
-    return RevertedStep(before, after, after.id[:7], prefer)
-
-
-class RevertConflicts(Refused):
-    """A revert found paths that the step and later work changed."""
+class MergeConflicts(Refused):
+    """A revert or a merge found paths that both sides changed."""
 
     code = "conflicts"
 
-    def __init__(self, words: str, conflicts: tuple[Conflict, ...]) -> None:
+    def __init__(self, sources: MergeSources, conflicts: tuple[Conflict, ...]) -> None:
         number = len(conflicts)
-        paths = "1 path" if number == 1 else f"{number:,} paths"
+        paths = "1 conflict" if number == 1 else f"{number:,} conflicts"
+        verb = sources.role.value
+        preview = sources.command.replace(f" {verb} ", f" {verb} -n ", 1)
         super().__init__(
-            f"cannot revert {words}: {paths} changed on both sides; nothing was changed",
-            hint=f"list them: git envlog revert -n {words}; keep the present versions: --ours",
+            f"cannot {verb} {sources.words}: {paths}; nothing was changed",
+            hint=f"list them: {preview}; keep the present versions: --ours, or skip them: --skip-conflicts",
         )
         self.conflicts = conflicts
 
 
-class RevertMerge:
-    """The pairs of a revert, with its conflicts and the merged texts."""
+class RevertConflicts(MergeConflicts):
+    """A revert found paths that the step and later work changed."""
 
-    def __init__(self, git: Git, object_format: str, step: RevertedStep, now_ns: int) -> None:
-        """`now_ns`: the time of merged files, so that programs see that they changed."""
+
+def conflict_error(sources: MergeSources, conflicts: tuple[Conflict, ...]) -> MergeConflicts:
+    """Return the error for the conflicts of a revert or a merge."""
+    is_merge = sources.role is RestoreRole.MERGE
+    return MergeConflicts(sources, conflicts) if is_merge else RevertConflicts(sources, conflicts)
+
+
+class SpanTrees(NamedTuple):
+    """The trees of a span, and the environment with what the spans before it changed."""
+
+    contents: ObjectReader
+    base: bytes
+    other: bytes
+    now: MergedTree
+
+    def listings(self, unit: Unit) -> Iterator[Mapping[bytes, Entry]]:
+        """Yield the directory of a unit in base, now and other."""
+        place = unit.root, EnvPath(unit.path.rpartition(b"/")[0])
+        yield list_directory(SnapshotReader(self.contents, self.base), *place)
+        yield self.now.entries(*place)
+        yield list_directory(SnapshotReader(self.contents, self.other), *place)
+
+
+class RevertMerge:
+    """The pairs of a revert or a merge, with its conflicts and the merged contents."""
+
+    def __init__(
+        self,
+        git: Git,
+        object_format: str,
+        sources: MergeSources,
+        now_ns: int,
+        key: SealingKey | None,
+        merge_limit: int,
+        existing: ExistingNames,
+        dropped: Collection[bytes] = (),
+    ) -> None:
+        """`now_ns`: the time of merged files, so that programs see that they changed; `key` seals secret ones.
+
+        `existing`: lists a directory of the environment; `dropped`: the paths that an unsigned side must not write.
+        """
+        self._merge_limit = merge_limit
         self._git = git
         self._format = object_format
-        self._step = step
+        self._key = key
+        self._sources = sources
         self._now_ns = now_ns
+        self._existing = existing
+        self._dropped = dropped
         self._conflicts: dict[Conflict, list[EnvPath]] = {}
+        self._skipped: dict[Conflict, list[EnvPath]] = {}
         self.blobs: dict[bytes, bytes] = {}
-        """The merged texts, by id."""
+        """The merged contents, by id."""
+        self.lock_warnings: tuple[str, ...] = ()
+        """Lock files that disagree with the installed packages after the merge."""
 
     def pairs(
         self, contents: ObjectReader, before: bytes, after: bytes, taken: CapturedEnvironment | None = None
     ) -> list[DirectoryPair]:
         """Return the pairs from the environment now to the merged one."""
-        base = bytes.fromhex(self._step.after.tree)
-        step = as_sealed_then(list(differing_directories(contents, base, after)), contents)
-        since = as_sealed_then(list(differing_directories(contents, base, before)), contents)
-        packages = PackageUnits(contents, [*step, *since])
-        merge = ThreeWayMerge(
-            _by_key(step),
-            _by_key(since),
-            lambda path, sides, prefer: self._merge_text(contents, path, sides, prefer),
-            self._step.prefer,
-            packages.unit_of,
-        )
-        pairs = merge.pairs()
-        self._conflicts = {conflict: merge.paths_of(conflict) for conflict in merge.conflicts}
+        result: Pairs = {}
+        now = partial(list_directory, SnapshotReader(contents, before))
+        for number, span in enumerate(self._sources.spans, start=1):
+            base, other = (bytes.fromhex(one.tree) for one in span)
+            step = as_sealed_then(list(differing_directories(contents, base, other)), contents)
+            since = as_sealed_then(list(differing_directories(contents, base, before)), contents)
+            # The environment that this span changes is the result of those before it.
+            joined = compose_pairs(self._without_rewriting(contents, by_key(since), "ours"), result)
+            changed = self._without_rewriting(contents, by_key(step), "theirs")
+            trees = SpanTrees(contents, base, other, MergedTree(contents, now, result, self.blobs))
+            merged = self._merge_span(contents, span, (changed, joined), trees, number)
+            result = compose_pairs(result, by_key(merged))
+        if not self._conflicts:
+            self.lock_warnings = tuple(lock_warnings(MergedTree(contents, now, result, self.blobs)))
+        return list(result.values())
+
+    def _without_rewriting(self, contents: ObjectReader, pairs: Pairs, side: str) -> Pairs:
+        rewritten = getattr(self._sources.relocated, side)
+        if rewritten is None:
+            return pairs
+        trees = (bytes.fromhex(one.tree) for one in rewritten)
+        ignored = by_key(differing_directories(contents, *trees))
+        return (without_changes if side == "theirs" else as_unchanged)(pairs, ignored)
+
+    def _merge_span(
+        self, contents: ObjectReader, span: Span, changed: tuple[Pairs, Pairs], trees: SpanTrees, number: int
+    ) -> list[DirectoryPair]:
+        step, since = changed
+        packages = PackageUnits.of(contents, [*step.values(), *since.values()])
+        decisions = self._sources.decisions
+
+        def three_way(
+            side_of: Callable[[EnvPath], Prefer] | None,
+        ) -> tuple[ThreeWayMerge, list[DirectoryPair]]:
+            merge = ThreeWayMerge(
+                step,
+                since,
+                lambda path, sides, prefer: self._merge_content(contents, span, path, sides, prefer),
+                decisions.prefer if decisions.is_uniform else Prefer.NEITHER,
+                packages.unit_of,
+                lambda unit, prefer: self._merge_database(contents, span, trees, unit, prefer),
+                side_of,
+                self._name_beside,
+                LINKS_OF_OTHER * number,
+            )
+            return merge, merge.pairs()
+
+        merge, pairs = three_way(None)
+        if merge.conflicts and not decisions.is_uniform:
+            # Which paths are conflicts is known only now.
+            found = {conflict: merge.paths_of(conflict) for conflict in merge.conflicts}
+            sides = decisions.sides(self._git, found)
+            merge, pairs = three_way(lambda path: sides.get(path, Prefer.NEITHER))
+        for noted, conflicts in ((self._conflicts, merge.conflicts), (self._skipped, merge.skipped)):
+            noted.update((conflict, merge.paths_of(conflict)) for conflict in conflicts)
         return pairs
+
+    def _name_beside(self, root: bytes, path: EnvPath) -> bytes | None:
+        if shown_path(root, path) in self._dropped:
+            return None
+        directory, _, name = path.rpartition(b"/")
+        label = self._sources.label or self._sources.spans[0].other.id[:PRINTED_ID]
+        wanted = free = name + b"." + os.fsencode(label)
+        taken = set(self._existing(root, directory))
+        number = 1
+        while free in taken:
+            number += 1
+            free = b"%b-%d" % (wanted, number)
+        return free
+
+    def skipped(self, options: RestoreOptions) -> tuple[SkippedPath, ...]:
+        """Return the conflicts that are left as they are, about paths that the options choose."""
+        return tuple(SkippedPath(one.path, one.why) for one in self._chosen(self._skipped, options))
 
     def conflicts(self, options: RestoreOptions) -> tuple[Conflict, ...]:
         """Return the conflicts about paths that the options choose."""
-        paths = {path for found in self._conflicts.values() for path in found}
+        return self._chosen(self._conflicts, options)
+
+    def _chosen(
+        self, conflicts: Mapping[Conflict, list[EnvPath]], options: RestoreOptions
+    ) -> tuple[Conflict, ...]:
+        paths = {path for found in conflicts.values() for path in found}
         chosen: Collection[bytes] = paths
         if options.pathspecs and paths:
             chosen = matching(self._git, paths, (), options.pathspecs)
         if options.classes is not None:
             chosen = {path for path in chosen if class_of(path) in options.classes}
-        return tuple(one for one, found in self._conflicts.items() if not set(chosen).isdisjoint(found))
+        return tuple(one for one, found in conflicts.items() if not set(chosen).isdisjoint(found))
 
-    def _merge_text(
-        self, contents: ObjectReader, path: EnvPath, sides: Sides, prefer: Prefer
-    ) -> TextMerge | None:
+    def _merge_content(
+        self, contents: ObjectReader, span: Span, path: EnvPath, sides: Sides, prefer: Prefer
+    ) -> ContentMerge | None:
         base, other, _, now = sides
-        if class_of(path) == PACKAGES or base is None or other is None or now is None:
+        if base is None or other is None or now is None:
             return None
-        ours, common, theirs = (contents.plain(entry) for entry in (now, base, other))
-        labels = ("now", self._step.after.id[:7], self._step.before.id[:7])
-        side = "" if prefer in (Prefer.NEITHER, Prefer.MARKERS) else prefer.value
-        merged = merge_text(self._git, (ours, common, theirs), labels, side)
-        if merged is None:
+        versions = self._read_versions(contents, path, (base, now, other))
+        if versions is None:
             return None
-        oid = object_id(b"blob", merged.text, self._format)
-        if oid == now.oid:
-            return TextMerge(now, bool(merged.conflicts))
-        self.blobs[oid] = merged.text
-        entry = replace(now, oid=ObjectId(oid), mtime_ns=self._now_ns, link_group=None)
-        return TextMerge(entry, bool(merged.conflicts))
+        is_secret = any(one.stored is StoredAs.SEALED for one in (base, now, other))
+        merged = merge_contents(path, *versions, self._tools(span, prefer), is_secret=is_secret)
+        if merged is None or (is_secret and self._key is None):
+            return None
+        if merged.conflicts or merged.content == versions[1]:
+            return ContentMerge(now, merged.conflicts)
+        return ContentMerge(self._entry(path, now, merged.content, is_secret=is_secret))
+
+    def _tools(self, span: Span, prefer: Prefer) -> MergeTools:
+        labels = ("now", span.base.id[:PRINTED_ID], self._sources.label or span.other.id[:PRINTED_ID])
+        return MergeTools(self._git, labels, prefer, self._merge_limit)
+
+    def _entry(self, path: EnvPath, now: Entry, content: bytes, *, is_secret: bool = False) -> Entry:
+        """Return the entry of a file with merged content, and keep the content."""
+        if is_secret:
+            assert self._key is not None
+            content = seal(self._key, path, SEALED_FILE, content)
+        oid = ObjectId(object_id(b"blob", content, self._format))
+        self.blobs[oid] = content
+        stored = StoredAs.SEALED if is_secret else StoredAs.PLAIN
+        return replace(now, oid=oid, stored=stored, mtime_ns=self._now_ns, link_group=None)
+
+    def _merge_database(
+        self, contents: ObjectReader, span: Span, trees: SpanTrees, unit: Unit, prefer: Prefer
+    ) -> DatabaseMerge | None:
+        """Merge a database with its log; None if it is taken from one side as a whole."""
+        versions, now = [], None
+        for number, listed in enumerate(trees.listings(unit)):
+            found = self._read_database(contents, unit, listed)
+            if found is None:
+                return None
+            versions.append(found)
+            now = listed[unit.path.rpartition(b"/")[2]] if number == 1 else now
+        merged = merge_databases((versions[0], versions[1], versions[2]), self._tools(span, prefer))
+        if merged is None or now is None:
+            return None
+        entry = now if merged.conflicts else self._entry(unit.shown, now, merged.content)
+        return DatabaseMerge(now, entry, merged.conflicts)
+
+    def _read_database(
+        self, contents: ObjectReader, unit: Unit, listed: Mapping[bytes, Entry]
+    ) -> DatabaseFiles | None:
+        name = unit.path.rpartition(b"/")[2]
+        found: list[bytes | None] = []
+        for ending in (b"", b"-wal", b"-journal"):
+            entry = listed.get(name + ending)
+            if entry is None:
+                found.append(None)
+            elif not has_whole_content(entry) or entry.stored is StoredAs.SEALED:
+                return None
+            else:
+                data = self._read_file(contents, unit.shown, entry, self._merge_limit)
+                if data is None:
+                    return None
+                found.append(data)
+        return None if found[0] is None or not is_database(found[0]) else DatabaseFiles(found[0], *found[1:])
+
+    def _read_versions(
+        self, contents: ObjectReader, path: EnvPath, entries: tuple[Entry, ...]
+    ) -> tuple[bytes, bytes, bytes] | None:
+        """Return the contents of base, now and other; None if one is too large, or cannot be opened."""
+        limit = max(MAX_BYTES, self._merge_limit)
+        found = [self._read_file(contents, path, entry, limit) for entry in entries]
+        base, now, other = found
+        return None if base is None or now is None or other is None else (base, now, other)
+
+    def _read_file(self, contents: ObjectReader, path: EnvPath, entry: Entry, limit: int) -> bytes | None:
+        assert entry.oid is not None
+        blob = contents.blob(entry.oid)
+        if entry.stored is StoredAs.PIECES and read_pointer(blob).size > limit:
+            return None
+        try:
+            return b"".join(file_blocks(contents, path, entry, blob))
+        except SealingError:
+            return None
 
 
-def _by_key(pairs: Iterable[DirectoryPair]) -> dict[Key, DirectoryPair]:
-    return {(pair.root, pair.path): pair for pair in pairs}
-
-
-class PackageUnits:
-    """The unit of each path: a Python distribution, a package of Node, a database with its log."""
-
-    def __init__(self, contents: ObjectReader, pairs: Iterable[DirectoryPair]) -> None:
-        pairs = list(pairs)
-        self._contents = contents
-        self._units = dict(database_units(pairs))
-        for pair in pairs:
-            if pair.path.endswith(DIST_INFO):
-                self._units.update(self._distribution(pair))
-
-    def unit_of(self, root: bytes, path: EnvPath) -> Unit | None:
-        """Return the unit of a path; None if it has none."""
-        found = self._units.get((root, path)) or node_unit(root, path)
-        directory = path.rpartition(b"/")[0]
-        if found is None and directory.endswith(DIST_INFO):
-            return distribution_unit(root, directory)
-        return found
-
-    def _distribution(self, pair: DirectoryPair) -> Iterator[tuple[Key, Unit]]:
-        unit = distribution_unit(pair.root, pair.path)
-        site = pair.path.rpartition(b"/")[0]
-        for listing in (pair.before, pair.after):
-            record = listing.entries.get(RECORD) if listing is not None else None
-            for name in self._recorded(record):
-                yield (pair.root, EnvPath(posixpath.normpath(posixpath.join(site, name)))), unit
-
-    def _recorded(self, record: Entry | None) -> Iterator[bytes]:
-        if record is None or record.oid is None or record.stored is not StoredAs.PLAIN:
-            return
-        text = self._contents.plain(record).decode("utf-8", "surrogateescape")
-        for row in csv.reader(text.splitlines()):
-            if row and "\0" not in row[0]:
-                yield row[0].encode("utf-8", "surrogateescape")
-
-
-def distribution_unit(root: bytes, directory: bytes) -> Unit:
-    """Return the unit of a Python distribution, given its metadata directory."""
-    site, _, name = directory.rpartition(b"/")
-    package = SEPARATORS.sub(b"-", name.removesuffix(DIST_INFO).partition(b"-")[0]).lower()
-    return Unit(root, EnvPath(site + b"/" + package if site else package), Reason.PACKAGE)
-
-
-def node_unit(root: bytes, path: EnvPath) -> Unit | None:
-    """Return the unit of a path in a package below `node_modules`; None for other paths."""
-    names = path.split(b"/")
-    if NODE_MODULES not in names[:-1]:
-        return None
-    first = len(names) - names[::-1].index(NODE_MODULES)
-    if first == len(names):
-        return None
-    end = first + (2 if names[first].startswith(b"@") else 1)
-    if end >= len(names) or names[first].startswith(b"."):
-        return None
-    return Unit(root, EnvPath(b"/".join(names[:end])), Reason.PACKAGE)
+def list_directory(reader: SnapshotReader, root: bytes, directory: EnvPath) -> Mapping[bytes, Entry]:
+    """Return all entries of a directory in a snapshot, by name; none if it does not exist."""
+    stored = stored_below(root, directory)
+    if not reader.has(stored):
+        return {}
+    return read_listing(reader, reader.place(stored), reader.text(stored), reader.tree(stored)).entries

@@ -17,6 +17,7 @@ from typing import NamedTuple, TypeVar
 from git_envhist.diff.path_classes import CACHE_DIRECTORIES
 from git_envhist.lazy import dataclass, field, replace
 from git_envhist.model import (
+    SQLITE_SIDECARS,
     Conflict,
     DirectoryListing,
     DirectoryPair,
@@ -42,6 +43,14 @@ class Prefer(StrEnum):
     THEIRS = "theirs"
     MARKERS = "markers"
     """Write both sides of lines into the file, between markers."""
+    BOTH = "both"
+    """Keep the present version, and write the other one beside it."""
+    SKIP = "skip"
+    """Leave the path as it is and report it; merge the others."""
+
+
+DECIDED = (Prefer.OURS, Prefer.THEIRS, Prefer.MARKERS)
+"""The sides that `merge_entry` takes itself."""
 
 
 class Reason(StrEnum):
@@ -68,15 +77,27 @@ class Sides(NamedTuple):
     now: Entry | None
 
 
-class TextMerge(NamedTuple):
-    """The entry of a merged text, and whether both sides changed the same lines."""
+class ContentMerge(NamedTuple):
+    """The entry of a file with merged content, and the reason of each conflict in the content."""
 
     entry: Entry
-    is_conflict: bool
+    conflicts: tuple[str, ...] = ()
 
 
-MergeText = Callable[[EnvPath, Sides, Prefer], TextMerge | None]
-"""Merge the lines of a plain file; None if they cannot be merged."""
+MergeContent = Callable[[EnvPath, Sides, Prefer], ContentMerge | None]
+"""Merge the content of a file, given its displayed path; None if it cannot be merged."""
+NameBeside = Callable[[bytes, EnvPath], bytes | None]
+"""Return the name under which the other version of a path is written beside it; None if it must not be."""
+
+
+class DatabaseMerge(NamedTuple):
+    """The database of a unit now and merged, and the reason of each conflict in it. The merged one has no log."""
+
+    now: Entry
+    merged: Entry
+    conflicts: tuple[str, ...] = ()
+
+
 T = TypeVar("T")
 UnitOf = Callable[[bytes, EnvPath], "Unit | None"]
 
@@ -93,6 +114,11 @@ class Unit(NamedTuple):
     def shown(self) -> EnvPath:
         """Return the path as it is displayed."""
         return shown_path(self.root, self.path)
+
+
+def no_database(unit: Unit, prefer: Prefer) -> DatabaseMerge | None:
+    """Return None: databases with a log are taken from one side."""
+    return None
 
 
 def no_unit(root: bytes, path: EnvPath) -> Unit | None:
@@ -115,13 +141,13 @@ def is_same(one: Entry | None, other: Entry | None) -> bool:
 
 
 class MergedEntry(NamedTuple):
-    """The merged entry of a path, and why it is a conflict."""
+    """The merged entry of a path, and the reasons for which it is a conflict."""
 
     entry: Entry | None
-    reason: Reason | None = None
+    reasons: tuple[str, ...] = ()
 
 
-def merge_entry(sides: Sides, text: Callable[[], TextMerge | None], prefer: Prefer) -> MergedEntry:
+def merge_entry(sides: Sides, content: Callable[[], ContentMerge | None], prefer: Prefer) -> MergedEntry:
     """Merge the three versions of a path that is a directory on no side."""
     base, other, base_now, now = sides
     if is_same(base, other):
@@ -132,7 +158,7 @@ def merge_entry(sides: Sides, text: Callable[[], TextMerge | None], prefer: Pref
         return MergedEntry(now)
     if now is None or other is None or base is None or base_now is None:
         return _preferred(sides, _existence(sides), prefer)
-    return _merge_attributes(sides, text, prefer)
+    return _merge_attributes(sides, content, prefer)
 
 
 def _existence(sides: Sides) -> Reason:
@@ -144,7 +170,7 @@ def _existence(sides: Sides) -> Reason:
 def _preferred(sides: Sides, reason: Reason, prefer: Prefer) -> MergedEntry:
     if prefer is Prefer.OURS:
         return MergedEntry(sides.now)
-    return MergedEntry(sides.other) if prefer is Prefer.THEIRS else MergedEntry(sides.now, reason)
+    return MergedEntry(sides.other) if prefer is Prefer.THEIRS else MergedEntry(sides.now, (reason,))
 
 
 def _with_time(sides: Sides, entry: Entry | None) -> Entry | None:
@@ -157,25 +183,25 @@ def _with_time(sides: Sides, entry: Entry | None) -> Entry | None:
     return entry
 
 
-def _merge_attributes(sides: Sides, text: Callable[[], TextMerge | None], prefer: Prefer) -> MergedEntry:
+def _merge_attributes(
+    sides: Sides, content: Callable[[], ContentMerge | None], prefer: Prefer
+) -> MergedEntry:
     """Merge content, mode, owner and attributes one by one; all sides exist."""
     base, other, base_now, now = sides
     assert base is not None
     assert other is not None
     assert base_now is not None
     assert now is not None
-    reason: Reason | None = None
+    reasons: tuple[str, ...] = ()
     if same_content(base, other) or same_content(now, other):
         found = now
     elif same_content(base_now, now):
         found = other
-    elif (merged := text()) is not None:
-        found = merged.entry
-        if merged.is_conflict and prefer is Prefer.NEITHER:
-            reason = Reason.CONTENT
+    elif (merged := content()) is not None:
+        found, reasons = merged
     else:
         found = other if prefer is Prefer.THEIRS else now
-        reason = None if prefer in (Prefer.OURS, Prefer.THEIRS) else Reason.CONTENT
+        reasons = () if prefer in (Prefer.OURS, Prefer.THEIRS) else (Reason.CONTENT,)
     versions = (base, other, base_now, now)
     mode, mode_differs = _pick(prefer, *(one.mode for one in versions))
     owner, owner_differs = _pick(prefer, *((one.uid, one.gid) for one in versions))
@@ -185,9 +211,9 @@ def _merge_attributes(sides: Sides, text: Callable[[], TextMerge | None], prefer
         (owner_differs, Reason.OWNER),
         (attributes_differ, Reason.ATTRIBUTES),
     )
-    reason = reason or next((why for differs, why in differing if differs), None)
-    if reason is not None:
-        return MergedEntry(now, reason)
+    reasons = reasons or tuple([why for differs, why in differing if differs][:1])
+    if reasons:
+        return MergedEntry(now, reasons)
     return MergedEntry(replace(found, mode=mode, uid=owner[0], gid=owner[1], xattrs=xattrs))
 
 
@@ -224,10 +250,13 @@ class UnitChanges:
     since: bool = False
     paths: list[EnvPath] = field(default_factory=list)
     """The changed files, as they are displayed."""
+    is_merged: bool = False
+    reasons: tuple[str, ...] = ()
+    """The reason of each conflict in the unit, if they are known."""
 
     @property
     def is_conflict(self) -> bool:
-        return self.by_step and self.since
+        return self.by_step and self.since and not self.is_merged
 
 
 @dataclass(slots=True)
@@ -238,23 +267,44 @@ class ThreeWayMerge:
     """The directories that differ between `base` and `other`."""
     since: Mapping[Key, DirectoryPair]
     """The directories that differ between `base` and now."""
-    text: MergeText
+    merge_content: MergeContent
     prefer: Prefer = Prefer.NEITHER
     unit_of: UnitOf = no_unit
+    merge_database: Callable[[Unit, Prefer], DatabaseMerge | None] = no_database
+    side_of: Callable[[EnvPath], Prefer] | None = None
+    """The side of the conflict about a displayed path; without it `prefer` decides all."""
+    beside: NameBeside | None = None
+    links: int = LINKS_OF_OTHER
     conflicts: list[Conflict] = field(default_factory=list)
+    skipped: list[Conflict] = field(default_factory=list)
+    """The conflicts that are left as they are."""
     _results: dict[Key, DirectoryPair] = field(default_factory=dict)
     _units: dict[Unit, UnitChanges] = field(default_factory=dict)
+    _beside: dict[Key, dict[bytes, Entry]] = field(default_factory=dict)
+    _databases: dict[Key, dict[bytes, DatabaseMerge]] = field(default_factory=dict)
+    """The merged databases by directory and name."""
 
     def pairs(self) -> list[DirectoryPair]:
         """Return the directories that differ between now and the result."""
         self._find_units()
+        self._merge_databases()
         for key in sorted(self.step, key=lambda key: key[1].count(b"/") + bool(key[1]), reverse=True):
             self._merge_directory(key)
-        found = [unit for unit, changes in self._units.items() if changes.is_conflict]
-        if self.prefer is not Prefer.OURS:
-            self.conflicts += [Conflict(unit.shown, unit.reason) for unit in found]
+        for unit, changes in self._units.items():
+            if changes.is_conflict:
+                self._note(unit.shown, changes.reasons or (unit.reason,))
         self.conflicts.sort(key=lambda conflict: conflict.path)
         return list(self._results.values())
+
+    def _side(self, shown: EnvPath) -> Prefer:
+        return self.prefer if self.side_of is None else self.side_of(shown)
+
+    def _note(self, shown: EnvPath, reasons: Iterable[str]) -> None:
+        """Note the conflicts of a path, for which the present version is kept."""
+        side = self._side(shown)
+        if side is not Prefer.OURS:
+            noted = self.skipped if side is Prefer.SKIP else self.conflicts
+            noted += [Conflict(shown, reason) for reason in reasons]
 
     def paths_of(self, conflict: Conflict) -> list[EnvPath]:
         """Return the paths that a conflict is about: those of a unit, or its own."""
@@ -303,10 +353,24 @@ class ThreeWayMerge:
                 changes.since |= not is_same(sides.base_now, sides.now)
                 changes.paths.append(shown_path(key[0], path))
 
+    def _merge_databases(self) -> None:
+        """Merge the databases with a log that changed on both sides."""
+        for unit, changes in self._units.items():
+            if unit.reason is not Reason.DATABASE or not changes.is_conflict:
+                continue
+            merged = self.merge_database(unit, self._decided(unit.shown))
+            if merged is None:
+                continue
+            changes.is_merged, changes.reasons = not merged.conflicts, merged.conflicts
+            if changes.is_merged:
+                directory, _, name = unit.path.rpartition(b"/")
+                self._databases.setdefault((unit.root, EnvPath(directory)), {})[name] = merged
+
     def _is_held(self, key: Key, path: EnvPath) -> bool:
-        """Return whether a path belongs to a unit that is a conflict."""
+        """Return whether a path belongs to a unit that is a conflict or merged as a whole."""
         unit = self._unit(key, path)
-        return unit is not None and unit in self._units and self._units[unit].is_conflict
+        changes = None if unit is None else self._units.get(unit)
+        return changes is not None and (changes.is_conflict or changes.is_merged)
 
     def _merge_directory(self, key: Key) -> None:
         step, since = self.step[key], self.since.get(key)
@@ -320,12 +384,20 @@ class ThreeWayMerge:
             found = self._merge_name(key, name, sides)
             if found is not None:
                 after[name] = found
+        after.update(self._beside.pop(key, {}))
+        self._put_databases(key, before, after)
         own = self._own(key, now_own.own if now_own is not None else None, after)
         self._results[key] = DirectoryPair(
             *key,
             None if now_own is None else DirectoryListing(now_own.own, before),
             None if own is None else DirectoryListing(own, after),
         )
+
+    def _put_databases(self, key: Key, before: dict[bytes, Entry], after: dict[bytes, Entry]) -> None:
+        for name, merged in self._databases.get(key, {}).items():
+            before[name], after[name] = merged.now, merged.merged
+            for sidecar in SQLITE_SIDECARS:
+                after.pop(name + sidecar, None)
 
     def _own(self, key: Key, now: Entry | None, after: dict[bytes, Entry]) -> Entry | None:
         """Return the merged directory itself; None if the result does not have it."""
@@ -339,9 +411,8 @@ class ThreeWayMerge:
             return now
         base_now = since.before.own if since is not None and since.before is not None else step.before.own
         sides = Sides(step.before.own, step.after.own, base_now, now)
-        merged = _merge_attributes(sides, lambda: None, self.prefer)
-        if merged.reason is not None:
-            self.conflicts.append(Conflict(shown_path(*key), merged.reason))
+        merged = _merge_attributes(sides, lambda: None, self._decided(shown_path(*key)))
+        self._note(shown_path(*key), merged.reasons)
         assert merged.entry is not None
         is_time_of_step = base_now.mtime_ns == now.mtime_ns
         return replace(merged.entry, mtime_ns=step.after.own.mtime_ns) if is_time_of_step else merged.entry
@@ -378,18 +449,40 @@ class ThreeWayMerge:
         if is_cache(path) and not is_same(sides.base, sides.other) and not is_same(sides.base_now, sides.now):
             # Remove the cache file: programs create it again. A file of either side could look newer than its source.
             return None if sides.other is None else sides.now
-        merged = merge_entry(sides, lambda: self._text(key, path, sides), self.prefer)
-        if merged.reason is not None:
-            self.conflicts.append(Conflict(shown_path(key[0], path), merged.reason))
-        return _renumbered(merged.entry, sides)
+        shown = shown_path(key[0], path)
+        merged = merge_entry(sides, lambda: self._content(key, path, sides), self._decided(shown))
+        if not (merged.reasons and self._put_beside(key, path, sides)):
+            self._note(shown, merged.reasons)
+        return self._renumbered(merged.entry, sides)
 
-    def _text(self, key: Key, path: EnvPath, sides: Sides) -> TextMerge | None:
+    def _decided(self, shown: EnvPath) -> Prefer:
+        side = self._side(shown)
+        return side if side in DECIDED else Prefer.NEITHER
+
+    def _put_beside(self, key: Key, path: EnvPath, sides: Sides) -> bool:
+        """Add the other version of a file under another name; return whether that decides the conflict."""
+        if self._side(shown_path(key[0], path)) is not Prefer.BOTH or self.beside is None:
+            return False
+        if sides.other is None:
+            return True
+        if sides.other.stored is StoredAs.SEALED or self._unit(key, path) is not None:
+            # The contents of a sealed file belong to its path.
+            return False
+        name = self.beside(key[0], path)
+        if name is None:
+            return False
+        entry = replace(sides.other, path=_join(key[1], name), link_group=None)
+        self._beside.setdefault(key, {})[name] = entry
+        return True
+
+    def _content(self, key: Key, path: EnvPath, sides: Sides) -> ContentMerge | None:
         entries = (sides.base, sides.other, sides.base_now, sides.now)
         if self._unit(key, path) is not None:
             return None
-        if not all(one is not None and _is_plain_file(one) for one in entries):
+        if not all(one is not None and has_whole_content(one) for one in entries):
             return None
-        return self.text(shown_path(key[0], path), sides, self.prefer)
+        shown = shown_path(key[0], path)
+        return self.merge_content(shown, sides, self._decided(shown))
 
     def _merge_child(self, key: Key, path: EnvPath, sides: Sides) -> Entry | None:
         """Merge a path that is a directory on a side; its contents are merged already."""
@@ -411,10 +504,18 @@ class ThreeWayMerge:
         self._results[child] = result._replace(after=result.before)
         return self._note_kinds(child, now)
 
+    def _renumbered(self, entry: Entry | None, sides: Sides) -> Entry | None:
+        """Return an entry with the link group of its snapshot."""
+        if entry is None or entry.link_group is None or entry is sides.now:
+            return entry
+        now = sides.now
+        if now is not None and entry.link_group == now.link_group and same_content(entry, now):
+            return entry
+        return replace(entry, link_group=entry.link_group + self.links)
+
     def _note_kinds(self, key: Key, now: Entry | None) -> Entry | None:
         """Keep the present version of a path that is a file on one side and a directory on the other."""
-        if self.prefer is not Prefer.OURS:
-            self.conflicts.append(Conflict(shown_path(*key), Reason.KIND))
+        self._note(shown_path(*key), (Reason.KIND,))
         return now
 
 
@@ -422,17 +523,9 @@ def _own_of(pair: DirectoryPair) -> Entry | None:
     return None if pair.after is None else pair.after.own
 
 
-def _renumbered(entry: Entry | None, sides: Sides) -> Entry | None:
-    """Return an entry with the link group of its snapshot."""
-    if entry is None or entry.link_group is None or entry is sides.now:
-        return entry
-    if sides.now is not None and entry.link_group == sides.now.link_group and same_content(entry, sides.now):
-        return entry
-    return replace(entry, link_group=entry.link_group + LINKS_OF_OTHER)
-
-
-def _is_plain_file(entry: Entry) -> bool:
-    return entry.kind is EntryKind.FILE and entry.stored is StoredAs.PLAIN and not entry.notes
+def has_whole_content(entry: Entry) -> bool:
+    """Return whether an entry is a file whose content is stored as it was, so that it can be merged."""
+    return entry.kind is EntryKind.FILE and entry.stored is not StoredAs.FINGERPRINT and not entry.notes
 
 
 def _join(directory: EnvPath, name: bytes) -> EnvPath:

@@ -28,7 +28,7 @@ from git_envhist.model import (
 )
 from git_envhist.restore.options import DEFAULT_OPTIONS, RestoreOptions
 from git_envhist.restore.restore_runner import Choose, PresentState, RestoreContext, RestoreRunner
-from git_envhist.restore.revert import RevertedStep
+from git_envhist.restore.revert import MergeSources
 from git_envhist.restore.undo_states import Difference, State, States, UndoStack, read_undo_stack
 from git_envhist.secrets.seal import unseal
 from git_envhist.worktree.timeline_name import current_timeline
@@ -181,19 +181,29 @@ class Restorer:
         if options.allow_unsigned or self._history.judge(snapshot).trusted:
             self._history.with_contents(snapshot, TOP)
         restored = self._run(options, RestoreRole.TO, lambda _: snapshot)
+        return self._with_path_warning(restored, options, "git envrestore")
+
+    def _with_path_warning(
+        self, restored: RestoreResult, options: RestoreOptions, command: str
+    ) -> RestoreResult:
+        """Return a result with a warning if restored files contain the path of another working tree."""
         context = self._capturing
         if restored.target.timeline == current_timeline(context.repository, context.settings):
             return restored
         from git_envhist.restore.relocate import foreign_path_warning  # loaded late: hardly ever needed
 
-        warning = foreign_path_warning(context, restored, asked=options.relocate)
+        warning = foreign_path_warning(context, restored, command, asked=options.relocate)
         return replace(restored, warnings=(*restored.warnings, warning)) if warning else restored
 
-    def revert(self, step: RevertedStep, options: RestoreOptions = DEFAULT_OPTIONS) -> RestoreResult:
-        """Take one step out of the environment and keep what came later; raise `RevertConflicts` if both overlap."""
-        for snapshot in (step.before, step.after):
-            self._history.with_contents(snapshot, TOP)
-        return self._run(options, RestoreRole.REVERT, lambda _: step.before, step)
+    def merge(self, sources: MergeSources, options: RestoreOptions = DEFAULT_OPTIONS) -> RestoreResult:
+        """Revert or merge snapshots and keep what else changed; raise `MergeConflicts` if both sides overlap."""
+        for snapshot in sources.snapshots:
+            if options.allow_unsigned or self._history.judge(snapshot).trusted:
+                self._history.with_contents(snapshot, TOP)
+        merged = self._run(options, sources.role, lambda _: sources.target, sources)
+        if sources.role is not RestoreRole.MERGE:
+            return merged
+        return self._with_path_warning(merged, options, "git envlog merge")
 
     def undo(self, steps: int = 1, options: RestoreOptions = DEFAULT_OPTIONS) -> RestoreResult:
         """Restore the newest earlier state that differs from the environment now, `steps` back."""
@@ -265,7 +275,7 @@ class Restorer:
             return write_attachments(directory, read_attachments(reader, snapshot, self._open_attachment))
 
     def _run(
-        self, options: RestoreOptions, role: RestoreRole, choose: Choose, step: RevertedStep | None = None
+        self, options: RestoreOptions, role: RestoreRole, choose: Choose, sources: MergeSources | None = None
     ) -> RestoreResult:
         effects: dict[SnapshotId, tuple[Effect, ...]] = {}
 
@@ -279,9 +289,9 @@ class Restorer:
 
         try:
             with self._with_system_errors():
-                if step is not None:
-                    restored = self._runner.restore(options, role, chosen, step)
-                    effects[step.before.id] = self._effects_of(step)
+                if sources is not None:
+                    restored = self._runner.restore(options, role, chosen, sources)
+                    effects[sources.target.id] = self._effects_of(sources)
                 else:
                     runner = self._service_restore if options.services else self._runner
                     restored = runner.restore(options, role, chosen)
@@ -296,14 +306,20 @@ class Restorer:
         is_near = len(newest) < RECENT_SNAPSHOTS or any(one.id == target.id for one in newest)
         return effects_since(newest if is_near else self._history.log(), target.id)
 
-    def _effects_of(self, step: RevertedStep) -> tuple[Effect, ...]:
-        """Return the effects of a step; those of later snapshots are none of the step."""
-        later = {effect.mark for effect in effects_since(self._history.log(), step.after.id)}
-        return tuple(
-            effect
-            for effect in effects_since(self._history.log(), step.before.id)
-            if effect.mark not in later
-        )
+    def _effects_of(self, sources: MergeSources) -> tuple[Effect, ...]:
+        """Return the effects of reverted steps; those of later snapshots are none of the step. A merge undoes none."""
+        if sources.role is RestoreRole.MERGE:
+            return ()
+        log = self._history.log()
+        found: dict[str, Effect] = {}
+        for span in sources.spans:
+            later = {effect.mark for effect in effects_since(log, span.base.id)}
+            found.update(
+                (effect.mark, effect)
+                for effect in effects_since(log, span.other.id)
+                if effect.mark not in later
+            )
+        return tuple(found.values())
 
     def _is_captured(self, directory: str) -> bool:
         if self._history.repository.bare:

@@ -91,6 +91,13 @@ class EntryWriter:
         self.losses.append((shown, what))
 
 
+def read_content(contents: Contents, shown: bytes, entry: Entry) -> None:
+    """Read everything that an entry refers to; raise an error if something is damaged or missing."""
+    if entry.oid is not None:
+        for _ in file_blocks(contents, shown, entry, contents.blob(entry.oid)):
+            pass
+
+
 def file_blocks(contents: Contents, shown: bytes, entry: Entry, blob: bytes) -> Iterable[bytes]:
     """Return the contents of a file, given its blob; `shown`: the displayed path, needed for sealed contents."""
     if entry.stored is StoredAs.SEALED:

@@ -461,27 +461,35 @@ class Purger:
         if not dry_run:
             delete_fetched(repository, holds=fetched)
             self._clean_up(force=force)
-        not_found = [os.fsdecode(path) for path in paths if path not in totals.found and not fetched]
-        if not_found and len(not_found) == len(paths) and not variable_names:
-            raise PathNotFound(not_found[0])
-        totals.warnings.update(dict.fromkeys(f"no snapshot contains '{path}'" for path in not_found))
+        self._warn_of_paths_not_found(paths, totals, fetched=fetched)
         totals.warnings.update(dict.fromkeys(self._set_aside_warnings()))
+        # Listed before the result is made, because the list may add a warning.
+        left = () if dry_run else self._remaining(totals)
         top = os.fsencode(repository.root)
         return PurgeResult(
-            tuple(paths),
-            len(totals.snapshots),
-            len(totals.in_trash),
-            pushed if totals.snapshots or totals.in_trash or fetched else (),
-            fetched,
-            () if dry_run else self._remaining(totals),
-            tuple(path for path in paths if os.path.lexists(os.path.join(top, path))),
-            len(totals.attached),
-            len(totals.mentioned),
-            dry_run,
-            tuple(totals.warnings),
-            variable_names,
-            imported,
+            paths=tuple(paths),
+            snapshots=len(totals.snapshots),
+            in_trash=len(totals.in_trash),
+            sent=pushed if totals.snapshots or totals.in_trash or fetched else (),
+            fetched=fetched,
+            left=left,
+            here=tuple(path for path in paths if os.path.lexists(os.path.join(top, path))),
+            attached=len(totals.attached),
+            mentioned=len(totals.mentioned),
+            dry_run=dry_run,
+            warnings=tuple(totals.warnings),
+            variable_names=variable_names,
+            imported=imported,
         )
+
+    def _warn_of_paths_not_found(
+        self, paths: Sequence[EnvPath], totals: _PurgeTotals, *, fetched: bool
+    ) -> None:
+        """Add a warning for each path that nothing contains; raise `PathNotFound` if nothing contains any."""
+        missing = [os.fsdecode(path) for path in paths if path not in totals.found and not fetched]
+        if missing and len(missing) == len(paths) and not self._variable_names:
+            raise PathNotFound(missing[0])
+        totals.warnings.update(dict.fromkeys(f"no snapshot contains '{path}'" for path in missing))
 
     def _remaining(self, totals: _PurgeTotals) -> tuple[RemainingObject, ...]:
         try:

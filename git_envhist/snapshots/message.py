@@ -134,6 +134,7 @@ class MessageFields:
     restored_from: str | None = None
     restore: RestoreRole | None = None
     forked_from: str | None = None
+    merged: str | None = None
     window: CallWindow | None = None
     calls: tuple[ToolCall, ...] = ()
     was: str | None = None
@@ -399,6 +400,7 @@ TRAILERS = (
     Trailer("Env-Calls-Since", "window", _write_window, _read_window),
     Trailer("Env-Call", "calls", _write_calls, _read_call, repeated=True),
     _optional_hash("Env-Was", "was"),
+    _optional_hash("Env-Merged", "merged"),
     _optional_text("Env-Key", "key"),
 )
 """In the order in which they are written, between `Env-Format` and `Env-Mac`. A new row comes before `Env-Key`."""

@@ -34,12 +34,14 @@ import stat
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack, suppress
+from functools import partial
 from types import TracebackType
 from typing import NamedTuple, Self
 
 from git_envhist.disk import (
     LOCK_TIMEOUT,
     STAGING_IN_STATE,
+    can_rename,
     cannot_write,
     lock_file,
     lock_within,
@@ -60,6 +62,7 @@ from git_envhist.objects.own_packs import (
     drop_caches_naming,
     is_pack_name,
     link_spare_index,
+    read_mark,
     remove_spare_links,
     restore_lost_indexes,
     restore_undecided,
@@ -112,23 +115,13 @@ def choose_place(common_state: str, pack_dir: str, configured: int) -> str:
     for place in places(common_state, pack_dir):
         make_directory(place, mode)
         tighten_directory(place, bits)
-        if _can_rename(place, pack_dir):
+        if can_rename(place, pack_dir, partial(_move, place, pack_dir)):
             return place
     return place  # neither works: publishing reports the error
 
 
-def _can_rename(source: str, target: str) -> bool:
-    if os.stat(source).st_dev != os.stat(target).st_dev:
-        return False
-    # The kernel compares the mounts before it looks up the file, so the file need not exist.
-    nothing = f"absent-{os.urandom(8).hex()}"
-    try:
-        os.rename(os.path.join(source, nothing), os.path.join(target, nothing))
-    except FileNotFoundError:
-        return True
-    except OSError:
-        return False
-    return True
+def _move(source: str, target: str, name: str) -> None:
+    os.rename(os.path.join(source, name), os.path.join(target, name))
 
 
 def take_turn(place: str) -> int:
@@ -245,13 +238,9 @@ def packs_of_owner(path: str, pack_dir: str) -> list[str]:
 def made_by_us(keep_path: str) -> bool:
     """Return whether a journalled pack's `.keep` has our mark, or the part of it that was written before a kill."""
     try:
-        descriptor = os.open(keep_path, os.O_RDONLY | NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        return KEEP_MARK.startswith(read_mark(keep_path))
     except FileNotFoundError:
         return False
-    try:
-        return KEEP_MARK.startswith(read_exactly(descriptor, len(KEEP_MARK) + 1, 0))
-    finally:
-        os.close(descriptor)
 
 
 def share(path: str, pack_dir: os.stat_result, mode: int | None = None) -> None:

@@ -203,8 +203,13 @@ class Browser(App[None]):
     def on_snapshot_list_wanted(self, event: SnapshotList.Wanted) -> None:
         if event.what == "mark":
             self._mark(event.row)
+        elif event.what == "revert":
+            # A row of an agent shows the whole turn.
+            turn = ("--turn",) if event.row.trigger == "agent" else ()
+            title = f"revert {event.row.short} “{event.row.intent}”"
+            self._start(title, "envlog", "revert", *turn, event.row.id)
         else:
-            self._start(f"restore {event.row.short} “{event.row.intent}”", event.row.id)
+            self._start(f"restore {event.row.short} “{event.row.intent}”", "envrestore", event.row.id)
 
     def _mark(self, row: SnapshotRow) -> None:
         snapshots = self.query_one(SnapshotList)
@@ -225,15 +230,15 @@ class Browser(App[None]):
         self._load()
 
     def action_undo(self) -> None:
-        self._start("undo the last restore", "--undo")
+        self._start("undo the last restore", "envrestore", "--undo")
 
     def action_redo(self) -> None:
-        self._start("redo the last undo", "--redo")
+        self._start("redo the last undo", "envrestore", "--redo")
 
     # --- restore
 
     def _start(self, title: str, *words: str) -> None:
-        """Show the plan, carry it out if the user confirms, and show the result."""
+        """Show the plan of a program, carry it out if the user confirms, and show the result."""
         if not self._operation:
             self._set_operation("computing the plan")
             self._plan(title, words)
@@ -244,11 +249,11 @@ class Browser(App[None]):
 
     @work(thread=True, group="restore")
     def _plan(self, title: str, words: tuple[str, ...]) -> None:
-        result = ask_json("envrestore", "--dry-run", *words)
+        result = ask_json(*words, "--dry-run")
         self.call_from_thread(self._confirm_plan, title, words, result)
 
     def _confirm_plan(self, title: str, words: tuple[str, ...], result: JsonResult) -> None:
-        if result.value is None or plans.is_idle(result.value):
+        if result.value is None or plans.is_idle(result.value) or plans.conflicts_of(result.value):
             self._show_result(title, result, plans.plan_text)
             return
         self._set_operation("")
@@ -264,7 +269,7 @@ class Browser(App[None]):
 
     @work(thread=True, group="restore")
     def _carry_out(self, title: str, words: tuple[str, ...]) -> None:
-        result = ask_json("envrestore", *words)
+        result = ask_json(*words)
         self.call_from_thread(self._show_result, title, result, plans.result_text)
 
     def _show_result(self, title: str, result: JsonResult, write: Write) -> None:

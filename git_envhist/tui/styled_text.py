@@ -163,6 +163,11 @@ def is_idle(value: Json) -> bool:
     return not (any(plan["counts"].values()) or plan["steps"] or value["services"] or value["head"])
 
 
+def conflicts_of(value: Json) -> Sequence[Json]:
+    """Return the paths that a revert cannot decide about."""
+    return value.get("conflicts") or ()
+
+
 def plan_text(value: Json, columns: int) -> Text:
     """Return a restore plan as text: counts, paths, and the paths that it skips."""
     return wrap_lines(_planned(value), columns)
@@ -177,8 +182,11 @@ def _planned(value: Json) -> Iterator[Text]:
     plan = value["plan"]
     left = plan["left_alone"]
     if is_idle(value):
-        why = "all differences are skipped" if left else "the environment is unchanged since then"
-        yield Text(f"nothing to restore: {why}")
+        unchanged = (
+            "no change of it is left" if "reverted" in value else "the environment is unchanged since then"
+        )
+        why = "all differences are skipped" if left else unchanged
+        yield Text(f"nothing to {'revert' if 'reverted' in value else 'restore'}: {why}")
     else:
         counts = [f"{action} {number:,}" for action, number in plan["counts"].items() if number]
         yield Text(" · ".join([*counts, *([f"skipped {len(left):,}"] if left else [])]), "bold")
@@ -190,11 +198,16 @@ def _planned(value: Json) -> Iterator[Text]:
     if left:
         yield Text("skipped:")
         yield from _cut(f"{' ' * HANG}{escape(one['path'])}: {escape(one['why'])}" for one in left)
+    conflicts = conflicts_of(value)
+    if conflicts:
+        yield Text("conflicts, nothing is changed:")
+        yield from _cut(f"{' ' * HANG}{escape(one['path'])}: {escape(one['why'])}" for one in conflicts)
+        yield Text(f"to decide them: git envlog revert -n {escape(value['reverted'])}")
     yield from (Text(f"service {escape(line)}") for line in value["services"])
     if value["head"]:
         yield Text(f"then: {escape(value['head'])}")
     yield from _not_restored(value)
-    if not is_idle(value):
+    if not (is_idle(value) or conflicts):
         yield Text("the current state is captured first, so that undo can return to it", "dim")
 
 
@@ -215,7 +228,8 @@ def _done(value: Json) -> Iterator[Text]:
     safety = value["safety"]
     if safety:
         yield Text(f"captured the current state as {safety[:7]}")
-    yield Text(f"restored in {value['duration_ms'] / 1000:.1f} s, verified {value['verified']:,} paths")
+    did = "reverted" if "reverted" in value else "restored"
+    yield Text(f"{did} in {value['duration_ms'] / 1000:.1f} s, verified {value['verified']:,} paths")
     if value["head"]:
         yield Text(escape(value["head"]))
     if value["tracked_differing"]:

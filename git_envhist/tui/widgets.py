@@ -35,6 +35,7 @@ KEYS = (
     ("/", "search intents, names, summaries; Esc shows all again"),
     ("d", "mark this snapshot; on another one: compare the two"),
     ("r", "show the plan for restoring this snapshot; restore it after confirmation"),
+    ("v", "show the plan for taking out this step and keeping later ones; revert it after confirmation"),
     ("u", "show the plan for undoing the last restore; undo it after confirmation"),
     ("U", "the same for redoing the last undo"),
     ("F5", "reload"),
@@ -149,6 +150,7 @@ class SnapshotList(ScrollView, can_focus=True):
         # Bound here and not in the application, so that they apply to the row of the latest cursor movement.
         Binding("d", "ask_for('mark')", "mark, diff"),
         Binding("r", "ask_for('restore')", "restore"),
+        Binding("v", "ask_for('revert')", "revert"),
     ]
     cursor: reactive[int] = reactive(0)
     marked: reactive[str | None] = reactive(None)

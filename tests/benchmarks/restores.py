@@ -18,6 +18,7 @@ from tests.benchmarks.runs import Job, peak_memory, seconds, text
 from tests.benchmarks.table import MEGA, Amount, Line
 
 GIT_ALL, RESTIC, BORG, COPY = "git checkout-index -a", "restic restore", "borg extract", "cp -a"
+RESTORE_SOME = "git envrestore"
 RESTIC_READS = "restic restore --verify"
 LOST = "git-envhist, all out of the store"
 GIT_SOME = "git read-tree --reset -u"
@@ -100,6 +101,30 @@ def some(bench: Bench) -> Iterator[Line]:
             times[name].append(seconds(jobs))
     work = f"restore of {bench.editor.many:,} files"
     yield from bench.compare(work, medians(times), {GIT_SOME: 1.0, GIT_CAREFUL: 1.0})
+
+
+def reverted(bench: Bench) -> Iterator[Line]:
+    """Time the revert of a step that changed a thousand files, beside the restore of these files."""
+    bench.ensure(bench.ours)
+    setting = bench.setting
+    before = _own_moment(bench)
+    bench.editor.change_many()
+    after = _own_moment(bench)
+    times: dict[str, list[float]] = defaultdict(list)
+    for _ in range(bench.runs + 1):
+        for name, job in (
+            (bench.ours.name, setting.job("git-envlog", "revert", after)),
+            (RESTORE_SOME, setting.job("git-envrestore", before)),
+        ):
+            times[name].append(seconds([job]))
+            text(setting.job("git-envrestore", after))
+    work = f"revert of a step of {bench.editor.many:,} files"
+    yield from bench.compare(work, medians(times), {RESTORE_SOME: 1.2})
+
+
+def _own_moment(bench: Bench) -> str:
+    bench.time(bench.ours)
+    return text(bench.setting.job("git", "envlog", "-n1", "@", "--format=%H")).strip()
 
 
 class Moment(NamedTuple):

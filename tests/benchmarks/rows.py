@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from tests.benchmarks.bench import OFTEN, Bench, medians
 from tests.benchmarks.forks import fork
 from tests.benchmarks.peers import CHECKOUT, Setting, Tool
-from tests.benchmarks.restores import everything, some
+from tests.benchmarks.restores import everything, reverted, some
 from tests.benchmarks.runs import Job, peak_memory, seconds, text
 from tests.benchmarks.scenarios import PAGES
 from tests.benchmarks.scratch import du
@@ -193,6 +193,7 @@ ROWS: dict[str, Row] = {
     "log": log,
     "diff": diff,
     "some": some,
+    "reverted": reverted,
     "everything": everything,
     "fork": fork,
     "series": series,

@@ -96,9 +96,9 @@ def test_porcelain_and_json_keep_their_form(repo: Repo) -> None:
         repo.git("for-each-ref", "--format=%(objectname)", "refs/envhist/heads"),
     )
     done = repo.run("envlog", "capture", "--json", "--verify", "echo noise; exit 1")
-    told = json.loads(done.out)
-    validate("captured", told)
-    assert (told["verify"]["status"], told["snapshot"]["verify"]["output_tail"]) == ("fail", "noise\n")
+    output = json.loads(done.out)
+    validate("captured", output)
+    assert (output["verify"]["status"], output["snapshot"]["verify"]["output_tail"]) == ("fail", "noise\n")
     assert done.err.startswith("noise\n")
 
 
@@ -213,13 +213,13 @@ def test_log_prints_failures_as_documented(repo: Repo) -> None:
         repo.write("app.py", f"print('{words}')\n")
         env = {"GIT_COMMITTER_DATE": f"2026-11-18T{at}:00+00:00"}
         repo.run("envlog", "capture", words, "--verify", check, env=env, check=True)
-    told = repo.run(
+    output = repo.run(
         "envlog",
         "--reverse",
         "--format=%(time) %s%(, verdict)",
         env={"GIT_COMMITTER_DATE": "2026-11-18T12:00:00+00:00"},
     )
-    assert told.out == "10:02 clean clone, verify passing\n10:18 after package install, verify failing\n"
+    assert output.out == "10:02 clean clone, verify passing\n10:18 after package install, verify failing\n"
     assert repo.run("envlog", "-n1").out.endswith(" · exit 1\n")
     assert repo.run("envlog", "--verdict=pass", "--format=%s").out == "clean clone\n"
     assert (

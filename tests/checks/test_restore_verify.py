@@ -42,9 +42,9 @@ def test_failed_check_prints_the_undo_command(checked: Repo) -> None:
     assert checked.read("state") == b"old"
     checked.run("envrestore", "--undo", check=True)
     done = checked.run("envrestore", ":/old", "--verify", "--json")
-    told = json.loads(done.out)
-    validate("restored", told)
-    assert (done.status, told["verify"]["status"]) == (1, "fail")
+    output = json.loads(done.out)
+    validate("restored", output)
+    assert (done.status, output["verify"]["status"]) == (1, "fail")
 
 
 @pytest.mark.parametrize(("answer", "state"), [("y", b"new"), ("n", b"old"), ("", b"old")])

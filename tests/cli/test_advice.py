@@ -121,16 +121,16 @@ def test_mistyped_word_is_answered_with_the_right_one(repo: Repo) -> None:
 def test_trace_prints_each_step_with_its_time(repo: Repo, tmp_path: Path) -> None:
     line = re.compile(r"\d\d:\d\d:\d\d\.\d{6} envhist\[\d+\] +(\d+\.\d{4} s)?  \S.*")
     done = repo.run("envlog", "capture", "one", env={"GIT_ENVHIST_TRACE": "1"}, check=True)
-    told = [one for one in done.err.splitlines() if "envhist[" in one]
-    assert all(line.fullmatch(one) for one in told)
+    output = [one for one in done.err.splitlines() if "envhist[" in one]
+    assert all(line.fullmatch(one) for one in output)
     for words in (
         "read git's status",
         "scan the environment",
         "publish the snapshot",
         " update-ref ",
     ):
-        assert any(words in one for one in told), words
-    assert told[-1].endswith("git-envlog ends")
+        assert any(words in one for one in output), words
+    assert output[-1].endswith("git-envlog ends")
     repo.write("app.py", "changed\n")
     place = tmp_path / "trace"
     done = repo.run("envrestore", "@", env={"GIT_ENVHIST_TRACE": str(place)}, check=True)

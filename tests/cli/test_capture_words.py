@@ -40,8 +40,8 @@ def test_size_of_a_missing_file_is_readable() -> None:
 def test_file_over_the_budget_is_reported_with_the_setting(repo: Repo) -> None:
     repo.git("config", "envhist.budget", "64k")
     repo.write("big", os.urandom(200_000))
-    said = repo.run("envlog", "capture", "x", check=True).err.splitlines()
-    assert said == [
+    printed = repo.run("envlog", "capture", "x", check=True).err.splitlines()
+    assert printed == [
         "warning: not captured (budget: 195.3 KiB): 'big'",
         "hint: raise the limit, e.g. to 8 GiB: git config envhist.budget 8g",
     ]
@@ -62,9 +62,9 @@ def test_undo_after_head_prints_the_command_to_move_it(repo: Repo) -> None:
     repo.commit("second commit")
     second, there = capture(repo, "second"), repo.git("rev-parse", "--short=7", "HEAD")
     repo.run("envrestore", "--head", first, check=True)
-    told = repo.run("envrestore", "--undo", check=True).out
+    output = repo.run("envrestore", "--undo", check=True).out
     line = f"HEAD was not moved; it was at {there} then: git envrestore --head {second[:7]}"
-    assert line in told.splitlines()
+    assert line in output.splitlines()
     repo.run("envrestore", "--head", second, check=True)
     assert repo.git("rev-parse", "--short=7", "HEAD") == there
 
@@ -79,8 +79,8 @@ def test_undo_after_head_names_the_last_commit_of_an_unchanged_environment(repo:
     capture(repo, "after the commit")
     there = repo.git("rev-parse", "--short=7", "HEAD")
     repo.run("envrestore", "--head", first, check=True)
-    told = repo.run("envrestore", "--undo", check=True).out
-    assert f"HEAD was not moved; it was at {there} then: git envrestore --head" in told
+    output = repo.run("envrestore", "--undo", check=True).out
+    assert f"HEAD was not moved; it was at {there} then: git envrestore --head" in output
 
 
 def test_waiting_capture_names_a_restore(

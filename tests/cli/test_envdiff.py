@@ -139,8 +139,8 @@ def test_renames_are_detected_with_the_option(repo: Repo) -> None:
         assert shown.endswith("\told.txt\tnew.txt\n")
     assert diff(repo, "--name-status", "-M100%") == "A\tnew.txt\nD\told.txt\n"
     counts = ("added", "removed", "modified", "renamed")
-    told = json.loads(diff(repo, "--json", "-M"))
-    assert ([told[word] for word in counts], len(told["files"])) == ([0, 0, 0, 1], 1)
+    output = json.loads(diff(repo, "--json", "-M"))
+    assert ([output[word] for word in counts], len(output["files"])) == ([0, 0, 0, 1], 1)
     apart = json.loads(diff(repo, "--json"))
     assert ([apart[word] for word in counts], len(apart["files"])) == ([1, 1, 0, 0], 2)
 
@@ -198,20 +198,20 @@ def test_json_equals_the_text_and_matches_the_schema(secret: Repo) -> None:
     jsonschema = pytest.importorskip("jsonschema")
     (secret.path / "empty").mkdir()
     (secret.path / "app.py").chmod(0o600)
-    told = json.loads(diff(secret, "--json", "-M"))
-    jsonschema.validate(told, json.loads(SCHEMA.read_text()))
-    assert (told["after"], told["added"], told["modified"], told["removed"]) == ("now", 2, 2, 0)
-    assert [(file["status"], file["path"]) for file in told["files"]] == [
+    output = json.loads(diff(secret, "--json", "-M"))
+    jsonschema.validate(output, json.loads(SCHEMA.read_text()))
+    assert (output["after"], output["added"], output["modified"], output["removed"]) == ("now", 2, 2, 0)
+    assert [(file["status"], file["path"]) for file in output["files"]] == [
         ("M", ".env.local"), ("M", "app.py"), ("A", "empty"), ("A", "other")
     ]  # fmt: skip
-    assert told["files"][1]["attributes"] == ["mode"]
+    assert output["files"][1]["attributes"] == ["mode"]
     assert {
         "probe": "env",
         "key": ".env.local/DEBUG",
         "before": None,
         "after": "***",
         "role": "direct",
-    } in told["facts"]
+    } in output["facts"]
 
 
 def test_an_error_under_json_is_json(repo: Repo) -> None:
@@ -231,10 +231,10 @@ def test_counts_of_a_capture_equal_those_of_a_diff(repo: Repo) -> None:
     (repo.path / "empty").rmdir()
     (repo.path / "new/deep").mkdir(parents=True)
     capture(repo, "after")
-    told = json.loads(diff(repo, "--json", "@~1", "@"))
+    output = json.loads(diff(repo, "--json", "@~1", "@"))
     shown = json.loads(repo.run("envlog", "show", "--json", check=True).out)["env_changed"]
     counts = ("added", "modified", "removed")
-    assert [told[word] for word in counts] == [shown[word] for word in counts] == [1, 2, 2]
+    assert [output[word] for word in counts] == [shown[word] for word in counts] == [1, 2, 2]
 
 
 def test_unusual_names_are_quoted_as_configured_by_core_quotepath(repo: Repo) -> None:

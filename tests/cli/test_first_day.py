@@ -95,9 +95,9 @@ def test_name_without_arguments_lists_names(repo: Repo) -> None:
     assert repo.run("envlog", "name", check=True).out.startswith("no names")
     made = capture(repo, "one", "--name", "a b")
     assert repo.run("envlog", "name", check=True).out.startswith(f"a b  {made[:7]}  ")
-    told = json.loads(repo.run("envlog", "name", "--json", check=True).out)
-    validate("names", told)
-    assert told["names"] == [{"name": "a b", "id": made}]
+    output = json.loads(repo.run("envlog", "name", "--json", check=True).out)
+    validate("names", output)
+    assert output["names"] == [{"name": "a b", "id": made}]
     repo.write("app.py", "2\n")
     # Printed commands can be typed unchanged.
     assert "    git envrestore 'a b'\n" in repo.run("envrestore", check=True).out
@@ -116,8 +116,8 @@ def test_emptying_the_trash_frees_space(repo: Repo) -> None:
     gone = capture(repo, "by mistake")
     (repo.path / "large").unlink()
     repo.run("envlog", "drop", gone, check=True)
-    told = repo.run("envlog", "du", check=True).out.splitlines()[1]
-    assert re.fullmatch(r"deleting the dropped snapshots frees .*: git envlog gc --empty-trash", told)
+    output = repo.run("envlog", "du", check=True).out.splitlines()[1]
+    assert re.fullmatch(r"deleting the dropped snapshots frees .*: git envlog gc --empty-trash", output)
     repo.run("envlog", "gc", "--empty-trash", check=True)
     assert repo.run_git("cat-file", "-e", gone, check=False).status != 0
     assert repo.run("envlog", "undrop", check=True).out == "no snapshots are dropped\n"
@@ -169,8 +169,8 @@ def test_word_close_to_a_synonym_is_no_typing_error(repo: Repo) -> None:
 
 
 def test_option_without_value_prints_its_help(repo: Repo) -> None:
-    told = repo.run("envlog", "install", "--agent").err.splitlines()[1]
-    assert told.startswith("hint: --agent <name>: claude-code, codex")
+    output = repo.run("envlog", "install", "--agent").err.splitlines()[1]
+    assert output.startswith("hint: --agent <name>: claude-code, codex")
 
 
 def test_a_man_page_opens_at_the_section_of_a_subcommand() -> None:
@@ -178,8 +178,10 @@ def test_a_man_page_opens_at_the_section_of_a_subcommand() -> None:
     assert page is not None
     assert opened_at(None) == dict(os.environb)
     require("man")
-    told = subprocess.run(["man", page], capture_output=True, text=True, env={**os.environ, "MANWIDTH": "80"})
-    plain = re.sub("\x1b\\[[0-9;]*m|.\x08", "", told.stdout).splitlines()
+    output = subprocess.run(
+        ["man", page], capture_output=True, text=True, env={**os.environ, "MANWIDTH": "80"}
+    )
+    plain = re.sub("\x1b\\[[0-9;]*m|.\x08", "", output.stdout).splitlines()
     for name in SUBCOMMANDS:
         wanted = opened_at(name)[b"LESS"].decode().partition("+/^")[2]
         # less opens at the first line that matches.
@@ -195,8 +197,8 @@ def test_touched_file_is_not_counted_as_new(repo: Repo) -> None:
     assert re.search(r"\n 4 files, 1 new \(3 B, \S+ \S+ stored\), ", repo.run("envlog", "capture", "two").out)
     repo.write("large", "y" * 5000)
     os.utime(repo.path / "sub/small")
-    told = json.loads(repo.run("envlog", "capture", "three", "--json", check=True).out)
-    assert (told["new_files"], told["new_bytes"]) == (1, 5000)
+    output = json.loads(repo.run("envlog", "capture", "three", "--json", check=True).out)
+    assert (output["new_files"], output["new_bytes"]) == (1, 5000)
     for path in ("large", "sub/new", "sub/small", "app.py"):
         os.utime(repo.path / path)
     assert "\n 4 files, 0 new, " in repo.run("envlog", "capture", "four", check=True).out
@@ -211,5 +213,5 @@ def test_file_read_again_without_cache_is_not_counted_as_new(repo: Repo) -> None
     assert re.search(r"\n \d+ files?, 0 new, ", repo.run("envlog", "capture", "two", check=True).out)
     shutil.rmtree(repo.path / ".git/envhist/cache")
     repo.write("app.py", "another\n")
-    told = json.loads(repo.run("envlog", "capture", "three", "--json", check=True).out)
-    assert (told["new_files"], told["files"]) == (1, 2)
+    output = json.loads(repo.run("envlog", "capture", "three", "--json", check=True).out)
+    assert (output["new_files"], output["files"]) == (1, 2)

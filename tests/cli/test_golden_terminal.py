@@ -74,6 +74,7 @@ READING = {
     "observe": ("git-envlog", "observe"),
     "drop-dry": ("git-envlog", "drop", "-n", "late"),
     "revert-dry": ("git-envlog", "revert", "-n", "late"),
+    "merge-dry": ("git-envlog", "merge", "-n", "--base", "late~1", "late"),
     "error": ("git-envlog", "show", "lat"),
     "usage": ("git-envdiff", "--stats"),
 }

@@ -165,10 +165,10 @@ def test_new_directory_at_the_same_path_needs_a_decision(begun: Repo) -> None:
         pytest.skip("this file system does not distinguish directories with the same inode number")
     (name,) = records(begun)
     for words in (("envlog",), ("envlog", "capture"), ("envdiff",)):
-        said = error(begun.run(*words), 128)
-        assert f"'{begun.path}' is not the directory that has a history, but another one" in said
-        assert f"git envlog init --adopt={name}" in said
-        assert "git envlog init --new" in said
+        printed = error(begun.run(*words), 128)
+        assert f"'{begun.path}' is not the directory that has a history, but another one" in printed
+        assert f"git envlog init --adopt={name}" in printed
+        assert "git envlog init --new" in printed
     assert name in error(begun.run("envlog", "init"), 3)
     assert told(begun, f"--adopt={name}") == known
     capture(begun, "made anew")
@@ -336,8 +336,8 @@ def test_init_of_a_file_is_an_error(plain: Repo, word: str, says: str) -> None:
 def test_missing_repository_of_a_history_is_an_error(begun: Repo) -> None:
     place = store(begun).path
     place.rename(place.with_name("away"))
-    said = error(begun.run("envlog"), 128)
-    assert f"the history of '{begun.path}' is missing: '{place}'" in said
+    printed = error(begun.run("envlog"), 128)
+    assert f"the history of '{begun.path}' is missing: '{place}'" in printed
     place.with_name("away").rename(place)
     assert intents(begun) == ["first"]
 

@@ -170,16 +170,16 @@ def test_init_of_a_plain_directory_prints_json(tmp_path: Path) -> None:
 def test_error_is_an_object_with_json(repo: Repo, words: tuple[str, ...], status: int, code: str) -> None:
     repo.run("envlog", "capture", "x", check=True)
     done = repo.run("envlog", *words, "--json")
-    told = json.loads(done.out)
-    validate("failure", told)
+    output = json.loads(done.out)
+    validate("failure", output)
     assert (done.status, done.err) == (status, "")
-    assert (told["error"]["status"], told["error"]["code"]) == (status, code)
+    assert (output["error"]["status"], output["error"]["code"]) == (status, code)
 
 
 def test_ambiguous_word_lists_its_candidates_as_json(repo: Repo) -> None:
     for number in range(2):
         repo.write("file", str(number))
         repo.run("envlog", "capture", "twice", check=True)
-    told = json.loads(repo.run("envlog", "show", ":/twice", "--json").out)
-    validate("failure", told)
-    assert len(told["error"]["candidates"]) == 2
+    output = json.loads(repo.run("envlog", "show", ":/twice", "--json").out)
+    validate("failure", output)
+    assert len(output["error"]["candidates"]) == 2

@@ -54,8 +54,8 @@ def test_exported_key_is_one_line_with_a_warning(repo: Repo, ring: KeyRing) -> N
     assert done.out == write_key_text(key) + "\n"
     assert done.err.startswith("warning: anyone with this line can open every secret file")
     assert repo.run("envlog", "key", "export", key.id, check=True).out == done.out
-    told = json.loads(repo.run("envlog", "key", "export", "--json", check=True).out)
-    assert told == {"schema": 1, "id": key.id, "text": write_key_text(key)}
+    output = json.loads(repo.run("envlog", "key", "export", "--json", check=True).out)
+    assert output == {"schema": 1, "id": key.id, "text": write_key_text(key)}
 
 
 @pytest.mark.parametrize("words", [("export",), ("export", "0123456789ab")])
@@ -83,8 +83,8 @@ def test_imported_key_seals_new_files_with_use(repo: Repo, ring: KeyRing) -> Non
     text = write_key_text(KNOWN)
     done = repo.run("envlog", "key", "import", "-", input=text, check=True)
     assert done.out.endswith(f"new files are sealed with {own.id}\n")
-    told = json.loads(repo.run("envlog", "key", "import", "--use", "--json", input=text, check=True).out)
-    assert told["current"] is True
+    output = json.loads(repo.run("envlog", "key", "import", "--use", "--json", input=text, check=True).out)
+    assert output["current"] is True
     assert ring.current_id() == KNOWN.id
 
 

@@ -214,9 +214,9 @@ def test_unwritable_output_names_completed_changes(repo: Repo) -> None:
             done = subprocess.run(
                 ["git-envlog", *words], cwd=repo.path, env=repo.env, stdout=full, stderr=subprocess.PIPE
             )
-        said = [line for line in done.stderr.decode().splitlines() if line.startswith("error: ")]
-        assert [f"{told}, but cannot write the output: No space left on device" in line for line in said] == [
-            True
-        ], done.stderr
+        printed = [line for line in done.stderr.decode().splitlines() if line.startswith("error: ")]
+        assert [
+            f"{told}, but cannot write the output: No space left on device" in line for line in printed
+        ] == [True], done.stderr
         assert done.returncode == 5
     assert "here" in repo.run("envlog").out

@@ -28,10 +28,10 @@ def test_long_capture_shows_progress_on_standard_error(
     display = ProgressBar(0.0, lambda: 0.6)
     display.update(CaptureProgress(1234, 3 << 20, 5000, 9 << 20))
     display.close()
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert "1,234 files" in said.err
-    assert "3.0 MiB" in said.err
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert "1,234 files" in printed.err
+    assert "3.0 MiB" in printed.err
 
 
 def test_no_progress_is_shown_in_a_pipe() -> None:
@@ -44,9 +44,9 @@ def test_progress_as_json_is_a_line_per_half_second(capfd: pytest.CaptureFixture
     lines = ProgressLines("capturing", lambda: next(clock))
     for files in range(4):
         lines.update(CaptureProgress(files, files * 10, 100, 1000))
-    told = [json.loads(line)["progress"] for line in capfd.readouterr().err.splitlines()]
-    assert [one["files"] for one in told] == [1, 3]
-    assert told[0] == {"step": "capturing", "files": 1, "bytes": 10, "total_bytes": 1000}
+    output = [json.loads(line)["progress"] for line in capfd.readouterr().err.splitlines()]
+    assert [one["files"] for one in output] == [1, 3]
+    assert output[0] == {"step": "capturing", "files": 1, "bytes": 10, "total_bytes": 1000}
 
 
 def test_steps_are_lines_of_json_if_the_environment_asks(

@@ -120,8 +120,8 @@ def test_directory_is_restored_in_another_process(workspace: Path) -> None:
         "print(manager.create().name, manager.restore_by_name('first').description)\n"
     )
     words = [sys.executable, "-c", program, str(workspace)]
-    told = subprocess.run(words, capture_output=True, text=True, check=True)
-    assert (told.stdout, told.stderr) == ("checkpoint-2 clean\n", "")
+    output = subprocess.run(words, capture_output=True, text=True, check=True)
+    assert (output.stdout, output.stderr) == ("checkpoint-2 clean\n", "")
     assert env.list_files() == ["src/app.py"]
     assert env.read_file("src/app.py") == "one\n"
     assert manager.list_checkpoints()[0] == first

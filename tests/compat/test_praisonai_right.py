@@ -116,8 +116,8 @@ def test_nested_repository_is_restored_with_its_history(run: Run, begin: Begin, 
     subprocess.run(["rm", "-rf", str(inner)], check=True)
     assert run(service.restore(saved)).success
     assert (inner / "code.py").read_text() == "code"
-    told = subprocess.run([*git, "log", "--format=%s"], capture_output=True, text=True, check=True)
-    assert told.stdout == "inner\n"
+    output = subprocess.run([*git, "log", "--format=%s"], capture_output=True, text=True, check=True)
+    assert output.stdout == "inner\n"
 
 
 def test_surrounding_git_repository_is_not_changed(run: Run, begin: Begin, repo: Repo) -> None:
@@ -254,8 +254,8 @@ def test_history_is_available_in_another_process(
         "asyncio.run(main())\n"
     )
     words = [sys.executable, "-c", program, str(workspace), str(tmp_path / "storage"), saved.checkpoint.id]
-    told = subprocess.run(words, capture_output=True, text=True, check=True)
-    assert (told.stdout, told.stderr) == ("True\n", "")
+    output = subprocess.run(words, capture_output=True, text=True, check=True)
+    assert (output.stdout, output.stderr) == ("True\n", "")
     assert (workspace / "a").read_text() == "1"
 
 

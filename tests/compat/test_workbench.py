@@ -83,8 +83,8 @@ def test_platform_checkpoints_are_listed_as_observed(repo: Repo, platform: Path)
     assert (listed["v1"]["created_at"], listed["v1"]["comment"]) == ("2026-03-06T14:00:00+00:00", "nightly")
     assert listed["v1"]["observed_at"] is not None
     assert (listed["v1"]["intent"], listed["v3"]["intent"], listed["v1"]["snapshot"]) == (None, "ours", None)
-    told = workbench(repo, "checkpoint", "list").out
-    assert "observed, no intent recorded (nightly)" in told
+    printed = workbench(repo, "checkpoint", "list").out
+    assert "observed, no intent recorded (nightly)" in printed
     log = repo.run("envlog", "--date=iso", check=True).out
     assert "v1  observed: made 2026-03-06 14:00:00 +0000, found " in log
     assert log.count("no intent recorded") == 2

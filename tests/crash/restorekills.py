@@ -1,10 +1,10 @@
-"""Faults at every system call of a restore: `python -m tests.crash.restorekills [--seconds N] [--spread] [kind…]`
-prints a table.
+"""Faults at every system call of a restore: `python -m tests.crash.restorekills [--seconds N] [--spread]
+[--command NAME] [kind…]` prints a table.
 
-A restore, and its recovery, is killed (or its call fails) at the first, second, third… call of each kind, until one
-ends without a fault; in large numbers, whole process groups are killed at any time, between random snapshots, and again
-during recovery. Each time the restore is continued or aborted at random: the environment must equal one of the two
-snapshots exactly.
+A restore, a merge that leads to the other snapshot, and their recovery, is killed (or its call fails) at the first,
+second, third… call of each kind, until one ends without a fault; in large numbers, whole process groups are killed at
+any time, between random snapshots, and again during recovery. Each time the restore is continued or aborted at random:
+the environment must equal one of the two snapshots exactly.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from hypothesis import HealthCheck, Phase, given, seed, settings
@@ -37,6 +37,8 @@ SKIPPED = {"lock", "spawn"}
 SLOW = ("strace", "-f", "-qq", "-o", "/dev/null", "-e", "trace=renameat2,unlinkat,fchmod",
         "-e", "inject=renameat2,unlinkat,fchmod:delay_exit=25ms")  # fmt: skip
 """Most of a restore's time passes before its journal; this makes the part after it as long."""
+MERGE = "merge"
+COMMANDS = ("restore", MERGE, *ENDS)
 JOURNALLED = (7, 16)
 """The number of renames with flags in a restore, all of them after the journal is written."""
 
@@ -66,10 +68,15 @@ HEADING = "| fault | points | as before | as after | continued | aborted | skipp
 class Walk:
     """An environment that is restored between two snapshots."""
 
-    def __init__(self, repo: Repo, moments: dict[str, Listing], chance: random.Random) -> None:
-        self.repo, self.moments, self.chance = repo, moments, chance
+    def __init__(
+        self, repo: Repo, moments: dict[str, Listing], chance: random.Random, command: str = "restore"
+    ) -> None:
+        # A merge does not compare which names are one file.
+        self.ignores_links = command == MERGE
+        self.repo, self.chance = repo, chance
+        self.moments = {name: self._compared(files) for name, files in moments.items()}
         # The environment is now in the state of the second snapshot.
-        self.there, self.here = moments
+        self.there, self.here = self.moments
         self.patience = 2.5
         """The maximum seconds before a process group is killed."""
 
@@ -81,8 +88,19 @@ class Walk:
     def target(self) -> Listing:
         return self.moments[self.there]
 
+    def words(self, command: str) -> tuple[str, ...]:
+        """Return the command line of a command; a restore and a merge lead to the other snapshot."""
+        if command == MERGE:
+            return "envlog", "merge", "--base", self.here, self.there
+        return "envrestore", self.there if command == "restore" else command
+
     def list_files(self) -> Listing:
-        return listing(self.repo.path, top=True)
+        return self._compared(listing(self.repo.path, top=True))
+
+    def _compared(self, files: Listing) -> Listing:
+        if not self.ignores_links:
+            return files
+        return {path: replace(one, linked=()) for path, one in files.items()}
 
     def is_left(self) -> bool:
         inside = self.repo.path / ".git/envhist/restore"
@@ -162,27 +180,36 @@ def main() -> int:
     words = argparse.ArgumentParser(description=__doc__)
     words.add_argument("--seconds", type=float, default=1e9, help="time limit of a row")
     words.add_argument("--spread", action="store_true", help="try calls in random order")
+    words.add_argument(
+        "--command", choices=COMMANDS, help="restore, merge, --continue or --abort (default: all)"
+    )
     words.add_argument("--seed", type=int, default=1)
     words.add_argument("kinds", nargs="*", help="kill, errors or group (default: all)")
     asked = words.parse_args()
     print(f"{HEADING}\n{'| --- ' * HEADING.count(' | ')}| --- |", flush=True)
     wrong = []
-    for row in rows(asked.kinds or ["kill", "errors", "group"], asked.seconds, asked.seed, asked.spread):
+    commands = COMMANDS if asked.command is None else (asked.command,)
+    kinds = asked.kinds or ["kill", "errors", "group"]
+    for row in rows(kinds, asked.seconds, asked.seed, asked.spread, commands):
         print(row, flush=True)
         wrong += [f"{row.fault}: {line}" for line in row.wrong]
     print("\n".join(wrong))
     return 1 if wrong else 0
 
 
-def rows(kinds: list[str], seconds: float, number: int, spread: bool) -> Iterator[Row]:
+def rows(
+    kinds: list[str], seconds: float, number: int, spread: bool, commands: tuple[str, ...] = COMMANDS
+) -> Iterator[Row]:
     each = each_anywhere if spread else each_point
-    for command in ("restore", *ENDS):
+    for command in commands:
         for call in (call for call in CALLS if call not in SKIPPED and "kill" in kinds):
             yield each(f"{command} killed at {call}", command, call, KILL, seconds, number)
-    for error in ERRORS if "errors" in kinds else ():
-        for call in ("write", "sync", "rename", "mkdir", "open"):
-            if error != "EMFILE" or call == "open":
-                yield each(f"{error} at {call}", "restore", call, f"error={error}", seconds, number)
+    for command in (one for one in commands if one not in ENDS and "errors" in kinds):
+        for error in ERRORS:
+            for call in ("write", "sync", "rename", "mkdir", "open"):
+                if error != "EMFILE" or call == "open":
+                    name = f"{error} at {call} of {command}"
+                    yield each(name, command, call, f"error={error}", seconds, number)
     if "group" in kinds:
         yield any_time(seconds, number)
 
@@ -192,7 +219,7 @@ def each_point(name: str, command: str, call: str, fault: str, seconds: float, n
     deadline = time.monotonic() + seconds
     with tempfile.TemporaryDirectory(prefix="restorekills-") as place:
         repo = sealed_repo(Path(place))
-        walk = Walk(repo, prepare(repo), random.Random(number))
+        walk = Walk(repo, prepare(repo), random.Random(number), command)
         # Before git-envhist's first line runs, the interpreter reports a failure.
         when = first_open_of_ours(walk) if call == "open" and fault != KILL else 0
         quiet = 0
@@ -207,7 +234,7 @@ def each_anywhere(name: str, command: str, call: str, fault: str, seconds: float
     row = Row(name)
     with tempfile.TemporaryDirectory(prefix="restorekills-") as place:
         repo = sealed_repo(Path(place))
-        walk = Walk(repo, prepare(repo), random.Random(number))
+        walk = Walk(repo, prepare(repo), random.Random(number), command)
         first = first_open_of_ours(walk) if call == "open" and fault != KILL else 1
         points = list(range(first, calls_of(walk, command, call) + 1))
         walk.chance.shuffle(points)
@@ -219,11 +246,11 @@ def each_anywhere(name: str, command: str, call: str, fault: str, seconds: float
 
 def calls_of(walk: Walk, command: str, call: str) -> int:
     """Return how often a run without a fault makes a call, in the process with most calls."""
-    if command != "restore":
+    if command in ENDS:
         walk.break_off()
     log = walk.repo.path.parent / "calls"
     words = ("strace", "-f", "-qq", "-o", str(log), "-e", f"trace={CALLS[call]}", "-e", "signal=none")
-    walk.repo.run("envrestore", walk.there if command == "restore" else command, prefix=words, check=True)
+    walk.repo.run(*walk.words(command), prefix=words, check=True)
     walk.settle([])
     made = Counter(line.split(None, 1)[0] for line in log.read_text(errors="replace").splitlines())
     return max(made.values(), default=0)
@@ -231,10 +258,9 @@ def calls_of(walk: Walk, command: str, call: str) -> int:
 
 def one_point(walk: Walk, row: Row, command: str, call: str, fault: str, when: int) -> bool:
     """Return whether the fault occurred."""
-    if command != "restore":
+    if command in ENDS:
         walk.break_off()
-    words = ("envrestore", walk.there if command == "restore" else command)
-    done = walk.repo.run(*words, prefix=traced(call, fault, str(when)))
+    done = walk.repo.run(*walk.words(command), prefix=traced(call, fault, str(when)))
     if done.status == 0 and not done.err:
         walk.settle(row.wrong)
         return False

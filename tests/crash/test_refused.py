@@ -130,12 +130,13 @@ def test_full_disk_refuses_the_capture_and_changes_nothing(small_disk: Path) -> 
             pass
     done = repo.run("envlog", "capture", "-m", "second")
     assert (done.status, done.out) == (128, "")
-    said = done.err.splitlines()
-    assert "no space left on device" in said[0]
+    printed = done.err.splitlines()
+    assert "no space left on device" in printed[0]
     assert (
-        said[1] == "hint: make room there (or raise the quota) and run the command again; nothing was changed"
+        printed[1]
+        == "hint: make room there (or raise the quota) and run the command again; nothing was changed"
     )
-    assert len(said) == 2
+    assert len(printed) == 2
     assert history(repo) == known
     (repo.path / ".git/filler").unlink()
     assert_holds(repo, capture(repo, "room again"))

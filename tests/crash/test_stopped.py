@@ -36,8 +36,8 @@ def start(repo: Repo, way: str) -> subprocess.Popen[bytes]:
 def members(session: int) -> list[int]:
     """Return the running processes of a session."""
     require("ps")
-    said = subprocess.run(["ps", "-o", "pid=,stat=", "-s", str(session)], capture_output=True, check=False)
-    rows = [line.split() for line in said.stdout.decode().splitlines()]
+    printed = subprocess.run(["ps", "-o", "pid=,stat=", "-s", str(session)], capture_output=True, check=False)
+    rows = [line.split() for line in printed.stdout.decode().splitlines()]
     return [int(pid) for pid, state in rows if not state.startswith("Z")]
 
 
@@ -136,11 +136,11 @@ def test_killed_worker_is_reported_and_no_snapshot_is_published(repo: Repo, way:
     # Kill the first child: a later one may read facts, which are optional.
     os.kill(min(workers(running.pid)), signal.SIGKILL)
     out, err = running.communicate(timeout=30)
-    said = err.decode().splitlines()
-    assert (running.returncode, out) == (128, b""), said
-    assert said[0] == "error: a worker process ended unexpectedly"
-    assert said[1].startswith("hint: ")
-    assert len(said) == 2
+    printed = err.decode().splitlines()
+    assert (running.returncode, out) == (128, b""), printed
+    assert printed[0] == "error: a worker process ended unexpectedly"
+    assert printed[1].startswith("hint: ")
+    assert len(printed) == 2
     assert_all_gone(running.pid)
     assert tip(repo) is None
     assert_holds(repo, capture(repo, "afterwards"))

@@ -67,8 +67,8 @@ def test_unreadable_file_does_not_affect_other_files(shown: Repo, room: Room) ->
     found = read_back(shown, done.out.strip()).listing
     assert {b"dir/a", b"dir/z", b"app.py"} <= set(found)
     assert not [path for path in found if b"rotten" in path]
-    told = missing(shown, done.out.strip())
-    assert told.count("io-error") == 4
+    output = missing(shown, done.out.strip())
+    assert output.count("io-error") == 4
     shown.path = shown.path.parent / "place"
     refused = room.capture(shown, "--strict", check=False)
     assert refused.status == 3

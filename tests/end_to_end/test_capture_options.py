@@ -166,8 +166,8 @@ def test_first_capture_without_directories_names_none(tmp_path: Path) -> None:
     flat = make_repo(tmp_path / "flat", commit=False)
     flat.write("file", b"1")
     (flat.path / "empty").mkdir()
-    said = flat.run("envlog", "capture", check=True).out
-    assert said.splitlines()[2:] == [" this first snapshot contains the whole environment"]
+    printed = flat.run("envlog", "capture", check=True).out
+    assert printed.splitlines()[2:] == [" this first snapshot contains the whole environment"]
 
 
 def test_capture_prints_timeline_id_intent_and_counts(repo: Repo) -> None:
@@ -180,9 +180,9 @@ def test_capture_prints_timeline_id_intent_and_counts(repo: Repo) -> None:
 
 
 def test_json_describes_the_snapshot(repo: Repo) -> None:
-    told = json.loads(repo.run("envlog", "capture", "x", "--json", check=True).out)
-    assert told["schema"] == 1
-    assert str(tip(repo)) in json.dumps(told)
+    output = json.loads(repo.run("envlog", "capture", "x", "--json", check=True).out)
+    assert output["schema"] == 1
+    assert str(tip(repo)) in json.dumps(output)
 
 
 def test_capture_of_home_requires_force(repo: Repo) -> None:
@@ -218,9 +218,9 @@ def test_envhistignore_and_exclude_skip_paths(repo: Repo) -> None:
     assert not {os.fsencode(path) for path in outside} & set(found)
     assert b".envhistignore" in found
     # The snapshot lists skipped paths, so that they are not taken for removed ones.
-    told = repo.git("show", f"{taken}:.envhist/rules").splitlines()
-    assert told[:4] == ["ignore *.cache", "ignore /only-top", "ignore build/", "ignore !keep.cache"]
-    assert told[4:] == ["exclude *.tmp", "exclude /downloads/"]
+    output = repo.git("show", f"{taken}:.envhist/rules").splitlines()
+    assert output[:4] == ["ignore *.cache", "ignore /only-top", "ignore build/", "ignore !keep.cache"]
+    assert output[4:] == ["exclude *.tmp", "exclude /downloads/"]
 
 
 def test_a_fingerprinted_file_is_recorded_without_its_bytes(repo: Repo) -> None:

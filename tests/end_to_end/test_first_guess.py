@@ -75,5 +75,5 @@ def test_effects_are_listed(repo: Repo) -> None:
     assert repo.run("envlog", "effect", "list", check=True).out == ""
     repo.run("envlog", "effect", "deployed", "--", "false")
     assert repo.run("envlog", "effect", "list", check=True).out.rstrip().endswith("deployed (exit 1)")
-    told = json.loads(repo.run("envlog", "effect", "list", "--json", check=True).out)
-    assert [one["text"] for one in told["effects"]] == ["deployed"]
+    output = json.loads(repo.run("envlog", "effect", "list", "--json", check=True).out)
+    assert [one["text"] for one in output["effects"]] == ["deployed"]

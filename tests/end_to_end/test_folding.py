@@ -57,8 +57,8 @@ def test_captures_of_a_turn_are_one_line(turns: tuple[Repo, list[str]]) -> None:
     # The summary describes the whole turn: a file that changed twice counts once.
     assert first.endswith("+2 ~1 files · 3 captures")
     assert second.endswith("~1 file")
-    told = repo.run("envdiff", "--stat", ids[0], ids[3], check=True).out
-    assert all(name in told for name in ("app.py", "one", "two"))
+    output = repo.run("envdiff", "--stat", ids[0], ids[3], check=True).out
+    assert all(name in output for name in ("app.py", "one", "two"))
     assert [line[:7] for line in lines(repo, "--no-fold")] == [one[:7] for one in reversed(ids)]
     assert len(lines(repo, "--oneline")) == 3
 

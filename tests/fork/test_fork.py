@@ -123,8 +123,8 @@ def test_one_of_two_forks_is_restored_into_the_original(rich: Repo) -> None:
     two.write("result", b"two")
     two.write(".env", "API_KEY=other\n", mode=0o600)
     two.run("envlog", "capture", "tried another way", check=True)
-    told = rich.run("envdiff", "--name-status", timeline(one), timeline(two), check=True).out
-    assert told.splitlines() == ["M\t.env", "M\tresult"]
+    output = rich.run("envdiff", "--name-status", timeline(one), timeline(two), check=True).out
+    assert output.splitlines() == ["M\t.env", "M\tresult"]
     rich.run("envrestore", timeline(two), check=True)
     assert rich.read("result") == b"two"
     assert rich.read(".env") == b"API_KEY=other\n"
@@ -284,8 +284,8 @@ def test_plain_directory_is_forked_into_another(tmp_path: Path) -> None:
     two.write("notes", b"2")
     two.run("envlog", "capture", "better", check=True)
     assert len({timeline(each) for each in (plain, one, two)}) == 3
-    told = plain.run("envdiff", "--name-status", timeline(one), timeline(two), check=True).out
-    assert told == "M\tnotes\n"
+    output = plain.run("envdiff", "--name-status", timeline(one), timeline(two), check=True).out
+    assert output == "M\tnotes\n"
     plain.run("envrestore", timeline(two), check=True)
     assert plain.read("notes") == b"2"
     # Found again after it was moved, as any registered directory.
@@ -310,9 +310,9 @@ def test_fork_of_the_api_is_another_history(rich: Repo) -> None:
 def test_json_of_a_fork_matches_the_schema(rich: Repo) -> None:
     rich.write("bin/tool", f"#!{rich.path}/bin/python\n", mode=0o755)
     rich.run("envlog", "capture", "x", check=True)
-    told = json.loads(rich.run("envlog", "fork", "--json", "../made", check=True).out)
-    validate("forked", told)
-    assert [(one["path"], one["what"]) for one in told["pointing"]] == [("bin/tool", "text")]
+    output = json.loads(rich.run("envlog", "fork", "--json", "../made", check=True).out)
+    validate("forked", output)
+    assert [(one["path"], one["what"]) for one in output["pointing"]] == [("bin/tool", "text")]
     again = json.loads(rich.run("envlog", "fork", "--json", "--relocate", "../again", check=True).out)
     validate("forked", again)
     assert [one["path"] for one in again["relocated"]] == ["bin/tool"]

@@ -85,8 +85,8 @@ def test_relocated_virtual_environment_runs_its_own_files(with_venv: Repo) -> No
     assert run(made.path, ".venv/bin/python", "-c", "import sys; print(sys.prefix)") == venv + "\n"
     assert run(made.path, ".venv/bin/greet") == f"{venv} {own}/lib/greeter.py\n"
     assert venv in run(made.path, ".venv/bin/pip", "--version")
-    told = json.loads(run(made.path, ".venv/bin/pip", "list", "--format=json", "--editable"))
-    assert [(one["name"], one["editable_project_location"]) for one in told] == [("greeter", own)]
+    output = json.loads(run(made.path, ".venv/bin/pip", "list", "--format=json", "--editable"))
+    assert [(one["name"], one["editable_project_location"]) for one in output] == [("greeter", own)]
     assert run(made.path, "sh", "-c", ". .venv/bin/activate && command -v greet") == f"{venv}/bin/greet\n"
     # Packages uninstalled in the fork stay in the original.
     run(made.path, ".venv/bin/pip", "uninstall", "-q", "-y", "greeter")
@@ -139,10 +139,10 @@ def test_removed_fork_cannot_be_relocated(repo: Repo) -> None:
 
 @pytest.mark.full
 def test_fork_without_relocation_reports_references_to_the_original(with_venv: Repo) -> None:
-    told = json.loads(with_venv.run("envlog", "fork", "--json", "../made", check=True).out)
-    found = {one["path"].rpartition("/")[2] for one in told["pointing"]}
+    output = json.loads(with_venv.run("envlog", "fork", "--json", "../made", check=True).out)
+    found = {one["path"].rpartition("/")[2] for one in output["pointing"]}
     assert {"pyvenv.cfg", "activate", "pip", "greet", "greeter.pth", "direct_url.json"} <= found
-    assert told["relocated"] == []
+    assert output["relocated"] == []
     # The script runs the original's files, so this had to be reported.
     assert run(with_venv.path.parent / "made", ".venv/bin/greet").startswith(str(with_venv.path) + "/.venv ")
 
@@ -189,10 +189,10 @@ def test_rewritten_file_keeps_mode_hard_links_and_directory_time(repo: Repo) -> 
     repo.write("bin/sibling", f"{repo.path}-2/x\n")
     repo.run("envlog", "capture", "x", check=True)
     before = listing(repo.path)
-    told = json.loads(repo.run("envlog", "fork", "--json", "--relocate", "../made", check=True).out)
+    output = json.loads(repo.run("envlog", "fork", "--json", "--relocate", "../made", check=True).out)
     made = Repo(repo.path.parent / "made", repo.env)
-    assert {one["path"] for one in told["relocated"]} >= {"bin/link", "bin/zipped"}
-    assert [(one["path"], one["what"]) for one in told["pointing"]] == [("bin/tracked", "tracked by HEAD")]
+    assert {one["path"] for one in output["relocated"]} >= {"bin/link", "bin/zipped"}
+    assert [(one["path"], one["what"]) for one in output["pointing"]] == [("bin/tracked", "tracked by HEAD")]
     after, new = listing(made.path), os.fsencode(made.path)
     assert made.read("bin/tool") == made.read("bin/twin") == b"#!%b/python\n" % new
     assert (after[b"bin/tool"].mode, after[b"bin/tool"].linked) == (0o555, (b"bin/twin",))

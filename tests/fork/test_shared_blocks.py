@@ -43,8 +43,8 @@ def sharing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 def is_shared(path: Path) -> bool:
     """Return whether the file system reports shared blocks of two files."""
-    told = subprocess.run(["filefrag", "-v", path], capture_output=True, check=True).stdout
-    return b"shared" in told
+    output = subprocess.run(["filefrag", "-v", path], capture_output=True, check=True).stdout
+    return b"shared" in output
 
 
 def test_unchanged_files_share_blocks_and_nothing_else(sharing: Path) -> None:

@@ -47,8 +47,8 @@ def inside(repo: Repo, path: str = "lib") -> Repo:
 
 
 def captured(repo: Repo, words: str) -> str:
-    told = json.loads(repo.run("envlog", "capture", "--json", words, check=True).out)
-    return str(told["snapshot"]["timeline"])
+    output = json.loads(repo.run("envlog", "capture", "--json", words, check=True).out)
+    return str(output["snapshot"]["timeline"])
 
 
 def everything(repo: Repo) -> dict[bytes, Listed]:
@@ -93,10 +93,10 @@ def test_commits_in_a_submodule_of_a_fork_change_nothing_outside_it(parent: Repo
 
 
 def test_forks_begin_with_equal_content_and_rewritten_pointers_are_a_second_snapshot(parent: Repo) -> None:
-    told = json.loads(parent.run("envlog", "fork", "--json", "../one", check=True).out)
+    output = json.loads(parent.run("envlog", "fork", "--json", "../one", check=True).out)
     one, two = beside(parent, "one"), fork(parent, "two")
-    assert [item["path"] for item in told["relocated"]] == ["lib/.git", "lib/deep/.git"]
-    assert told["pointing"] == []
+    assert [item["path"] for item in output["relocated"]] == ["lib/.git", "lib/deep/.git"]
+    assert output["pointing"] == []
     trees = []
     for made in (one, two):
         second, first = json.loads(made.run("envlog", "--json", check=True).out)
@@ -136,15 +136,15 @@ def test_commits_of_a_submodule_are_fetched_from_a_fork(parent: Repo) -> None:
     assert inside(parent).run_git("cat-file", "-e", commit, check=False).status != 0
     planned = parent.run("envrestore", "--dry-run", line, check=True)
     done = parent.run("envrestore", line, check=True)
-    told = [one for one in done.err.splitlines() if commit[:10] in one]
-    assert len(told) == 1
+    output = [one for one in done.err.splitlines() if commit[:10] in one]
+    assert len(output) == 1
     assert f"is at {commit[:10]} there, which is missing here: git -C " in planned.err
     # The submodule did not change, and its commit is kept here after the fork is removed.
     assert inside(parent).git("rev-parse", "HEAD") == before
     parent.git("worktree", "remove", "--force", str(made.path))
     inside(parent).git("gc", "--prune=now", "--quiet")
     assert inside(parent).git("diff", "--stat", commit) == ""
-    parent.execute(*shlex.split(told[0].partition("check it out: ")[2]))
+    parent.execute(*shlex.split(output[0].partition("check it out: ")[2]))
     assert inside(parent).git("status", "--porcelain") == ""
     assert inside(parent).git("rev-parse", "HEAD") == commit
 
@@ -268,5 +268,5 @@ def test_work_tree_of_a_submodule_is_set_where_git_reads_it(parent: Repo) -> Non
 
 def test_missing_git_directory_is_reported(parent: Repo) -> None:
     os.rename(parent.path / ".git/modules/lib", parent.path / ".git/elsewhere")
-    told = json.loads(parent.run("envlog", "fork", "--json", "../made", check=True).out)
-    assert [one["path"] for one in told["pointing"]] == ["lib/.git", "lib/deep/.git"]
+    output = json.loads(parent.run("envlog", "fork", "--json", "../made", check=True).out)
+    assert [one["path"] for one in output["pointing"]] == ["lib/.git", "lib/deep/.git"]

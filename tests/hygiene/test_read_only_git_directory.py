@@ -27,10 +27,10 @@ def closed(place: Path) -> Iterator[None]:
 
 def assert_read_only_error(done: Result) -> None:
     assert (done.status, done.out) == (128, "")
-    said = done.err.splitlines()
-    assert len(said) == 2, done.err
-    assert said[0].startswith("error: cannot write below '")
-    assert said[1] == "hint: allow writing to the git directory: a sandbox or its permissions prevent it"
+    printed = done.err.splitlines()
+    assert len(printed) == 2, done.err
+    assert printed[0].startswith("error: cannot write below '")
+    assert printed[1] == "hint: allow writing to the git directory: a sandbox or its permissions prevent it"
 
 
 @pytest.mark.parametrize("seen_before", [False, True], ids=["first capture", "later capture"])

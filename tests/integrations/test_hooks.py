@@ -28,6 +28,7 @@ from tests.integrations.hooks import (
     wait_for_runs,
 )
 from tests.support.gits import gits
+from tests.support.needs import require
 from tests.support.repository import Repo, make_repo
 
 UNHOOKED = ("-c", "core.hooksPath=/dev/null", "-c", "envhist.enabled=false")
@@ -98,6 +99,20 @@ def test_hook_captures_after_the_terminal_closes(repo: Repo) -> None:
         lambda: "hung up" in intents(repo),
         f"the snapshot of a commit in a closed terminal: {log_of(repo)}",
     )
+
+
+def test_hook_captures_after_codex_killed_the_process_group_of_git(at_rest: Repo) -> None:
+    require("setsid")
+    at_rest.write("f", "1\n")
+    at_rest.git("add", "f")
+    done = subprocess.Popen(
+        ["git", "commit", "-q", "-m", "in a shell of an agent"], cwd=at_rest.path,
+        env={**at_rest.env, "CODEX_THREAD_ID": "x-1"}, start_new_session=True,
+    )  # fmt: skip
+    assert done.wait() == 0
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(done.pid, signal.SIGKILL)
+    wait_for(lambda: "in a shell of an agent" in intents(at_rest), "the snapshot of the commit")
 
 
 def test_commit_is_captured_with_its_subject_and_ignored_files(at_rest: Repo) -> None:

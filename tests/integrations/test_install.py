@@ -53,10 +53,10 @@ def test_dry_run_prints_every_byte_and_writes_none(repo: Repo) -> None:
     write_hook(repo, "post-commit", "#!/bin/sh\necho mine\n")
     before = standing(repo.path)
     shown = repo.run("envlog", "install", "--dry-run", check=True).out
-    told = json.loads(repo.run("envlog", "install", "--dry-run", "--json", check=True).out)
+    output = json.loads(repo.run("envlog", "install", "--dry-run", "--json", check=True).out)
     assert standing(repo.path) == before
     repo.run("envlog", "install", check=True)
-    (git,) = told["integrations"]
+    (git,) = output["integrations"]
     for change in git["changes"]:
         written = Path(change["path"])
         assert written.read_text() == change["content"]
@@ -163,8 +163,8 @@ def test_hooks_of_a_removed_program_do_nothing(repo: Repo, tmp_path: Path) -> No
     repo.git("add", "-A")
     done = repo.execute("git", "commit", "-q", "-m", "alone", env={"PATH": os.pathsep.join(without)})
     assert (done.status, done.stdout, done.stderr) == (0, b"", b"")
-    told = repo.run("envlog", "status", check=True)
-    assert "no longer exists" in told.err
+    output = repo.run("envlog", "status", check=True)
+    assert "no longer exists" in output.err
 
 
 def test_install_outside_of_a_repository_is_an_error(tmp_path: Path) -> None:
@@ -190,11 +190,11 @@ def test_older_git_gets_global_hooks_in_new_repositories(tmp_path: Path, hermeti
     config = hermetic / "gitconfig"
     before = config.read_bytes()
     place = make_repo(tmp_path / "older")
-    told = place.run("envlog", "install", "--global", check=True)
+    output = place.run("envlog", "install", "--global", check=True)
     if git_version() >= CONFIGURED_SINCE:
         assert "envhist-post-commit" in config.read_text()
     else:
-        assert "new repositories get the hooks" in told.err
+        assert "new repositories get the hooks" in output.err
         place.execute("git", "init", "-q", str(tmp_path / "newer"))
         assert sorted(os.listdir(tmp_path / "newer/.git/hooks")) == sorted(EVENTS)
         assert not (place.path / ".git/hooks").exists()
@@ -222,8 +222,8 @@ def test_global_install_uses_the_user_hooks_directory(tmp_path: Path, hermetic: 
 
 def test_install_prints_an_alias_that_leaves_snapshots_out_unless_there_is_one(repo: Repo) -> None:
     repo.run("envlog", "capture", "one", check=True)
-    said = repo.run("envlog", "install", check=True).err
-    [command] = [line.strip() for line in said.splitlines() if "alias.la" in line]
+    printed = repo.run("envlog", "install", check=True).err
+    [command] = [line.strip() for line in printed.splitlines() if "alias.la" in line]
     repo.execute("sh", "-c", command.replace("--global ", ""))
     assert [line.split(" ", 2)[-1] for line in repo.git("la").splitlines()] == ["first commit"]
     assert "alias" not in repo.run("envlog", "install", check=True).err

@@ -56,8 +56,8 @@ def test_purge_prints_a_command_for_a_remote_given_by_address(repo: Repo, tmp_pa
     repo.write("gone.txt", "gone\n")
     repo.run("envlog", "capture", "one", check=True)
     repo.run("envlog", "push", "--yes", str(there.path), check=True)
-    said = repo.run("envlog", "purge", "gone.txt", check=True).err
-    [command] = re.findall(r"git (envlog push .*) erases it there", said)
+    printed = repo.run("envlog", "purge", "gone.txt", check=True).err
+    [command] = re.findall(r"git (envlog push .*) erases it there", printed)
     assert repo.execute("sh", "-c", f"git-{command} --yes").status == 0
     tip = there.git("for-each-ref", "--format=%(objectname)", "refs/envhist/heads")
     assert "gone.txt" not in there.git("ls-tree", "-r", "--name-only", tip)
@@ -73,7 +73,7 @@ def test_uninstall_global_names_repositories_with_hooks(repo: Repo) -> None:
     repo.run("envlog", "capture", "one", check=True, env={"CI": ""})
     repo.run("envlog", "install", check=True)
     repo.run("envlog", "install", "--global", check=True)
-    said = repo.run("envlog", "uninstall", "--global", check=True).err
-    assert f"note: hooks are still installed in '{repo.path}': git -C {repo.path} envlog uninstall" in said
+    printed = repo.run("envlog", "uninstall", "--global", check=True).err
+    assert f"note: hooks are still installed in '{repo.path}': git -C {repo.path} envlog uninstall" in printed
     repo.run("envlog", "uninstall", check=True)
     assert "hooks remain" not in repo.run("envlog", "uninstall", "--global", check=True).err

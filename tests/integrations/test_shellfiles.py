@@ -66,8 +66,8 @@ def test_uninstall_removes_only_our_links(repo: Repo, hermetic: Path) -> None:
     repo.run("envlog", "install", "--shell", check=True)
     other = hermetic / "data/man/man1/other.1"
     other.write_text("x")
-    told = json.loads(repo.run("envlog", "uninstall", "--shell", "--json", check=True).out)
-    assert {Path(link["path"]) for link in told["links"]} == set(places(hermetic))
+    output = json.loads(repo.run("envlog", "uninstall", "--shell", "--json", check=True).out)
+    assert {Path(link["path"]) for link in output["links"]} == set(places(hermetic))
     assert not any(os.path.lexists(place) for place in places(hermetic))
     assert other.exists()
     assert "no man pages" in repo.run("envlog", "uninstall", "--shell", check=True).out

@@ -31,8 +31,8 @@ def assert_commands_work(repo: Repo, git_dir: Path | None = None) -> tuple[str, 
 def assert_reads(repo: Repo, first: str, second: str) -> None:
     """Check the list, a comparison of two snapshots, one with now, and an older file."""
     assert repo.run("envlog", "--format=%H", check=True).out.split()[:2] == [second, first]
-    told = repo.run("envdiff", "--name-status", "-z", first, second, check=True).stdout
-    assert told == b"M\0" + SPOKEN.encode() + b"\0"
+    output = repo.run("envdiff", "--name-status", "-z", first, second, check=True).stdout
+    assert output == b"M\0" + SPOKEN.encode() + b"\0"
     assert repo.run("envlog", "show", first, "--", SPOKEN, check=True).stdout == b"1\r\n"
     top = repo.path.stat()
     repo.write("only now", b"here\n")

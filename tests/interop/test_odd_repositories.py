@@ -67,8 +67,8 @@ def test_commands_work_with_a_bare_repository_and_git_work_tree(tmp_path: Path) 
     repo.git("commit", "-q", "-m", "dotfiles")
     assert_commands_work(repo, bare.path)
     assert bare.run("envlog", "--format=%H", check=True).out == repo.run("envlog", "--format=%H").out
-    told = bare.run("envlog", "capture")
-    assert (told.status, told.err.splitlines()[0]) == (
+    output = bare.run("envlog", "capture")
+    assert (output.status, output.err.splitlines()[0]) == (
         128,
         f"error: '{bare.path}' is a bare repository: there is no environment to capture",
     )

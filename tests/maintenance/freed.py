@@ -85,7 +85,7 @@ def _measured(repo: Repo, *words: str, told: str = "") -> None:
 
 
 def _hold_against(repo: Repo, case: tuple[str, ...], base: Path) -> None:
-    said = json.loads(repo.run("envlog", "du", "--json", *case, check=True).out)["together"]
+    printed = json.loads(repo.run("envlog", "du", "--json", *case, check=True).out)["together"]
     copy = base / "copy"
     copy.mkdir()
     shutil.copytree(repo.path / ".git", copy / ".git", symlinks=True)
@@ -100,7 +100,7 @@ def _hold_against(repo: Repo, case: tuple[str, ...], base: Path) -> None:
     there.run("envlog", "gc", "--prune=now", check=True)
     back = before - _counted(copy)
     shutil.rmtree(copy)
-    print(f"| {' '.join(case)} | {said:,} | {back:,} | {said / max(1, back):.2f} |", flush=True)
+    print(f"| {' '.join(case)} | {printed:,} | {back:,} | {printed / max(1, back):.2f} |", flush=True)
 
 
 def _counted(place: Path) -> int:

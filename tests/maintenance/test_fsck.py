@@ -85,8 +85,8 @@ def test_intact_history_has_no_faults(repo: Repo, history: EnvHistory) -> None:
     for words in ((), ("--quick",), ("--repair",)):
         done = repo.run("git-envlog", "fsck", *words, check=True)
         assert done.out.startswith("no damage: 3 snapshots; ")
-    told = json.loads(repo.run("git-envlog", "fsck", "--json", check=True).out)
-    assert (told["whole"], told["moments"], told["faults"], told["broken"]) == (True, 3, [], [])
+    output = json.loads(repo.run("git-envlog", "fsck", "--json", check=True).out)
+    assert (output["whole"], output["moments"], output["faults"], output["broken"]) == (True, 3, [], [])
 
 
 def test_damaged_snapshot_in_the_trash_is_reported(repo: Repo, history: EnvHistory) -> None:
@@ -132,10 +132,10 @@ def test_snapshot_behind_a_damaged_one_is_counted_once_and_not_as_damaged(
 ) -> None:
     moments = three_snapshots(repo, history)
     flip_in(repo, moments[1].commit)
-    told = json.loads(repo.run("git-envlog", "fsck", "--json", *words).out)
-    validate("health", told)
-    assert [one["id"] for one in told["broken"]] == [moments[1].commit]
-    assert (told["moments"], told["unreached"]) == (3, 1)
+    output = json.loads(repo.run("git-envlog", "fsck", "--json", *words).out)
+    validate("health", output)
+    assert [one["id"] for one in output["broken"]] == [moments[1].commit]
+    assert (output["moments"], output["unreached"]) == (3, 1)
     done = repo.run("git-envlog", "fsck", *words)
     assert f"broken  {moments[1].commit[:7]}  cannot be read\n" in done.out
     assert "1 of 3 snapshots damaged; 1 intact, but cut off from the timeline; " in done.out
@@ -145,9 +145,9 @@ def test_objects_of_a_damaged_pack_are_counted_once(repo: Repo, history: EnvHist
     moments = three_snapshots(repo, history)
     whole = json.loads(repo.run("git-envlog", "fsck", "--json").out)
     flip_in(repo, f"{moments[1].commit}:d/only-1")
-    told = json.loads(repo.run("git-envlog", "fsck", "--json").out)
-    assert (told["lost_objects"], told["damaged_packs"]) == (1, 1)
-    assert told["objects"] + told["lost_objects"] == whole["objects"]
+    output = json.loads(repo.run("git-envlog", "fsck", "--json").out)
+    assert (output["lost_objects"], output["damaged_packs"]) == (1, 1)
+    assert output["objects"] + output["lost_objects"] == whole["objects"]
     words = f"1 of 3 packs damaged; 1 of {whole['objects']} objects cannot be read\n"
     assert repo.run("git-envlog", "fsck").out.endswith(f"1 of 3 snapshots damaged; {words}")
 
@@ -162,8 +162,8 @@ def test_snapshots_without_a_ref_are_counted_as_cut_off(
         repo.git("update-ref", "-d", ref)
     else:
         (repo.path / ".git" / ref).write_text("1" * 40 + "\n")
-    told = json.loads(repo.run("git-envlog", "fsck", "--quick", "--json").out)
-    assert (told["moments"], told["broken"], told["unreached"]) == (len(moments), [], 3)
+    output = json.loads(repo.run("git-envlog", "fsck", "--quick", "--json").out)
+    assert (output["moments"], output["broken"], output["unreached"]) == (len(moments), [], 3)
     assert "0 of 3 snapshots damaged; 3 intact, but cut off" in repo.run("git-envlog", "fsck", "--quick").out
 
 
@@ -176,10 +176,10 @@ def test_repair_recovers_objects_from_the_working_tree(
     piece = repo.git("ls-tree", "-r", "--format=%(objectname)", before.commit, ".envhist/pieces").split()[5]
     flip_in(repo, f"{before.commit}:small", piece)
 
-    told = repo.run("git-envlog", "fsck")
-    assert told.status == 1
-    assert "small" in told.out
-    assert "big.bin" in told.out
+    output = repo.run("git-envlog", "fsck")
+    assert output.status == 1
+    assert "small" in output.out
+    assert "big.bin" in output.out
     mended = repo.run("git-envlog", "fsck", "--repair", check=True)
 
     assert "came back from the working tree" in mended.out
@@ -382,9 +382,9 @@ def test_daily_check_reads_a_share_and_stores_problems(repo: Repo, history: EnvH
     for day in range(SHARES):
         check_some_packs(history.repository, day * DAY)
 
-    told = repo.run("git-envlog", check=True)
-    assert pack.name in told.err
-    assert "git envlog fsck" in told.err
+    output = repo.run("git-envlog", check=True)
+    assert pack.name in output.err
+    assert "git envlog fsck" in output.err
     assert history.fsck(repair=True).is_whole
     assert repo.run("git-envlog", check=True).err == ""
 
@@ -433,9 +433,9 @@ def test_repair_restores_deleted_refs(repo: Repo, history: EnvHistory, tmp_path:
     history.name("first", moments[0])
     forget(repo, history)
 
-    told = repo.run("git-envlog", "fsck", "--quick")
-    assert told.status == 1
-    assert "our packs still contain 3 snapshots" in told.out
+    output = repo.run("git-envlog", "fsck", "--quick")
+    assert output.status == 1
+    assert "our packs still contain 3 snapshots" in output.out
     repo.run("git-envlog", "fsck", "--repair", check=True)
 
     assert [one.id for one in opened(repo).log()] == [one.id for one in reversed(moments)]
@@ -466,9 +466,9 @@ def test_repair_rejoins_a_restarted_timeline(repo: Repo, history: EnvHistory, co
         os.utime(pack, (0, 0))
 
     history.gc("now")
-    told = repo.run("git-envlog", "fsck", "--quick")
-    assert told.status == 1
-    assert "our packs still contain 2 older snapshots" in told.out
+    output = repo.run("git-envlog", "fsck", "--quick")
+    assert output.status == 1
+    assert "our packs still contain 2 older snapshots" in output.out
     assert repo.run("git-envlog", "purge", "kept").status == 3
     repo.run("git-envlog", "fsck", "--repair", check=True)
 

@@ -39,12 +39,12 @@ def test_gc_prints_its_result(repo: Repo, history: EnvHistory) -> None:
     assert "no snapshot uses" in first.out
     assert first.err == ""
 
-    told = json.loads(repo.run("git-envlog", "gc", "--prune=now", "--json", check=True).out)
+    output = json.loads(repo.run("git-envlog", "gc", "--prune=now", "--json", check=True).out)
 
-    validate("collected", told)
-    assert told["removed"] > 0 == told["kept"]
-    assert told["bytes"]["before"] - told["bytes"]["after"] > 200_000
-    assert told["damaged"] == []
+    validate("collected", output)
+    assert output["removed"] > 0 == output["kept"]
+    assert output["bytes"]["before"] - output["bytes"]["after"] > 200_000
+    assert output["damaged"] == []
     assert not exists(repo, gone)
     assert history.gc().removed == 0
 
@@ -53,8 +53,8 @@ def test_object_in_two_packs_is_counted_once(repo: Repo, history: EnvHistory, tm
     take_snapshot(history, "one")
     for number in range(2):
         put_into(repo, pack_of(tmp_path / f"{number}", [b"in both", b"in %d" % number]))
-    told = json.loads(repo.run("git-envlog", "gc", "--prune=now", "--json", check=True).out)
-    assert (told["removed"], told["kept"]) == (3, 0)
+    output = json.loads(repo.run("git-envlog", "gc", "--prune=now", "--json", check=True).out)
+    assert (output["removed"], output["kept"]) == (3, 0)
 
 
 def test_prune_accepts_times_like_git(repo: Repo, history: EnvHistory) -> None:

@@ -34,9 +34,9 @@ LONG = 120.0
 MODES = ("auto", "legacy")
 """Protocol 2026-07-28, and the handshake of earlier versions."""
 READING = {"log", "show", "diff", "read_file", "why", "search", "resume"}
-PLANS = {"plan_restore", "plan_fork", "plan_undo"}
+PLANS = {"plan_restore", "plan_fork", "plan_undo", "plan_revert", "plan_merge"}
 RUNNING = {"capture", "verify", "bisect", "task"}
-CARRYING_OUT = {"restore", "undo", "fork"}
+CARRYING_OUT = {"restore", "undo", "revert", "merge", "fork"}
 ALL = READING | PLANS | RUNNING | CARRYING_OUT | {"recover", "name", "note"}
 Use = Callable[[Client], Awaitable[None]]
 
@@ -164,6 +164,40 @@ def test_agent_captures_reads_plans_restores_and_undoes(repo: Repo, mode: str) -
             "snapshots": []
         }
         assert not (repo.path.parent / "page").exists()
+
+    talk(repo, use, mode=mode)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_revert_and_merge_are_planned_and_carried_out(repo: Repo, mode: str) -> None:
+    repo.write("kept", "1")
+    repo.run("envlog", "capture", "start", check=True)
+    repo.write("bad", "bad")
+    repo.run("envlog", "capture", "a bad step", check=True)
+    repo.run("envlog", "fork", "../attempt", check=True)
+    repo.write("later", "later")
+    attempt = Repo(repo.path.parent / "attempt", repo.env)
+    attempt.write("page", "<p>")
+    attempt.write("kept", "theirs")
+    attempt.run("envlog", "capture", "a page", check=True)
+    timeline = json.loads(attempt.run("envlog", "--json", "-1", check=True).out)[0]["timeline"]
+
+    async def use(client: Client) -> None:
+        plan = await answer(client, "plan_revert", revision=":/a bad step")
+        assert (plan["steps"], plan.get("conflicts")) == (["remove bad"], None)
+        assert "unknown plan id" in await refusal(client, "merge", plan_id=plan["plan_id"])
+        done = await answer(client, "revert", plan_id=plan["plan_id"])
+        assert done["undo"] == f"{PREFIX}plan_undo"
+        assert (repo.read("later"), (repo.path / "bad").exists()) == (b"later", False)
+
+        repo.write("kept", "ours")
+        plan = await answer(client, "plan_merge", timeline=timeline)
+        assert [one["path"] for one in plan["conflicts"]] == ["kept"]
+        refused = error_in(await refusal(client, "merge", plan_id=plan["plan_id"]))
+        assert (refused["code"], "plan again with conflicts" in refused["hint"]) == ("conflicts", True)
+        plan = await answer(client, "plan_merge", timeline=timeline, conflicts="ours")
+        await answer(client, "merge", plan_id=plan["plan_id"])
+        assert (repo.read("page"), repo.read("kept")) == (b"<p>", b"ours")
 
     talk(repo, use, mode=mode)
 

@@ -33,7 +33,7 @@ def test_changed_keys_of_tracked_and_ignored_configuration_are_shown(repo: Repo)
     assert "           config    local.yaml     + cache.size   - cache.ttl\n" in card
     assert "config " not in repo.run("envdiff", first, second, "--only=packages,env", check=True).out
     assert "app.toml" not in repo.run("envdiff", first, second, "--", "local.yaml", check=True).out
-    told = [
+    output = [
         json.loads(repo.run(*words, "--json", check=True).out)[key]
         for words, key in ((("envdiff", first, second), "facts"), (("envlog", "show"), "story"))
     ]
@@ -43,8 +43,8 @@ def test_changed_keys_of_tracked_and_ignored_configuration_are_shown(repo: Repo)
         ("local.yaml/cache.size", None, "***"),
         ("local.yaml/cache.ttl", "***", None),
     ]
-    for facts in told:
+    for facts in output:
         found = [(one["key"], one["before"], one["after"]) for one in facts if one["probe"] == "config"]
         assert sorted(found, key=str) == sorted(wanted, key=str)
-    assert "9123" not in shown + card + str(told)
-    assert "hidden" not in shown + card + str(told)
+    assert "9123" not in shown + card + str(output)
+    assert "hidden" not in shown + card + str(output)

@@ -17,12 +17,13 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
 from tests.conftest import sealed_environment
 from tests.real.models import Call
+from tests.real.terminal import DOWN, ENTER
 from tests.support.programs import make_programs
 from tests.support.repository import Repo, make_repo
 
@@ -71,8 +72,14 @@ class Agent:
     """Whether it has a hook after each tool, so that the state after a tool is captured before the next one."""
     subagent: Call | str = ""
     """The call that starts a subagent with the prompt `SUBAGENT`, or why the model here cannot start one."""
+    worktree: tuple[str, ...] = ()
+    """The arguments of a run in a worktree that the agent makes."""
     silent: tuple[str, ...] = ()
     """The arguments of a run in which it calls no hook."""
+    approval: tuple[tuple[bytes, bytes], ...] = ()
+    """The questions before it runs hooks: a text on the terminal, and the keys of a person who approves."""
+    trust: str = ""
+    """The file in which it stores what is trusted, in the home directory."""
     asks: bool = False
     """Whether it declares that it can ask a person, and answers with no where nobody is there."""
     has_version: bool = True
@@ -121,6 +128,8 @@ command = "git"
 args = {json.dumps([*SERVER, *options])}
 required = true
 startup_timeout_sec = 60
+[features]
+daemon_auto_start = false
 [projects."{repo.path}"]
 trust_level = "trusted"
 """
@@ -130,6 +139,7 @@ trust_level = "trusted"
 def _gemini(repo: Repo, address: str, options: Sequence[str] = ()) -> None:
     settings = {
         "security": {"auth": {"selectedType": "gemini-api-key"}},
+        "experimental": {"worktrees": True},
         "mcpServers": {"envhist": _server(options)},
     }
     _in_home(repo, ".gemini/settings.json", json.dumps(settings))
@@ -177,9 +187,12 @@ AGENTS = (
     Agent(
         "claude-code", "@anthropic-ai/claude-code", "2.1.328", "claude", "Bash", "command", _claude_code,
         ("-p", "{}", *CLAUDE_WORDS), ("-p", "{}", "--continue", *CLAUDE_WORDS), (*CLAUDE_WORDS, "--"),
+        worktree=("--worktree", "try", "-p", "{}", "--allowedTools", "Bash"),
         silent=("-p", "{}", *CLAUDE_WORDS, "--settings", '{"disableAllHooks": true}'),
         environ={"ANTHROPIC_BASE_URL": "{}", "ANTHROPIC_API_KEY": "none", "DISABLE_AUTOUPDATER": "1",
-                 "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "ENABLE_TOOL_SEARCH": "false"},
+                 "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "ENABLE_TOOL_SEARCH": "false",
+                 # The first request has the tools of our server.
+                 "MCP_CONNECTION_NONBLOCKING": "0"},
         subagent=Call("Agent", {"description": "tests", "prompt": SUBAGENT, "subagent_type": "general-purpose",
                                 "run_in_background": True}),
         plugin=(("plugin", "marketplace", "add", "{}"), ("plugin", "install", PLUGIN)), asks=True,
@@ -187,9 +200,10 @@ AGENTS = (
     Agent(
         "codex", "@openai/codex", "0.169.0", "codex", "exec_command", "cmd", _codex,
         (*CODEX_WORDS, "{}"), (*CODEX_WORDS, "resume", "--last", "{}"), CODEX_TRUST,
-        silent=(*CODEX_WORDS[:-1], "{}"),
+        silent=(*CODEX_WORDS[:-1], "{}"), worktree=(*CODEX_WORDS, "--worktree", "{}"),
         subagent="the prompt of a subagent is encrypted",
         plugin=(("plugin", "marketplace", "add", "{}"), ("plugin", "add", PLUGIN)), asks=True,
+        approval=((b"trust", ENTER), (b"Hooks", DOWN), (b"Trust", ENTER)), trust=".codex/config.toml",
     ),
     Agent(
         "gemini", "@google/gemini-cli", "0.61.0", "gemini", "run_shell_command", "command", _gemini,
@@ -197,6 +211,8 @@ AGENTS = (
         (*GEMINI_WORDS, "-i"),
         environ={"GOOGLE_GEMINI_BASE_URL": "{}", "GEMINI_API_KEY": "none"},
         after_tool=True, has_version=False, subagent="it has no subagent in the background",
+        approval=((b"trust", ENTER),), trust=".gemini/trustedFolders.json",
+        worktree=(*GEMINI_WORDS, "--worktree", "try", "-p", "{}"),
     ),
     Agent(
         "copilot", "@github/copilot", "1.0.102", "copilot", "bash", "command", _copilot,
@@ -207,6 +223,8 @@ AGENTS = (
         subagent=Call("task", {"description": "tests", "prompt": SUBAGENT, "agent_type": "general-purpose",
                                "name": "tests", "mode": "background"}),
         plugin=(("plugin", "marketplace", "add", "{}"), ("plugin", "install", PLUGIN)), asks=True,
+        approval=((b"trust", DOWN), (b"trust", ENTER)), trust=".copilot/config.json",
+        worktree=(*COPILOT_WORDS, "--worktree", "try", "-p", "{}"),
     ),
     Agent(
         "opencode", "opencode-ai", "1.18.33", "opencode", "bash", "command", _opencode,
@@ -305,27 +323,30 @@ def start(
 
 
 def main() -> int:
-    from tests.real.cases import CASES, run_case  # loaded late: it imports this module
+    from tests.real.cases import CASES, TABLE, run_case  # loaded late: it imports this module
 
     parser = argparse.ArgumentParser(prog="python -m tests.real.agents")
     parser.add_argument("--at", type=Path, help="the directory in which the agents are installed, and stay")
     parser.add_argument("--case", action="append", choices=CASES, help="run only this case; repeatable")
+    parser.add_argument("--version", help="another version of the one agent that is named")
     parser.add_argument("names", nargs="*", metavar="agent")
     asked = parser.parse_args()
     wanted = [agent for agent in AGENTS if not asked.names or agent.name in asked.names]
+    if asked.version:
+        wanted = [replace(agent, version=asked.version) for agent in wanted[:1]]
     machine, cells = dict(os.environ), {}
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as temporary:
         place = asked.at or Path(temporary, "npm")
         for agent in wanted:
             install(agent, place, machine)
-            for case in asked.case or CASES:
+            for case in asked.case or TABLE:
                 os.environ.update(machine)
                 wrong = run_case(
                     case, agent, place, Path(temporary, f"{agent.name}-{case.replace(' ', '-')}")
                 )
                 cells[agent.name, case] = wrong
                 print(f"{agent.name} {agent.version}: {case}: {_mark(wrong)}", flush=True)
-    for line in table(wanted, asked.case or list(CASES), cells):
+    for line in table(wanted, asked.case or TABLE, cells):
         print(line)
     return 1 if any(isinstance(each, list) and each for each in cells.values()) else 0
 

@@ -16,13 +16,15 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from git_envhist.api import EnvHistory
 from git_envhist.errors import EnvhistError
+from git_envhist.integrations.agents.install import CODEX, COPILOT, GEMINI
 from git_envhist.integrations.status import IN_PROGRESS
 from git_envhist.model import Snapshot
-from tests.real.agents import AGENTS, LONG, SUBAGENT, Agent, start, working_tree
+from tests.real.agents import AGENTS, CLAUDE_WORDS, LONG, SUBAGENT, Agent, start, working_tree
 from tests.real.models import Call, Failure, Found, Script, Server, model
 from tests.real.terminal import ENTER, ESCAPE, terminal
 from tests.support.oracle import Listing, listing
@@ -35,9 +37,14 @@ PACKAGE = "node_modules/react/package.json"
 CHECK = f"test -e {PACKAGE} && grep -q ^API_URL= .env"
 BREAK = "rm -r node_modules/react; grep -v ^API_URL .env >kept; mv kept .env"
 VERDICT = re.compile(r"verify\W+status\W+(\w+)")
+HOOKS = {form.name: form for form in (CODEX, GEMINI, COPILOT)}
+FORKED = "forked from "
+IGNORED = (".env", "node_modules/a/package.json", ".venv/pyvenv.cfg")
+"""Files that a worktree of git does not have."""
 OF_AGENTS = (b".git", b".claude", b".opencode")
 """Directories at the top in which agents and we write ourselves."""
 SETTLED = 60.0
+CALLS = 100
 Result = list[str] | str
 
 
@@ -50,11 +57,11 @@ class Run:
     repo: Repo
     server: Server
 
-    def ask(self, prompt: str, **more: object) -> str:
-        """Run the agent to its end; return its output."""
+    def ask(self, prompt: str, *, limit: float = LONG, **more: object) -> str:
+        """Run the agent to its end, at most `limit` seconds; return its output."""
         process = start(self.agent, self.repo, self.server.address, prompt, **more)  # type: ignore[arg-type]
         try:
-            output = process.communicate(timeout=LONG)[0].decode("utf-8", "replace")
+            output = process.communicate(timeout=limit)[0].decode("utf-8", "replace")
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             output = process.communicate()[0].decode("utf-8", "replace") + "\nit did not end"
@@ -116,6 +123,8 @@ def expect_all(rows: Sequence[tuple[str, str, str]]) -> Callable[[list[Seen]], l
 
     def check(seen: list[Seen]) -> list[str]:
         found = [(each.moment, each.intent, each.content) for each in seen]
+        # The intent of a fork goes on with an id.
+        found = [(moment, FORKED if text.startswith(FORKED) else text, one) for moment, text, one in found]
         return [] if found == list(rows) else [f"expected {list(rows)}"]
 
     return check
@@ -246,27 +255,86 @@ def escape(run: Run) -> Result:
 
 
 def own_worktree(run: Run) -> Result:
-    """`claude --worktree` with our hooks: the worktree starts with ignored files, and its work is captured."""
+    """The agent's own option for a worktree, with our hooks: its work is captured there.
+
+    Claude Code's worktree is a fork with ignored files; the other agents need the hooks of the user.
+    """
+    if not run.agent.worktree:
+        return "it has no option for a worktree"
+    _with_ignored_files(run)
+    if run.agent.name == "claude-code":
+        _install_worktree_hooks(run)
+    else:
+        _install_globally(run)
+    output = run.ask(FIRST, words=tuple(word.format(FIRST) for word in run.agent.worktree), prepared=True)
+    made = _worktrees(run)
+    if len(made) != 1:
+        return [f"worktrees: {made}", output[-1000:]]
+    if run.agent.name == "claude-code":
+        missing = [path for path in IGNORED if not (made[0] / path).exists()]
+        # The fork begins with a snapshot of its own, equal to the state before the tool.
+        wrong = run.settled(expect_all([("-", FORKED, "0"), ("after", FIRST, "1")]), made[0])
+        return [*wrong, *(f"the worktree has no '{path}'" for path in missing)]
+    wrong = run.settled(expect([("before", "0"), ("after", "1")]), made[0])
+    return wrong or ([] if not run.history() else ["the main working tree was captured"])
+
+
+def _with_ignored_files(run: Run) -> None:
+    """Write files that a worktree of git does not have, and commit the others."""
+    for path in IGNORED:
+        run.repo.write(path, '{"name": "a", "version": "1.0.0"}\n' if path.endswith(".json") else "A=1\n")
+    run.repo.write(".gitignore", "".join(f"/{path.partition('/')[0]}\n" for path in IGNORED))
+    run.repo.git("add", "f", ".gitignore")
+    run.repo.git("commit", "-q", "-m", "files")
+
+
+def _install_worktree_hooks(run: Run) -> None:
+    run.agent.prepare(run.repo, run.server.address)
+    run.repo.run("envlog", "install", "--agent", run.agent.name, "--worktrees", check=True)
+
+
+def _worktrees(run: Run) -> list[Path]:
+    """Return the linked worktrees."""
+    rows = run.repo.git("worktree", "list", "--porcelain").splitlines()
+    found = [Path(row.removeprefix("worktree ")) for row in rows if row.startswith("worktree ")]
+    return [path for path in found if path != run.repo.path]
+
+
+def isolated_subagent(run: Run, *, forks: bool = False) -> Result:
+    """A subagent in a worktree of its own: intent and id are in the history of that worktree."""
     if run.agent.name != "claude-code":
-        return "no hook makes its worktrees"
-    run.repo.write(".gitignore", ".env\n")
-    run.repo.write(".env", "PORT=1\n")
-    events = {"WorktreeCreate": "create", "WorktreeRemove": "remove"}
-    hooks = {
-        event: [{"hooks": [{"type": "command", "command": f"git-envhist agent-worktree {word}"}]}]
-        for event, word in events.items()
-    }
-    run.repo.write(".claude/settings.json", json.dumps({"hooks": hooks}))
-    output = run.ask(FIRST, words=("--worktree", "try", "-p", FIRST, "--allowedTools", "Bash"))
-    fork = Path(f"{run.repo.path}-try")
-    if not (fork / ".env").exists():
-        return ["the worktree has no .env", output[-500:]]
+        return "it isolates no subagent"
+    _with_ignored_files(run)
+    if forks:
+        _install_worktree_hooks(run)
+    output = run.ask(FIRST)
+    made = _worktrees(run)
+    if len(made) != 1:
+        return [f"worktrees: {made}", output[-1000:]]
+    first = ("-", FORKED, "1") if forks else ("before", FIRST, "0")
+    wrong = run.settled(expect_all([first, ("after", FIRST, "2")]), made[0])
+    last = run.history(made[0])[-1].snapshot
+    # The file of the main working tree is the one of the first tool.
+    wrong += run.settled(lambda seen: [] if {each.content for each in seen} == {"0", "1"} else ["main"])
+    return [*wrong, *([] if dict(last.meta).get("agent-id") else ["no id of the subagent"])]
 
-    def check(seen: list[Seen]) -> list[str]:
-        last = seen[-1].short[:3] if seen else None
-        return [] if last == ("after", FIRST, "1") else ["expected the change of the worktree"]
 
-    return run.settled(check, fork)
+def discarded_worktree(run: Run, *, forks: bool = False) -> Result:
+    """The agent enters a worktree, works there, and discards it: the work is found by its name."""
+    if run.agent.name != "claude-code":
+        return "it has no tool that removes a worktree"
+    _with_ignored_files(run)
+    if forks:
+        _install_worktree_hooks(run)
+    output = run.ask(FIRST, words=("-p", FIRST, *CLAUDE_WORDS, "EnterWorktree", "ExitWorktree"))
+    if made := _worktrees(run):
+        return [f"not removed: {made}", output[-1000:]]
+    name = f"removed-{f'{run.repo.path.name}-try' if forks else 'try'}"
+    history = EnvHistory.open(str(run.repo.path), environ=run.repo.env, one_command=True)
+    with suppress(EnvhistError):
+        seen = Seen.of(history, history.snapshot_of(name))
+        return [] if (seen.intent, seen.content) == (FIRST, "2") else [f"{name}: {seen.short}"]
+    return [f"no snapshot is called '{name}'", output[-1000:]]
 
 
 def provider_error(run: Run) -> Result:
@@ -492,6 +560,62 @@ def _warnings(run: Run) -> list[str]:
     return [line for line in done.err.splitlines() if "no hook" in line]
 
 
+def approval(run: Run) -> Result:
+    """A person approves hooks and directory on the terminal; `git envlog status` reads the answer before and after."""
+    if not run.agent.approval:
+        return "it asks for no approval of hooks"
+    run.agent.prepare(run.repo, run.server.address)
+    store = Path(run.repo.env["HOME"], run.agent.trust)
+    # As a person has it who never started the agent here.
+    store.write_text(store.read_text().partition("[projects.")[0] if store.suffix == ".toml" else "{}")
+    run.repo.env |= {name: value.format(run.server.address) for name, value in run.agent.environ.items()}
+    wrong = [f"before: {line}" for line in _hook_lines(run) if "✗" not in line or "not approved" not in line]
+    with terminal([run.agent.program], run.repo.path, run.repo.env) as person:
+        for question, keys in run.agent.approval:
+            begin = len(person.output)
+            person.wait(lambda text=question, at=begin: text in person.output[at:], 60)  # type: ignore[misc]
+            time.sleep(2)
+            person.press(keys)
+        person.wait(lambda: all("✓" in line for line in _hook_lines(run)), 60)
+        output = person.output
+    wrong += [f"after: {line}" for line in _hook_lines(run) if "✓" not in line or "(approved" not in line]
+    # Without the option that replaces an approval.
+    words = run.agent.silent or run.agent.words
+    run.ask(FIRST, prepared=True, words=tuple(word.format(FIRST) for word in words))
+
+    def check(seen: list[Seen]) -> list[str]:
+        # The session in which the person approved may have ended with a capture.
+        found = [(each.moment, each.intent, each.content) for each in seen]
+        return [] if found[-1:] == [("after", FIRST, "1")] and found[0][2] == "0" else ["expected 0 and 1"]
+
+    return [*wrong, repr(output[-2000:])] if wrong else run.settled(check)
+
+
+def _hook_lines(run: Run) -> list[str]:
+    """Return the lines of the agent's hooks; other agents whose settings it reads have none."""
+    lines = run.repo.run("envlog", "status", check=True).out.splitlines()
+    first = lines.index(f"{run.agent.name}, for this repository") + 1
+    return [line for line in lines[first:] if line.startswith("  ")][: len(HOOKS[run.agent.name].hooks)]
+
+
+def hundred_calls(run: Run) -> Result:
+    """Each of a hundred tools changes one line: print how much the history and the transcript take."""
+    git = run.repo.path / ".git"
+    before = _size(git)
+    run.ask(FIRST, limit=5 * LONG)
+    wrong = run.settled(lambda seen: [] if seen and seen[-1].content == str(CALLS) else ["not all calls"])
+    contents = [each.content for each in run.history()]
+    home = Path(run.repo.env["HOME"])
+    transcript = max((path.stat().st_size for path in home.rglob("*.jsonl")), default=0)
+    stored = _size(git) - before
+    print(f"  {len(contents)} snapshots, {stored >> 10} KB stored, transcript {transcript >> 10} KB")
+    return [*wrong, *([] if set(map(str, range(CALLS + 1))) == set(contents) else [f"{contents}"])]
+
+
+def _size(directory: Path) -> int:
+    return sum(path.lstat().st_size for path in directory.rglob("*"))
+
+
 def two_agents(run: Run) -> Result:
     """Another agent works in the same tree at the same time: each has its own intent and session."""
     names = [agent.name for agent in AGENTS]
@@ -516,10 +640,20 @@ def two_agents(run: Run) -> Result:
         return run.settled(check)
 
 
+ENTER_WORKTREE = Call("EnterWorktree", {"name": "try"})
+EXIT_WORKTREE = Call("ExitWorktree", {"action": "remove", "discard_changes": True})
+ISOLATED = Call(
+    "Agent", {"description": "tests", "prompt": SUBAGENT, "subagent_type": "general-purpose",
+              "isolation": "worktree", "run_in_background": False},
+)  # fmt: skip
+
+
 def scripts(agent: Agent) -> dict[str, Script]:
     """Return the script of each case."""
     one, two = agent.write(1), agent.write(2)
     slow = agent.shell("echo 1 >f; sleep 60")
+    isolated: Script = {SUBAGENT: [two], FIRST: [one, ISOLATED]}
+    discarded: Script = {FIRST: [one, ENTER_WORKTREE, two, EXIT_WORKTREE]}
     return {
         "basic": {FIRST: [one, CAPTURE, two]},
         "three turns": {FIRST: [one], SECOND: [two], THIRD: [agent.write(3)]},
@@ -531,6 +665,10 @@ def scripts(agent: Agent) -> dict[str, Script]:
         "failing tool": {FIRST: [agent.shell("echo 1 >f; exit 3")]},
         "Esc": {FIRST: [slow], SECOND: [two]},
         "its own worktree switch": {FIRST: [one]},
+        "isolated subagent": isolated,
+        "isolated subagent, forks": isolated,
+        "discarded worktree": discarded,
+        "discarded worktree, forks": discarded,
         "provider error": {FIRST: [one, Failure(400)], SECOND: [two]},
         "killed": {FIRST: [slow], SECOND: [two]},
         "PID 1": {FIRST: [one], SECOND: [two]},
@@ -543,6 +681,8 @@ def scripts(agent: Agent) -> dict[str, Script]:
         "hooks not called": {FIRST: [one], SECOND: [two]},
         "repairs": repair_script(agent),
         "repairs, asked": repair_script(agent),
+        "approval": {FIRST: [one]},
+        "100 tool calls": {FIRST: [agent.write(number) for number in range(1, CALLS + 1)]},
         "two agents at once": {FIRST: [one, two]},
     }  # fmt: skip
 
@@ -559,6 +699,10 @@ CASES: dict[str, Callable[[Run], Result]] = {
     "PID 1": pid_1,
     "worktree": worktree,
     "its own worktree switch": own_worktree,
+    "isolated subagent": isolated_subagent,
+    "isolated subagent, forks": partial(isolated_subagent, forks=True),
+    "discarded worktree": discarded_worktree,
+    "discarded worktree, forks": partial(discarded_worktree, forks=True),
     "subdirectory after cd": nested,
     "both levels": both_levels,
     "no git": no_git,
@@ -567,7 +711,11 @@ CASES: dict[str, Callable[[Run], Result]] = {
     "repairs": repairs,
     "repairs, asked": asked,
     "plugin": plugin,
+    "approval": approval,
+    "100 tool calls": hundred_calls,
 }
+TABLE = [case for case in CASES if case != "100 tool calls"]
+"""The cases of a run that names none."""
 
 
 def run_case(case: str, agent: Agent, place: Path, work: Path) -> Result:

@@ -102,7 +102,8 @@ class Server(ThreadingHTTPServer):
                     key: value.value(results) if isinstance(value, Found) else value
                     for key, value in call.words.items()
                 }
-                chosen.append(Chosen(f"{number}_{index}", name, words))
+                # Hooks recognise a repeated event by the id of the call, also of a subagent's call.
+                chosen.append(Chosen(f"{number}_{index}_{uuid.uuid4().hex[:12]}", name, words))
         return chosen
 
     def _step(self, conversation: Conversation) -> tuple[Step, int]:

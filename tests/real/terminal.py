@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from fcntl import ioctl
 from pathlib import Path
 
-ESCAPE, ENTER = b"\x1b", b"\r"
+ESCAPE, ENTER, DOWN = b"\x1b", b"\r", b"\x1b[B"
 # What a terminal answers: its cursor, its kind, its colours.
 ANSWERS = (
     (b"\x1b[6n", b"\x1b[1;1R"),

@@ -117,8 +117,8 @@ KEPT = {
 
 def test_restore_finds_the_last_snapshot_when_the_cleaned_state_was_not_captured(work: Project) -> None:
     clean(work)
-    told = work.repo.run("envrestore", check=True).out
-    assert "it works" in told
-    assert "git envrestore" in told
+    output = work.repo.run("envrestore", check=True).out
+    assert "it works" in output
+    assert "git envrestore" in output
     work.repo.run("envrestore", "--undo", check=True)
     assert work.differences() == ()

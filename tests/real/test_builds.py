@@ -124,6 +124,6 @@ def test_cargo_has_nothing_to_do_after_restore(built: Project) -> None:
     assert says(built, "target/debug/program") == "changed\n"
     built.repo.run("envrestore", "working", check=True)
     assert built.differences() == ()
-    told = built.call(cargo, "build", "--offline", "-v").err
-    assert ("Fresh program" in told, "Compiling" in told) == (True, False)
+    output = built.call(cargo, "build", "--offline", "-v").err
+    assert ("Fresh program" in output, "Compiling" in output) == (True, False)
     assert says(built, "target/debug/program") == "as it was\n"

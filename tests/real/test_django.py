@@ -57,8 +57,8 @@ def test_packages_migration_rows_settings_and_variables_are_restored(shop: Proje
     shop.repo.write("shop/settings.py", "import nothing_that_is_here\n")
     assert shop.call(".venv/bin/pip", "check", check=False).status != 0
     assert shop.call(".venv/bin/python", "manage.py", "check", check=False).status != 0
-    told = shop.repo.run("envdiff", "working", "--only=databases", check=True).out
-    assert told.startswith(
+    output = shop.repo.run("envdiff", "working", "--only=databases", check=True).out
+    assert output.startswith(
         "sqlite    db.sqlite3     ~ catalog_item 50 → 10 rows, + column price integer"
         "   + migration catalog.0002_item_price"
     )

@@ -34,11 +34,11 @@ def place(shop: Project, tmp_path: Path) -> Iterator[Path]:
 
 def fork(shop: Project, place: Path, *words: str) -> tuple[Project, list[str]]:
     """Fork the project; return the fork and the files that were rewritten in it."""
-    told = json.loads(
+    output = json.loads(
         shop.repo.run("envlog", "fork", "--json", *words, str(place), "working", check=True).out
     )
     project = Project(Repo(place, shop.repo.env), shop.model, shop.variables)
-    return project, [one["path"] for one in told["relocated"]]
+    return project, [one["path"] for one in output["relocated"]]
 
 
 @pytest.fixture(scope="module")
@@ -77,17 +77,17 @@ def test_relocated_fork_runs_without_the_original(
     venv = f"{made.path}/.venv"
     with hidden(shop.path):
         where = "import sys, django, sqlparse; print(sys.prefix, django.__file__, sqlparse.__file__)"
-        said = made.call(".venv/bin/python", "-c", where).out.split()
-        assert said[0] == venv
-        assert all(path.startswith(f"{venv}/lib/") for path in said[1:])
+        printed = made.call(".venv/bin/python", "-c", where).out.split()
+        assert printed[0] == venv
+        assert all(path.startswith(f"{venv}/lib/") for path in printed[1:])
         assert f"from {venv}/lib/" in made.call(".venv/bin/pip", "--version").out
         made.call(".venv/bin/pip", "check")
         # Run console scripts by their path, and those that `activate` puts first.
         assert made.call(".venv/bin/sqlformat", "--version").out
-        told = made.call(
+        output = made.call(
             "sh", "-c", ". .venv/bin/activate && command -v django-admin && django-admin version"
         ).out
-        assert told.splitlines()[0] == f"{venv}/bin/django-admin"
+        assert output.splitlines()[0] == f"{venv}/bin/django-admin"
         assert manage(made, "check") == "System check identified no issues (0 silenced).\n"
         manage(made, "migrate", "--check")
         manage(
@@ -102,8 +102,8 @@ def test_relocated_fork_runs_its_own_node_packages(
 ) -> None:
     made, _ = relocated
     with hidden(shop.path):
-        said = made.call(npm, "run", "--silent", "where", cwd="front").out
-        assert said == f"{made.path}/front/node_modules/.bin/semver\n"
+        printed = made.call(npm, "run", "--silent", "where", cwd="front").out
+        assert printed == f"{made.path}/front/node_modules/.bin/semver\n"
         assert f"fine {made.path}/front/node_modules/semver/" in made.call(npm, "test", cwd="front").out
         made.call(npm, "ls", "--all", cwd="front")
 
@@ -121,9 +121,9 @@ def test_two_forks_are_equal_and_the_better_one_is_adopted(shop: Project, place:
     one.repo.run("envlog", "capture", "with the new sqlparse", check=True)
     assert (two.differences("/shop"), shop.differences()) == ((), ())
     lines = [timeline(fork) for fork in (one, two)]
-    told = shop.repo.run("envdiff", "--name-only", *lines, check=True).out
-    assert {"shop/urls.py", ".env.local", "db.sqlite3"} <= set(told.splitlines())
-    assert not [line for line in told.splitlines() if line.startswith(("front/", "catalog/"))]
+    output = shop.repo.run("envdiff", "--name-only", *lines, check=True).out
+    assert {"shop/urls.py", ".env.local", "db.sqlite3"} <= set(output.splitlines())
+    assert not [line for line in output.splitlines() if line.startswith(("front/", "catalog/"))]
     shop.repo.run("envrestore", lines[0], check=True)
     assert tree_differences(one.path, shop.path) == ()
     assert rows(shop.path) == 51

@@ -18,7 +18,7 @@ from tests.real.cases import run_case
 from tests.real.models import Call, Failure, Found, Server, ToolResult
 from tests.real.tools import MACHINE
 
-FEW = ("basic", "failing tool", "no git")
+FEW = ("basic", "failing tool", "no git", "approval")
 KEPT = "ENVHIST_TEST_AGENTS"
 """The variable with a directory in which the agents stay; by default they are in the cache of the user."""
 

@@ -102,8 +102,8 @@ def test_summary_identifies_the_good_one_of_three_equal_intents(day: Project, np
             (card["intent"].rpartition("\n\n")[2], card["intent_source"], card["git_changed"], card["verify"])
         )
     assert kinds == [("wip", "commit", [], None)] * 3
-    told = lines(day, "%s %(story)").splitlines()
-    assert [[version for version in ("3.0.0", "4.0.0", "5.0.1") if version in line] for line in told] == [
+    output = lines(day, "%s %(story)").splitlines()
+    assert [[version for version in ("3.0.0", "4.0.0", "5.0.1") if version in line] for line in output] == [
         [], ["3.0.0", "4.0.0"], ["3.0.0", "5.0.1"],
     ]  # fmt: skip
     # The summary names the snapshot, a check in a temporary fork passes, and a restore makes the project work.

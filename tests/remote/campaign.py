@@ -118,8 +118,10 @@ class Campaign:
                 )
             self.ours.write("src/app.py", f"print({number})\n")
             self.ours.run("envlog", "capture", f"snapshot {number}", check=True)
-        told = json.loads(self.ours.run("envlog", "push", "--json", "--yes", "http", check=True).out)
-        print(f"pushed {told['bytes'] / 1e6:,.0f} MB in {told['parts']} parts, {told['objects']:,} objects")
+        output = json.loads(self.ours.run("envlog", "push", "--json", "--yes", "http", check=True).out)
+        print(
+            f"pushed {output['bytes'] / 1e6:,.0f} MB in {output['parts']} parts, {output['objects']:,} objects"
+        )
         self.theirs.git("remote", "add", "origin", self.address("http"))
         line = json.loads(self.theirs.run("envlog", "fetch", "--json", check=True).out)["timelines"][0][
             "timeline"
@@ -193,9 +195,9 @@ class Campaign:
         watcher.env["XDG_CONFIG_HOME"] = str(self.place / "watcher-home")
         watcher.git("remote", "add", "origin", f"{self.http}/http.git")
         before = self.counted.sent
-        told = json.loads(watcher.run("envlog", "fetch", "--json", check=True).out)
+        output = json.loads(watcher.run("envlog", "fetch", "--json", check=True).out)
         fetched = self.counted.sent - before
-        names = [one["timeline"] for one in told["timelines"]]
+        names = [one["timeline"] for one in output["timelines"]]
         before = self.counted.sent
         watcher.run("envlog", "--all", check=True)
         listed = self.counted.sent - before

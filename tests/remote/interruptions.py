@@ -202,8 +202,8 @@ class Campaign:
         )
 
     def planned(self, way: str) -> int:
-        told = self.ours.run("envlog", "push", "--dry-run", "--json", way, check=True).out
-        return int(json.loads(told)["bytes"])
+        output = self.ours.run("envlog", "push", "--dry-run", "--json", way, check=True).out
+        return int(json.loads(output)["bytes"])
 
     def left_there(self) -> int:
         uploads = list(refs(self.bare, "refs/envhist/upload"))

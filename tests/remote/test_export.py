@@ -170,13 +170,13 @@ def test_export_and_import_do_not_change_user_data(
 def test_json_of_export_and_import_matches_the_schema(
     repo: Repo, colleague: Repo, moments: list[str], file: str
 ) -> None:
-    told = json.loads(repo.run("envlog", "export", "--json", file, "@", check=True).out)
-    validate("exported", told)
-    assert told["timelines"] == [{"timeline": timeline(repo), "snapshots": [moments[2]]}]
-    assert told["bytes"] == os.stat(file).st_size
-    told = json.loads(colleague.run("envlog", "import", "--json", file, check=True).out)
-    validate("imported", told)
-    assert told["name"] == "handover"
+    output = json.loads(repo.run("envlog", "export", "--json", file, "@", check=True).out)
+    validate("exported", output)
+    assert output["timelines"] == [{"timeline": timeline(repo), "snapshots": [moments[2]]}]
+    assert output["bytes"] == os.stat(file).st_size
+    output = json.loads(colleague.run("envlog", "import", "--json", file, check=True).out)
+    validate("imported", output)
+    assert output["name"] == "handover"
 
 
 def test_export_refuses_a_token_in_plain_text(repo: Repo, file: str) -> None:
@@ -244,8 +244,8 @@ def test_import_of_an_older_file_keeps_newer_notes(
     repo.run("envlog", "export", file + "2", check=True)
     for one in (file + "2", file):
         colleague.run("envlog", "import", "--as", "x", one, check=True)
-    told = colleague.run("envlog", "show", f"x/{timeline(repo)}", check=True).out
-    assert told.count("and later") == told.count("it went well") == 1
+    output = colleague.run("envlog", "show", f"x/{timeline(repo)}", check=True).out
+    assert output.count("and later") == output.count("it went well") == 1
 
 
 def test_remote_and_import_never_share_a_name(
@@ -293,8 +293,8 @@ def test_fetched_timeline_is_exported_by_its_original_name(
     repo.run("envlog", "push", "--yes", check=True)
     colleague.git("remote", "add", "origin", str(bare.path))
     colleague.run("envlog", "fetch", check=True)
-    told = colleague.run("envlog", "export", "--json", file, f"origin/{timeline(repo)}", check=True).out
-    assert json.loads(told)["timelines"] == [{"timeline": timeline(repo), "snapshots": [moments[2]]}]
+    output = colleague.run("envlog", "export", "--json", file, f"origin/{timeline(repo)}", check=True).out
+    assert json.loads(output)["timelines"] == [{"timeline": timeline(repo), "snapshots": [moments[2]]}]
     repo.run("envlog", "import", file, check=True)
     assert listed(repo, f"handover/{timeline(repo)}")[0]["id"] == moments[2]
 

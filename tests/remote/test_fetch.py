@@ -108,10 +108,10 @@ def test_fetch_works_over_every_transport_with_contents_on_demand(
 
 
 def test_fetch_is_lazy_and_gets_contents_on_demand(repo: Repo, colleague: Repo, shared: str) -> None:
-    told = json.loads(colleague.run("envlog", "fetch", "--json", check=True).out)
-    validate("fetched", told)
-    assert told["timelines"] == [{"timeline": shared, "status": "new"}]
-    assert told["full"] is False
+    output = json.loads(colleague.run("envlog", "fetch", "--json", check=True).out)
+    validate("fetched", output)
+    assert output["timelines"] == [{"timeline": shared, "status": "new"}]
+    assert output["full"] is False
     assert size_of(colleague) < BIG // 4
     assert (
         colleague.run("envdiff", "--name-status", f"{shared}~1", shared, check=True).out == "M\t.env\nA\tb\n"
@@ -184,15 +184,15 @@ def test_fetched_snapshot_is_unsigned_without_its_key_and_trusted_with_it(
     assert f"[{shared}]" not in listed
     colleague.run("envlog", "capture", "ours", check=True)
     assert f"[{shared}]" in colleague.run("envlog", "--all", check=True).out
-    told = colleague.run("envdiff", f"{shared}~1", shared, check=True).out
-    assert "A" in told
+    output = colleague.run("envdiff", f"{shared}~1", shared, check=True).out
+    assert "A" in output
 
 
 def test_fetched_snapshot_is_compared_with_now(colleague: Repo, shared: str) -> None:
     colleague.run("envlog", "fetch", check=True)
-    told = colleague.run("envdiff", "--name-only", f"{shared}..now", check=True).out.splitlines()
-    assert {"b", "data.bin", ".env"} <= set(told)
-    assert "app.py" not in told
+    output = colleague.run("envdiff", "--name-only", f"{shared}..now", check=True).out.splitlines()
+    assert {"b", "data.bin", ".env"} <= set(output)
+    assert "app.py" not in output
 
 
 def test_fetch_follows_growth_rewrites_and_deletions(
@@ -472,16 +472,16 @@ def test_notes_on_a_fetched_snapshot_are_shown_on_both_sides(
     capture(colleague, "mine")
     colleague.run("envlog", "push", "--yes", check=True)
     repo.run("envlog", "fetch", check=True)
-    told = repo.run("envlog", "show", check=True).out
+    output = repo.run("envlog", "show", check=True).out
     writer = f"origin/{timeline(colleague)}"
-    assert f"seen over here (said by {writer})" in told
-    assert "it went well\n" in told
+    assert f"seen over here (said by {writer})" in output
+    assert "it went well\n" in output
     assert repo.run("envlog", "show", "theirs").status == 4, "names given by other users are not used here"
     colleague.run("envlog", "note", shared, "-m", "and once more", check=True)
     colleague.run("envlog", "push", check=True)
     repo.run("envlog", "fetch", check=True)
-    told = repo.run("envlog", "show", check=True).out
-    assert told.count("said by") == 2
+    output = repo.run("envlog", "show", check=True).out
+    assert output.count("said by") == 2
 
 
 def test_log_of_all_timelines_with_a_limit_is_its_beginning(
@@ -528,8 +528,8 @@ def test_own_timeline_of_a_remote_is_a_revision_after_its_push(repo: Repo, bare:
     name = f"origin/{timeline(repo)}"
     assert repo.run("envlog", "show", name).status == 4, "nothing was pushed yet"
     repo.run("envlog", "push", "--yes", check=True)
-    told = repo.run("envlog", "fetch", check=True).out
-    assert f"nothing new: {timeline(repo)} was pushed from here" in told
+    output = repo.run("envlog", "fetch", check=True).out
+    assert f"nothing new: {timeline(repo)} was pushed from here" in output
     repo.write("b", "3")
     capture(repo, "three")
     for revision, expected in ((name, two), (f"{name}~1", one)):

@@ -104,15 +104,15 @@ def test_failure_on_another_machine_is_inspected_after_a_fetch(ci: Machine, tmp_
     install(here, "flask", "3.0.1")
     name = json.loads(here.run("envlog", "fetch", "--json", check=True).out)["timelines"][0]["timeline"]
     assert "npm test fails" in here.run("envlog", "--all", check=True).out
-    told = here.run("envdiff", f"{name}..now", check=True).out.splitlines()
-    assert told[0].split() == ["pip", ".venv", "~", "click", "8.1.8", "→", "8.1.7", "+", "flask", "3.0.1"]
-    assert told[1].startswith("env       .env.local     ~ ")
-    assert "is missing" in told[1], "a sealed file without its key is named"
-    assert "DEBUG" not in "".join(told), "names of sealed variables are not printed"
-    assert told[-1].startswith("by nature")
-    assert "server.log" not in "".join(told)
-    assert ".venv/ " in told[-1]
-    assert not [line for line in told if line.startswith("files") and ".venv" in line]
+    output = here.run("envdiff", f"{name}..now", check=True).out.splitlines()
+    assert output[0].split() == ["pip", ".venv", "~", "click", "8.1.8", "→", "8.1.7", "+", "flask", "3.0.1"]
+    assert output[1].startswith("env       .env.local     ~ ")
+    assert "is missing" in output[1], "a sealed file without its key is named"
+    assert "DEBUG" not in "".join(output), "names of sealed variables are not printed"
+    assert output[-1].startswith("by nature")
+    assert "server.log" not in "".join(output)
+    assert ".venv/ " in output[-1]
+    assert not [line for line in output if line.startswith("files") and ".venv" in line]
     whole = here.run("envdiff", "--no-fold", f"{name}..now", check=True).out
     assert "server.log" in whole
     assert "by nature" not in whole

@@ -93,6 +93,6 @@ def test_pathspec_selects_paths_of_an_additional_root(
 
 def test_first_capture_prints_the_name_of_an_additional_root(repo: Repo, beside: Path) -> None:
     (beside / "file").write_text("x" * 5000)
-    said = repo.run("envlog", "capture", check=True).out
-    assert "  ext://\n" in said
-    assert "\\x00" not in said
+    printed = repo.run("envlog", "capture", check=True).out
+    assert "  ext://\n" in printed
+    assert "\\x00" not in printed

@@ -36,8 +36,8 @@ def is_recorded_truly(history: EnvHistory, target: Snapshot) -> None:
     scratch = from_scratch(history)
     git = history.repository.git
     assert (done.snapshot.content, done.snapshot.missing_count) == (scratch.content, scratch.missing_count)
-    told = [git.run("ls-tree", "-r", "-z", one.tree, "--", ".") for one in (done.snapshot, scratch)]
-    assert [_without_links(one) for one in told[:1]] == [_without_links(one) for one in told[1:]]
+    output = [git.run("ls-tree", "-r", "-z", one.tree, "--", ".") for one in (done.snapshot, scratch)]
+    assert [_without_links(one) for one in output[:1]] == [_without_links(one) for one in output[1:]]
 
 
 def _without_links(listed: bytes) -> dict[bytes, bytes]:

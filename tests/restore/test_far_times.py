@@ -105,6 +105,6 @@ def test_unchanged_far_times_are_not_reported_as_a_change(repo: Repo) -> None:
     build(repo)
     capture(repo, "one")
     assert repo.run("envdiff", "@", check=True).out == ""
-    told = repo.run("envlog", "capture", "--if-changed", "two", check=True).out
-    assert "nothing" in told
+    output = repo.run("envlog", "capture", "--if-changed", "two", check=True).out
+    assert "nothing" in output
     assert repo.run("envlog", "fsck", check=True).err == ""

@@ -33,8 +33,8 @@ def test_list_of_snapshots_reports_an_interrupted_restore(repo: Repo) -> None:
     assert "broken off" not in repo.run("envrestore", check=True).out
     (repo.path / ".git/envhist/restore").mkdir(exist_ok=True)
     (repo.path / ".git/envhist/restore/journal").write_bytes(b"")
-    told = repo.run("envrestore", check=True).out
-    assert told.startswith("a restore was interrupted: first git envrestore --continue")
+    output = repo.run("envrestore", check=True).out
+    assert output.startswith("a restore was interrupted: first git envrestore --continue")
 
 
 def test_reading_commands_report_an_interrupted_restore(repo: Repo) -> None:
@@ -68,8 +68,8 @@ def test_partial_restore_is_named_partial(repo: Repo) -> None:
     first = capture(repo, "without the large one")
     (repo.path / "big.bin").unlink()
     repo.write("app.py", b"2")
-    said = repo.run("envrestore", first, check=True).out
-    assert "partial: 1 path missing)" in said.splitlines()[0]
+    printed = repo.run("envrestore", first, check=True).out
+    assert "partial: 1 path missing)" in printed.splitlines()[0]
 
 
 def test_writing_into_the_environment_warns_that_it_will_be_captured(repo: Repo, tmp_path: Path) -> None:
@@ -132,9 +132,9 @@ def test_dry_run_lists_packages_tables_and_variables_like_a_diff(repo: Repo) -> 
     assert part[2:4] == ["  env       .env           + API_URL   - DEBUG", "replace:"]
     chosen = repo.run("envrestore", "-n", first, "--only=databases", check=True).out.splitlines()
     assert chosen[2:4] == ["  sqlite    app.db         - table sessions (1 column)", "replace:"]
-    told = json.loads(repo.run("envrestore", "-n", "--json", first, check=True).out)
-    validate("restored", told)
-    assert [(one["probe"], one["key"], one["before"], one["after"]) for one in told["story"]] == [
+    output = json.loads(repo.run("envrestore", "-n", "--json", first, check=True).out)
+    validate("restored", output)
+    assert [(one["probe"], one["key"], one["before"], one["after"]) for one in output["story"]] == [
         ("pip", ".venv/click", "8.5.1", "8.1.7"),
         ("pip", ".venv/flask", "3.0.1", None),
         ("sqlite", "app.db/sessions", "0 rows (id)", None),

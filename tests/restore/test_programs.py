@@ -82,15 +82,17 @@ def test_restore_and_undo_return_every_file(two: tuple[Repo, str, Listing, Listi
 def test_printed_undo_command_restores_the_previous_state(two: tuple[Repo, str, Listing, Listing]) -> None:
     repo, _, then, now = two
     capture(repo, "much has changed")
-    said = repo.run("envlog", "undo", check=True).out
+    printed = repo.run("envlog", "undo", check=True).out
     for expected in (now, then, now):
         assert state(repo) != expected
-        said = repo.run(*re.split(r"to (?:un|re)do: git ", said.rstrip("\n"))[-1].split(" "), check=True).out
+        printed = repo.run(
+            *re.split(r"to (?:un|re)do: git ", printed.rstrip("\n"))[-1].split(" "), check=True
+        ).out
         assert state(repo) == expected
     repo.write("app.py", b"once more")
     latest = state(repo)
-    told = repo.run("envrestore", "-n", "--undo", "2", check=True).out
-    assert told.endswith("to redo: git envrestore --redo 2\n")
+    output = repo.run("envrestore", "-n", "--undo", "2", check=True).out
+    assert output.endswith("to redo: git envrestore --redo 2\n")
     done = json.loads(repo.run("envrestore", "--undo", "2", "--json", check=True).out)
     assert (state(repo), done["undo"]) == (then, "git envrestore --redo 2")
     repo.run("envrestore", "--redo", "2", check=True)
@@ -111,9 +113,9 @@ def test_undo_reverts_a_restore_when_only_untouched_paths_differ_since(repo: Rep
 def test_dry_run_prints_the_plan_and_changes_nothing(two: tuple[Repo, str, Listing, Listing]) -> None:
     repo, first, _, now = two
     tip = repo.git("for-each-ref", "refs/envhist/heads")
-    told = repo.run("envrestore", "-n", first, check=True).out
-    assert "remove:\n    new\n    new/deep\n    new/deep/file\n" in told
-    assert "git envrestore --undo" in told
+    output = repo.run("envrestore", "-n", first, check=True).out
+    assert "remove:\n    new\n    new/deep\n    new/deep/file\n" in output
+    assert "git envrestore --undo" in output
     plan = json.loads(repo.run("envrestore", "--dry-run", "--json", first, check=True).out)["plan"]
     assert state(repo) == now
     assert repo.git("for-each-ref", "refs/envhist/heads") == tip
@@ -201,11 +203,11 @@ def test_directory_with_unsaved_contents_is_not_removed(repo: Repo) -> None:
 
 def test_new_files_and_tracked_files_can_be_kept(two: tuple[Repo, str, Listing, Listing]) -> None:
     repo, first, then, _ = two
-    told = repo.run("envrestore", "--keep-new", "--keep-tracked", first, check=True).out
+    output = repo.run("envrestore", "--keep-new", "--keep-tracked", first, check=True).out
     assert repo.read("app.py") == b"print('broken')\n"
     assert repo.read("new/deep/file") == b"came later"
     assert repo.read(".env.local") == b"API=1\n"
-    assert "skipped" in told
+    assert "skipped" in output
     repo.run("envrestore", first, check=True)
     assert state(repo) == then
 
@@ -231,9 +233,9 @@ def test_part_of_a_snapshot_is_written_to_another_directory_after_a_dry_run(
     repo, first, then, _ = two
     there = tmp_path / "there"
     words = ("envrestore", "--to", str(there), first, "--", "node_modules", ".env.local")
-    told = repo.run(*words[:1], "-n", *words[1:], check=True).out
-    assert told.endswith("nothing was written\n")
-    assert "node_modules" in told
+    output = repo.run(*words[:1], "-n", *words[1:], check=True).out
+    assert output.endswith("nothing was written\n")
+    assert "node_modules" in output
     assert not there.exists()
     repo.run(*words, check=True)
     assert set(listing(there)) == {path for path in then if path.startswith((b"node_modules", b".env."))}
@@ -242,8 +244,8 @@ def test_part_of_a_snapshot_is_written_to_another_directory_after_a_dry_run(
 
 def test_likely_snapshots_are_listed_without_a_revision(two: tuple[Repo, str, Listing, Listing]) -> None:
     repo, first, then, now = two
-    told = repo.run("envrestore", check=True).out
-    assert f"git envrestore {first[:7]}" in told
+    output = repo.run("envrestore", check=True).out
+    assert f"git envrestore {first[:7]}" in output
     assert state(repo) == now
     # A path alone means the newest snapshot, as in `git restore`.
     repo.run("envrestore", "--", "app.py", check=True)
@@ -257,10 +259,10 @@ def test_path_excluded_from_the_snapshot_is_unchanged(repo: Repo) -> None:
     repo.write("cache/a", b"2")
     repo.write(".envhistignore", b"")
     repo.write("cache/b", b"new")
-    told = repo.run("envrestore", first, check=True).out
+    output = repo.run("envrestore", first, check=True).out
     assert (repo.read("cache/a"), repo.read("cache/b")) == (b"2", b"new")
     assert repo.read(".envhistignore") == b"cache/\n"
-    assert "skipped 1 (not captured)\n" in told
+    assert "skipped 1 (not captured)\n" in output
 
 
 def test_path_excluded_now_is_not_overwritten(repo: Repo) -> None:
@@ -382,26 +384,28 @@ def test_head_moves_when_requested(repo: Repo) -> None:
     first, commit = capture(repo, "at one"), repo.git("rev-parse", "HEAD")
     repo.write("app.py", b"two")
     repo.git("commit", "-qam", "two")
-    told = repo.run("envrestore", "--head", first, check=True).out
+    output = repo.run("envrestore", "--head", first, check=True).out
     assert repo.git("rev-parse", "HEAD") == commit
     assert repo.git("status", "--porcelain") == ""
-    assert "HEAD is at" in told
+    assert "HEAD is at" in output
 
 
 def test_tracked_files_that_differ_from_head_are_counted(repo: Repo) -> None:
     first = capture(repo, "one")
     repo.write("app.py", b"two")
     repo.git("commit", "-qam", "two")
-    told = repo.run("envrestore", first, check=True).out
-    assert "1 tracked file now differs from HEAD (to keep your code: --keep-tracked)\n" in told
+    output = repo.run("envrestore", first, check=True).out
+    assert "1 tracked file now differs from HEAD (to keep your code: --keep-tracked)\n" in output
     repo.write("other", b"x")
-    told = repo.run("envrestore", first, check=True).out
-    assert "1 tracked file differs from HEAD, as before\n" in told
+    output = repo.run("envrestore", first, check=True).out
+    assert "1 tracked file differs from HEAD, as before\n" in output
     repo.write("second.py", b"1")
     repo.git("add", "second.py")
     repo.git("commit", "-qm", "three")
-    told = repo.run("envrestore", first, check=True).out
-    assert "2 tracked files now differ from HEAD (1 did before; to keep your code: --keep-tracked)\n" in told
+    output = repo.run("envrestore", first, check=True).out
+    assert (
+        "2 tracked files now differ from HEAD (1 did before; to keep your code: --keep-tracked)\n" in output
+    )
 
 
 def test_attachments_are_written_back(repo: Repo, tmp_path: Path) -> None:
@@ -519,8 +523,8 @@ def test_interrupted_restore_is_reported_by_the_next_command(
 def test_interrupted_restore_can_be_aborted(two: tuple[Repo, str, Listing, Listing]) -> None:
     repo, first, _, now = two
     interrupt_restore(repo, first)
-    told = json.loads(repo.run("envrestore", "--abort", "--json", check=True).out)
-    assert told["undone"] is True
+    output = json.loads(repo.run("envrestore", "--abort", "--json", check=True).out)
+    assert output["undone"] is True
     assert state(repo) == now
     capture(repo, "goes on")
     refused = repo.run("envrestore", "--abort")

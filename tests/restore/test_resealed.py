@@ -82,6 +82,6 @@ def test_files_that_differ_only_in_the_key_are_equal(repo: Repo, another_key: Pa
     assert repo.run("envdiff", first, "@", check=True).out == ""
     os.chmod(repo.path / ".env", 0o600)
     repo.write("deep/.env", "A=2")
-    told = repo.run("envdiff", "--name-status", first, check=True).out
-    assert told.splitlines() == ["M\t.env", "M\tdeep/.env"]
+    output = repo.run("envdiff", "--name-status", first, check=True).out
+    assert output.splitlines() == ["M\t.env", "M\tdeep/.env"]
     assert "TOKEN" not in repo.run("envdiff", first, check=True).out

@@ -121,7 +121,7 @@ def test_conflict_changes_nothing_and_each_one_is_printed(three: Repo) -> None:
         "conflict: new/deep/file: changed since, and would be removed\n"
         "conflict: old: removed there, created again since\n"
     )
-    assert "3 paths changed on both sides; nothing was changed" in refused.err
+    assert "3 conflicts; nothing was changed" in refused.err
     assert state(three) == before
     assert three.read("lines") == repo_lines
     answer = json.loads(three.run("envlog", "revert", "--json", ":/two").out)
@@ -272,12 +272,12 @@ def test_api_returns_the_result_and_refuses_unknown_words(three: Repo) -> None:
     assert done.snapshot is not None
     assert (done.snapshot.restored_from, done.safety is not None) == (None, True)
     with pytest.raises(UsageError):
-        history.revert(":/two", conflict="both")
+        history.revert(":/two", conflict="none")
     with pytest.raises(TypeError):
         history.revert(":/two", services=True)  # type: ignore[call-arg]
 
 
-def test_sealed_variables_are_reverted_whole_or_conflict_and_are_not_printed(repo: Repo) -> None:
+def test_sealed_variables_are_reverted_by_name_or_conflict_and_are_not_printed(repo: Repo) -> None:
     history = opened(repo)
     values = ["TOKEN=one-xyzzy", "TOKEN=two-xyzzy", "TOKEN=three-xyzzy"]
     repo.write(".env", values[0] + "\nMODE=a\n")
@@ -289,8 +289,12 @@ def test_sealed_variables_are_reverted_whole_or_conflict_and_are_not_printed(rep
     assert repo.read(".env").decode() == values[0] + "\nMODE=a\n"
     history.undo()
     repo.write(".env", values[1] + "\nMODE=b\n")
+    repo.run("envlog", "revert", ":/two", check=True)
+    assert repo.read(".env").decode() == values[0] + "\nMODE=b\n"
+    history.undo()
+    repo.write(".env", values[2] + "\nMODE=b\n")
     refused = repo.run("envlog", "revert", ":/two")
-    assert refused.out == "conflict: .env: its contents changed on both sides\n"
+    assert refused.out == "conflict: .env: variable TOKEN changed on both sides\n"
     assert "xyzzy" not in refused.out + refused.err
     assert repo.run("envlog", "revert", "--conflict=markers", ":/two").status == 3
     loose = repo.git("cat-file", "--batch-check", "--batch-all-objects", "--unordered").splitlines()

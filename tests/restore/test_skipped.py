@@ -43,8 +43,8 @@ def test_never_captured_paths_are_counted_and_named_with_reasons(repo: Repo) -> 
         "closed": "not in the snapshot (unreadable)",
         "data": "excluded from the environment now",
     }
-    told = repo.run("envrestore", first, check=True).out
-    assert "skipped 4 (excluded from the environment now; not captured)\n" in told
+    output = repo.run("envrestore", first, check=True).out
+    assert "skipped 4 (excluded from the environment now; not captured)\n" in output
     assert [repo.read(name) for name in ("big.iso", "closed", "cache/a", "data/b")] == [b"now"] * 4
     assert repo.read("app.py") == b"then"
 

@@ -49,8 +49,8 @@ def test_unsigned_snapshot_changes_no_additional_root_without_option(
 
 def test_unsigned_snapshot_changes_additional_root_with_option(stranger: Stranger, beside: Path) -> None:
     revision = planted(stranger)
-    told = stranger.repo.run("envrestore", "--allow-unsigned", "--roots", "-n", revision)
-    assert f"  changes the additional root 'nginx': {beside}\n" in told.out
+    output = stranger.repo.run("envrestore", "--allow-unsigned", "--roots", "-n", revision)
+    assert f"  changes the additional root 'nginx': {beside}\n" in output.out
     done = stranger.repo.run("envrestore", "--allow-unsigned", "--roots", revision)
     named, _, after = done.out.partition("saved")
     assert f"  changes the additional root 'nginx': {beside}\n" in named

@@ -41,8 +41,8 @@ def test_moving_name_prints_its_target(repo: Repo) -> None:
     done = repo.run("envlog", "name", "release", check=True)
     assert done.out == f"{second[:7]} is named 'release' (moved from {first[:7]}): two\n"
     assert repo.run("envlog", "name", "release", check=True).out == f"{second[:7]} is named 'release': two\n"
-    told = json.loads(repo.run("envlog", "name", "--json", "release", first, check=True).out)
-    assert told["moved_from"] == second
+    output = json.loads(repo.run("envlog", "name", "--json", "release", first, check=True).out)
+    assert output["moved_from"] == second
 
 
 def first_word(repo: Repo) -> str:
@@ -95,8 +95,8 @@ def test_undo_reverts_changes_after_a_restore_before_the_restore(repo: Repo) -> 
     repo.write("file", b"two")
     repo.run("envrestore", first, check=True)
     repo.write("other", b"since")
-    told = repo.run("envrestore", "-n", "--undo", check=True).out
-    assert told.endswith(
+    output = repo.run("envrestore", "-n", "--undo", check=True).out
+    assert output.endswith(
         f"this goes back to the state after the restore of {first[:7]}; to undo that restore too: "
         "git envrestore --undo 2\n"
     )
@@ -129,8 +129,8 @@ def test_unchanged_paths_are_counted_in_files(repo: Repo) -> None:
     repo.write("app.py", b"changed")
     for number in range(3):
         repo.write(f"came/deep/{number}", b"2")
-    told = repo.run("envrestore", first, check=True).out.splitlines()
-    assert told[1] == "  remove 5 · replace 1 · unchanged 1"
+    output = repo.run("envrestore", first, check=True).out.splitlines()
+    assert output[1] == "  remove 5 · replace 1 · unchanged 1"
 
 
 def test_unreadable_ignore_file_is_reported(repo: Repo) -> None:
@@ -143,8 +143,8 @@ def test_unreadable_ignore_file_is_reported(repo: Repo) -> None:
 def test_first_capture_and_list_have_equal_counts(repo: Repo) -> None:
     (repo.path / "empty/deep").mkdir(parents=True)
     (repo.path / "link").symlink_to("app.py")
-    said = repo.run("envlog", "capture", "first", check=True).out
-    assert said.splitlines()[1].startswith(" 2 files, ")
+    printed = repo.run("envlog", "capture", "first", check=True).out
+    assert printed.splitlines()[1].startswith(" 2 files, ")
     assert repo.run("envlog", check=True).out.endswith("first  2 files in all\n")
 
 

@@ -54,11 +54,11 @@ def ids(repo: Repo) -> list[str]:
 
 
 def answer(repo: Repo, *words: str) -> Any:
-    told = json.loads(repo.run("envlog", *words, "--json", check=True).out)
+    output = json.loads(repo.run("envlog", *words, "--json", check=True).out)
     shape = {"drop": "dropped", "undrop": "trash"}.get(words[0] if words else "")
     if shape:
-        validate(shape, told)
-    return told
+        validate(shape, output)
+    return output
 
 
 @pytest.mark.parametrize("gone", [[0], [3], [1, 2], [0, 3]])

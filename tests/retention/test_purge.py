@@ -28,9 +28,9 @@ def capture(repo: Repo, *words: str) -> str:
 
 
 def purge(repo: Repo, *words: str | bytes) -> Any:
-    told = json.loads(repo.run("envlog", "purge", "--json", *words, check=True).out)
-    validate("purged", told)
-    return told
+    output = json.loads(repo.run("envlog", "purge", "--json", *words, check=True).out)
+    validate("purged", output)
+    return output
 
 
 def objects(git_dir: Path) -> dict[str, bytes]:

@@ -2111,6 +2111,142 @@ RESTORE = (
         ("restore/test_revert.py::test_forced_revert_changes_an_open_database",),
     ),
     Line(
+        "envlog merge",
+        "joins what changed in another timeline since the newest common snapshot",
+        (
+            "restore/test_merge.py::test_merge_joins_disjoint_changes_of_a_fork_and_undo_takes_them_back",
+            "restore/test_merge.py::test_merging_in_either_direction_gives_the_same_tree",
+            "restore/test_merge.py::test_second_merge_begins_at_the_first_unless_that_was_undone",
+            "restore/test_merge.py::test_every_overlap_of_a_merge_is_listed_and_nothing_changes",
+            "restore/test_merge.py::test_interrupted_merge_is_continued_or_aborted",
+        ),
+    ),
+    Line(
+        "envlog merge --base",
+        "names the snapshot from which on both sides are compared",
+        ("restore/test_merge.py::test_base_makes_a_merge_of_one_step",),
+    ),
+    Line(
+        "envlog merge --relocate",
+        "replaces the path of the other working tree",
+        ("restore/test_merge.py::test_relocation_of_a_fork_is_no_work_to_merge",),
+    ),
+    Line(
+        "envlog merge --dry-run",
+        "prints the plan and the conflicts",
+        ("restore/test_merge.py::test_dry_run_of_a_merge_names_both_sides_and_changes_nothing",),
+    ),
+    Line(
+        "envlog merge --plan",
+        "refuses a plan that has changed",
+        ("restore/test_merge.py::test_dry_run_of_a_merge_names_both_sides_and_changes_nothing",),
+    ),
+    Line(
+        "envlog merge --force",
+        "overrides refusals",
+        ("restore/test_merge.py::test_forced_merge_changes_an_open_database",),
+    ),
+    Line(
+        "envlog merge --ours",
+        "keeps the present versions of conflicts",
+        ("restore/test_merge.py::test_one_side_decides_all_conflicts_of_a_merge",),
+    ),
+    Line(
+        "envlog merge --theirs",
+        "takes the versions of the other timeline",
+        ("restore/test_merge.py::test_one_side_decides_all_conflicts_of_a_merge",),
+    ),
+    Line(
+        "envlog merge --conflict",
+        "writes both sides of text into the file",
+        ("restore/test_merge.py::test_markers_name_the_timeline",),
+    ),
+    Line(
+        "envlog merge --both",
+        "writes the other version beside the present one",
+        ("restore/test_merge.py::test_both_versions_are_kept_side_by_side",),
+    ),
+    Line(
+        "envlog merge --skip-conflicts",
+        "leaves paths in conflict as they are",
+        ("restore/test_merge.py::test_skipped_conflicts_leave_their_paths_and_the_rest_is_merged",),
+    ),
+    Line(
+        "envlog merge --resolve",
+        "decides conflicts by path or class",
+        ("restore/test_merge.py::test_conflicts_are_decided_by_path_and_class_and_the_last_rule_counts",),
+    ),
+    Line(
+        "envlog merge --only",
+        "merges one class of paths",
+        ("restore/test_merge.py::test_pathspecs_and_classes_choose_what_is_merged",),
+    ),
+    Line(
+        "envlog merge --allow-unsigned",
+        "merges an unsigned snapshot, reduced as a restore of it",
+        ("restore/test_merge.py::test_fetched_timeline_without_your_signature_needs_the_option",),
+    ),
+    Line(
+        "envlog merge --verify",
+        "runs the recorded check afterwards",
+        ("restore/test_merge.py::test_check_that_passed_on_both_sides_and_fails_is_reported",),
+    ),
+    Line(
+        "envlog merge --verify-with",
+        "runs a check afterwards",
+        ("restore/test_merge.py::test_check_that_passed_on_both_sides_and_fails_is_reported",),
+    ),
+    Line(
+        "envlog revert --turn",
+        "takes out the whole turn of an agent",
+        ("restore/test_merge.py::test_turn_of_an_agent_is_reverted_whole_and_nothing_else",),
+    ),
+    Line(
+        "envlog revert --session",
+        "takes out all steps of a session",
+        ("restore/test_merge.py::test_session_is_reverted_although_others_worked_in_between",),
+    ),
+    Line(
+        "envlog revert --plan",
+        "refuses a plan that has changed",
+        ("restore/test_merge.py::test_revert_has_the_options_of_a_merge",),
+    ),
+    Line(
+        "envlog revert --both",
+        "writes the other version beside the present one",
+        ("restore/test_merge.py::test_revert_has_the_options_of_a_merge",),
+    ),
+    Line(
+        "envlog revert --skip-conflicts",
+        "leaves paths in conflict as they are",
+        ("restore/test_merge.py::test_conflicts_of_a_session_name_the_command_that_lists_them",),
+    ),
+    Line(
+        "envlog revert --resolve",
+        "decides conflicts by path or class",
+        ("restore/test_merge.py::test_revert_has_the_options_of_a_merge",),
+    ),
+    Line(
+        "envlog revert --allow-unsigned",
+        "reverts an unsigned step",
+        ("restore/test_merge.py::test_unsigned_step_is_reverted_with_the_option",),
+    ),
+    Line(
+        "envlog revert --verify",
+        "runs the recorded check afterwards",
+        ("restore/test_merge.py::test_revert_has_the_options_of_a_merge",),
+    ),
+    Line(
+        "envlog revert --verify-with",
+        "runs a check afterwards",
+        ("restore/test_merge.py::test_revert_has_the_options_of_a_merge",),
+    ),
+    Line(
+        "python merge",
+        "returns the result, or raises with the conflicts",
+        ("restore/test_merge.py::test_conflicts_are_decided_by_path_and_class_and_the_last_rule_counts",),
+    ),
+    Line(
         "envlog redo",
         "redoes an undo until the state changes otherwise",
         (
@@ -2150,6 +2286,11 @@ SETTINGS = (
         "config envhist.enabled",
         "false disables the captures of all hooks",
         ("integrations/test_hooks.py::test_disabled_hook_captures_nothing_and_logs_it",),
+    ),
+    Line(
+        "config envhist.mergelimit",
+        "the largest database that a revert or a merge merges by rows",
+        ("restore/test_revert_units.py::test_larger_database_than_the_limit_is_one_conflict",),
     ),
     Line(
         "config envhist.maxsize",

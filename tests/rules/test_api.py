@@ -14,7 +14,7 @@ from git_envhist.context import HistoryContext
 from git_envhist.discovery import InitKeywords
 from git_envhist.history.search import LogKeywords
 from git_envhist.history.why import WhyKeywords
-from git_envhist.restore.options import RestoreKeywords, RevertKeywords
+from git_envhist.restore.options import MergeKeywords, RestoreKeywords, RevertKeywords
 from git_envhist.tracking.effects import Effects, Observations
 from git_envhist.tracking.tasks import Tasks
 from tests.rules.api_map import ASKED, NOT_ASKED, PROGRAMS_ALONE, VERBS
@@ -29,6 +29,7 @@ BY_NAME: dict[str, type] = {
     **dict.fromkeys(("restore", "undo", "redo", "preview", "write_to"), RestoreKeywords),
     "revert": RevertKeywords,
     "why": WhyKeywords,
+    "merge": MergeKeywords,
 }
 """Keywords of a verb, in addition to its own parameters."""
 OWN_OPTIONS = sorted(option for option in options() if not option.startswith("every "))
@@ -65,7 +66,7 @@ def test_history_is_one_class_on_top_of_the_context() -> None:
     assert EnvHistory.__mro__ == (EnvHistory, HistoryContext, ABC, object)
 
 
-@pytest.mark.parametrize("verb", ["log", "capture", "restore", "revert", "init"])
+@pytest.mark.parametrize("verb", ["log", "capture", "restore", "revert", "merge", "init"])
 def test_docstring_names_every_keyword_of_a_verb(verb: str) -> None:
     told = inspect.getdoc(verb_of(verb)) or ""
     assert not {name for name in BY_NAME[verb].__annotations__ if f"`{name}`" not in told}

@@ -147,8 +147,8 @@ def test_patch_on_a_terminal_contains_no_control(hostile: Hostile) -> None:
 def test_json_contains_the_bytes_of_an_intent(hostile: Hostile) -> None:
     import base64
 
-    told = json.loads(hostile.repo.run("envlog", "show", "--json", hostile.own[0], check=True).out)
-    assert base64.b64decode(told["intent_b64"]) == EVERYTHING
+    output = json.loads(hostile.repo.run("envlog", "show", "--json", hostile.own[0], check=True).out)
+    assert base64.b64decode(output["intent_b64"]) == EVERYTHING
 
 
 def test_hostile_intent_is_printed_on_one_line(hostile: Hostile) -> None:
@@ -164,14 +164,14 @@ def test_forged_trailer_line_is_shown_as_intent(hostile: Hostile) -> None:
 
 
 def test_forged_commit_is_shown_as_unsigned(hostile: Hostile) -> None:
-    told = json.loads(hostile.repo.run("envlog", "--json", check=True).out)
-    assert [one["trusted"] for one in told] == [False, True, True]
+    output = json.loads(hostile.repo.run("envlog", "--json", check=True).out)
+    assert [one["trusted"] for one in output] == [False, True, True]
 
 
 def test_own_intent_cannot_forge_a_trailer(repo: Repo) -> None:
     intent = "x\n\nEnv-Format: 1\nEnv-Actor: Mallory <m@x>\nEnv-Complete: partial"
     repo.run("envlog", "capture", "-m", intent, check=True)
-    told = json.loads(repo.run("envlog", "show", "--json", check=True).out)
-    assert (told["intent"], told["actor"]["name"], told["complete"], told["trusted"]) == (
+    output = json.loads(repo.run("envlog", "show", "--json", check=True).out)
+    assert (output["intent"], output["actor"]["name"], output["complete"], output["trusted"]) == (
         intent, "Test User", True, True,
     )  # fmt: skip

@@ -31,8 +31,8 @@ def in_home(repo: Repo) -> list[str]:
 
 
 def current(repo: Repo) -> str:
-    told = json.loads(repo.run("envlog", "key", "--json", check=True).out)
-    return next(str(one["id"]) for one in told if one["current"])
+    output = json.loads(repo.run("envlog", "key", "--json", check=True).out)
+    return next(str(one["id"]) for one in output if one["current"])
 
 
 @pytest.fixture
@@ -102,13 +102,13 @@ def test_new_key_seals_and_signs_from_now_on(repo: Repo, place: str) -> None:
     repo.write(".env", SECRET)
     capture(repo, "one")
     before = current(repo)
-    told = json.loads(repo.run("envlog", "key", "new", "--json", check=True).out)
-    assert told["current"] is True
-    assert current(repo) == told["id"] != before
+    output = json.loads(repo.run("envlog", "key", "new", "--json", check=True).out)
+    assert output["current"] is True
+    assert current(repo) == output["id"] != before
     repo.write(".env", "changed\n")
     second = capture(repo, "two")
-    assert f"key {told['id']}\n".encode() in repo.run_git("cat-file", "blob", f"{second}:.env").stdout
-    assert f"Env-Key: {told['id']}" in repo.git("show", "-s", "--format=%B", second)
+    assert f"key {output['id']}\n".encode() in repo.run_git("cat-file", "blob", f"{second}:.env").stdout
+    assert f"Env-Key: {output['id']}" in repo.git("show", "-s", "--format=%B", second)
     assert trusted(repo)
     assert trusted(repo, "@~1")
     assert repo.run("envlog", "show", "@~1:.env", check=True).out == SECRET
@@ -159,8 +159,8 @@ def test_only_the_new_key_opens_a_resealed_history(aged: Repo) -> None:
     ids = [one["id"] for one in json.loads(aged.run("envlog", "--json", check=True).out)]
     shown = [aged.run("envlog", "show", f"{one}:.env", check=True).out for one in ids]
     assert objects_with(aged, f"key {before}\n".encode())
-    told = json.loads(aged.run("envlog", "key", "new", "--reseal", "--json", check=True).out)
-    assert (told["snapshots"], told["left"]) == (3, 0)
+    output = json.loads(aged.run("envlog", "key", "new", "--reseal", "--json", check=True).out)
+    assert (output["snapshots"], output["left"]) == (3, 0)
     made = current(aged)
     assert objects_with(aged, f"key {before}\n".encode()) == []
     assert objects_with(aged, f"Env-Key: {before}\n".encode()) == []
@@ -197,6 +197,6 @@ def test_reseal_keeps_content_that_no_key_opens(aged: Repo) -> None:
     for place in (aged.path / ".git/envhist/keys", Path(aged.env["XDG_CONFIG_HOME"]) / "git-envhist/keys"):
         (place / before).unlink()
     tip = aged.git("rev-parse", ref_of(aged))
-    told = json.loads(aged.run("envlog", "key", "new", "--reseal", "--json", check=True).out)
-    assert told["snapshots"] == 0
+    output = json.loads(aged.run("envlog", "key", "new", "--reseal", "--json", check=True).out)
+    assert output["snapshots"] == 0
     assert aged.git("rev-parse", ref_of(aged)) == tip

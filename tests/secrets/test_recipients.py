@@ -93,8 +93,8 @@ def test_list_is_accepted_only_with_a_signature_of_the_repository(tmp_path: Path
 
 def test_recipient_opens_fetched_files_without_trusting_them(shared: Repo, colleague: Repo) -> None:
     assert read(colleague, newest(shared)) == SECRET
-    told = json.loads(colleague.run("envlog", "show", newest(shared), "--json", check=True).out)
-    assert told["trusted"] is False
+    output = json.loads(colleague.run("envlog", "show", newest(shared), "--json", check=True).out)
+    assert output["trusted"] is False
     refused = colleague.run("envrestore", newest(shared))
     assert refused.status == 3
     assert "--allow-unsigned" in refused.err
@@ -195,8 +195,8 @@ def test_key_from_a_server_opens_nothing_and_signs_nothing(shared: Repo, colleag
     done = colleague.run("envlog", "show", newest(shared), "--", ".env")
     assert done.status == 128
     assert "authentication failed" in done.err
-    told = json.loads(colleague.run("envlog", "show", newest(shared), "--json", check=True).out)
-    assert told["trusted"] is False
+    output = json.loads(colleague.run("envlog", "show", newest(shared), "--json", check=True).out)
+    assert output["trusted"] is False
 
 
 @pytest.mark.full
@@ -248,8 +248,8 @@ def test_comment_cannot_add_a_second_recipient(repo: Repo) -> None:
     first, second = (make_identity()[0].recipient.text for _ in range(2))
     for between in ("\n", "\r\n", "\u2028", "\x85", "\x0b"):
         repo.run("envlog", "key", "recipients", "add", f"{first} me{between}{second} you", check=True)
-        told = json.loads(repo.run("envlog", "key", "recipients", "--json", check=True).out)
-        assert [one["recipient"] for one in told] == [first]
+        output = json.loads(repo.run("envlog", "key", "recipients", "--json", check=True).out)
+        assert [one["recipient"] for one in output] == [first]
 
 
 def test_identity_is_created_once_and_private(repo: Repo) -> None:

@@ -31,9 +31,9 @@ def message_of(repo: Repo, commit: str) -> bytes:
 
 
 def trusted(repo: Repo, revision: str = "@") -> bool:
-    told = json.loads(repo.run("envlog", "show", "--json", revision, check=True).out)
-    assert isinstance(told["trusted"], bool)
-    return told["trusted"]
+    output = json.loads(repo.run("envlog", "show", "--json", revision, check=True).out)
+    assert isinstance(output["trusted"], bool)
+    return output["trusted"]
 
 
 @pytest.mark.parametrize("intent", ["plain", "", "\nbegins and ends\n\n", "Env-Mac: 00\n\nx", "ünï"])

@@ -64,8 +64,8 @@ def test_running_postgresql_is_dumped_and_restored(repo: Repo, open_place: Path)
         assert (rows(), repo.read("app.py")) == (then, b"print('hello')\n")
         # The same restore again: no file differs, and a changed server is neither overlooked nor called unchanged.
         psql(sockets, "delete from users where id > 9")
-        told = repo.run("envrestore", first, check=True).out
-        assert "services neither compared nor restored: pg" in told
+        output = repo.run("envrestore", first, check=True).out
+        assert "services neither compared nor restored: pg" in output
         again = repo.run("envrestore", "--services", first, check=True)
         assert "pg restored from" in again.out
         assert rows() == then
@@ -78,8 +78,8 @@ def test_running_postgresql_is_dumped_and_restored(repo: Repo, open_place: Path)
         repo.run("envrestore", "--undo", "--services", check=True)
         assert (rows(), repo.read("app.py")) == (now, b"broken")
         # A stopped server causes a warning at a capture, and refusal of its restore.
-    told = repo.run("envlog", "capture", "without a server", check=True)
-    assert "the state of service 'pg' is not stored: it exited with status 1" in told.err
+    output = repo.run("envlog", "capture", "without a server", check=True)
+    assert "the state of service 'pg' is not stored: it exited with status 1" in output.err
     assert repo.run("envrestore", "--services", first).status == 3
 
 

@@ -44,8 +44,8 @@ def gits() -> tuple[OtherGit, ...]:
 
 
 def _version(program: str) -> tuple[int, ...]:
-    said = subprocess.run([program, "--version"], capture_output=True, text=True, check=True).stdout
-    return tuple(int(word) for word in said.split()[2].split(".")[:3] if word.isdecimal())
+    printed = subprocess.run([program, "--version"], capture_output=True, text=True, check=True).stdout
+    return tuple(int(word) for word in printed.split()[2].split(".")[:3] if word.isdecimal())
 
 
 def git_with_reftable() -> OtherGit:

@@ -45,6 +45,7 @@ PACKAGES = {
     "rsync": "rsync",
     "runc": "runc",
     "setpriv": "util-linux",
+    "setsid": "util-linux",
     "ssh-keygen": "openssh-client",
     "sshd": "openssh-server",
     "strace": "strace",

@@ -55,10 +55,10 @@ class Screen:
     def program(self) -> int:
         """Return the id of the process in the foreground, below the shell."""
         shell = self._run("display-message", "-p", "-t", "it", "#{pane_pid}").strip()
-        told = subprocess.run(
+        output = subprocess.run(
             ["ps", "-o", "pid=", "--ppid", shell], capture_output=True, check=True, text=True
         )
-        return int(told.stdout.split()[0])
+        return int(output.stdout.split()[0])
 
     def close(self) -> None:
         subprocess.run([*self._tmux, "kill-server"], env=self._env, capture_output=True, check=False)

@@ -152,5 +152,5 @@ def test_restore_finishes_without_the_browser(shop: Repo, enter: Enter, tmp_path
 def restores(program: int) -> list[int]:
     """Return the ids of the restore processes that the browser started."""
     words = ["ps", "-ww", "-o", "pid=,args=", "--ppid", str(program)]
-    told = subprocess.run(words, capture_output=True, check=False, text=True).stdout
-    return [int(line.split()[0]) for line in told.splitlines() if "envrestore" in line]
+    output = subprocess.run(words, capture_output=True, check=False, text=True).stdout
+    return [int(line.split()[0]) for line in output.splitlines() if "envrestore" in line]

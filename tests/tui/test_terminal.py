@@ -160,6 +160,28 @@ def test_restore_is_planned_confirmed_and_undone(told: Repo, browse: Open, size:
     assert told.read(".env") == b"A=1\nAPI_URL=http://localhost\n"
 
 
+def test_step_is_reverted_after_confirmation_and_its_conflicts_are_shown(told: Repo, browse: Open) -> None:
+    told.write("later", "later")
+    screen = browse()
+    screen.see("3 snapshots")
+    screen.type("v")
+    screen.see("Enter confirms")
+    screen.type("Enter")
+    screen.see("reverted in", "to go back: git envrestore --undo")
+    assert told.read("app.py") == b"print('hello')\n"
+    assert told.read("later") == b"later"
+    screen.type("Enter")
+    screen.see("revert of ")
+    screen.type("u")
+    screen.see("Enter confirms")
+    screen.type("Enter")
+    screen.see("restored in")
+    screen.type("Enter")
+    told.write("app.py", "print('edited')\n")
+    screen.type("End", "k", "k", "v")
+    screen.see("conflicts, nothing is changed:", "app.py: its contents changed on both sides")
+
+
 def test_stale_plan_is_not_carried_out(told: Repo, browse: Open) -> None:
     screen = browse()
     screen.see("3 snapshots")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from git_envhist.cli.command import Session, command
 from git_envhist.cli.errors import print_error_line, warn
 from git_envhist.cli.formats import count, size
-from git_envhist.cli.parser import argument, dry_run, force, option
+from git_envhist.cli.parser import argument, dry_run, force, message, option
 from git_envhist.cli.path_arguments import refuse_name
 from git_envhist.cli.views.log import title_of
 from git_envhist.errors import UsageError
@@ -36,14 +36,7 @@ MAX_DIRECTORIES = 12
 
 @command("capture", "git envlog capture [<options>] [<intent> | -m <intent>]", writes=True)
 @argument("intent")
-@option(
-    "-m",
-    "--message",
-    "messages",
-    metavar="<intent>",
-    multiple=True,
-    help="why you take this snapshot; repeatable",
-)
+@message("why you take this snapshot; repeatable")
 @option("--name", metavar="<name>", help="give the snapshot a name")
 @option("--verify", metavar="<command>", help="then run this shell command as the check")
 @option(

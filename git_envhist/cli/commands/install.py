@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from git_envhist.cli.command import Session, command
 from git_envhist.cli.errors import ask_for, print_error_line, warn
 from git_envhist.cli.formats import count, size
-from git_envhist.cli.parser import dry_run, force, ignore_hidden_processes, option
+from git_envhist.cli.parser import Decorator, dry_run, force, ignore_hidden_processes, option
 from git_envhist.consent import trusted_list
 from git_envhist.discovery import unregister_directory
 from git_envhist.errors import EnvhistError, NotARepository, Refused, UsageError
@@ -92,14 +92,13 @@ ALIAS = f"log --graph --oneline {EXCLUDED} --exclude=refs/notes/envhist/* --all"
 DONE = {"git": "git's hooks", ALL_AGENTS: "data of agent hooks"}
 
 
+def _agents(help: str) -> Decorator:  # noqa: A002 - as for `option`
+    """Declare `--agent <name>`, which can be repeated."""
+    return option("--agent", "agents", metavar="<name>", multiple=True, help=help)
+
+
 @command("install", "git envlog install [--agent <name>]... [--global] [--shell] [-n]", writes=True)
-@option(
-    "--agent",
-    "agents",
-    metavar="<name>",
-    multiple=True,
-    help="claude-code, codex, gemini, cursor, copilot, opencode, antigravity",
-)
+@_agents("claude-code, codex, gemini, cursor, copilot, opencode, antigravity")
 @option("--global", "everywhere", is_flag=True, help="add hooks for all your repositories")
 @option("--worktrees", is_flag=True, help="with --agent claude-code: its worktrees are forks")
 @option("--shell", is_flag=True, help="link the man pages and shell completions instead")
@@ -156,13 +155,7 @@ def _offer_alias(session: Session) -> None:
     "git envlog uninstall [--agent <name>]... [--global] [--history [--force]] [--shell] [-n]",
     writes=True,
 )
-@option(
-    "--agent",
-    "agents",
-    metavar="<name>",
-    multiple=True,
-    help="remove only the hooks of this agent; repeatable",
-)
+@_agents("remove only the hooks of this agent; repeatable")
 @option("--global", "everywhere", is_flag=True, help="remove the hooks for all your repositories")
 @option("--history", is_flag=True, help="also delete all snapshots, notes and keys")
 @option("--shell", is_flag=True, help="remove the links of install --shell instead")

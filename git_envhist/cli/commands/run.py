@@ -10,7 +10,7 @@ from git_envhist.cli.command import Session, command
 from git_envhist.cli.commands.capture import captured_lines, report_lock_holder, warn_of_missing
 from git_envhist.cli.errors import print_error_line, warn
 from git_envhist.cli.json_values import PATHS_IN_LISTS, SCHEMA, Json, captured_json, snapshot_json
-from git_envhist.cli.parser import option
+from git_envhist.cli.parser import message, option
 from git_envhist.cli.progress import shown_progress
 from git_envhist.cli.views.details import read_details, verdict_line, warn_of, watching
 from git_envhist.errors import UsageError
@@ -22,14 +22,7 @@ if TYPE_CHECKING:
 
 
 @command("run", "git envlog run [<options>] [--] <command>...", writes=True, ends_in_command=True)
-@option(
-    "-m",
-    "--message",
-    "messages",
-    metavar="<intent>",
-    multiple=True,
-    help="why you run it (default: the command); repeatable",
-)
+@message("why you run it (default: the command); repeatable")
 @option("--verify", metavar="<command>", help="then run this check and store its result")
 def run(session: Session, messages: tuple[str, ...], verify: str | None) -> int:
     """Take a snapshot, run a command, take another one. Store its output and exit with its status."""

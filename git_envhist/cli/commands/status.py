@@ -16,7 +16,7 @@ from git_envhist.cli.parser import option
 from git_envhist.errors import EnvhistError
 from git_envhist.git.config import LocalZone
 from git_envhist.integrations.status import read_status
-from git_envhist.model.integrations import HookRun, InstalledPart, IntegrationStatus
+from git_envhist.model.integrations import Approval, HookRun, InstalledPart, IntegrationStatus
 from git_envhist.secrets.masking import mask_text
 from git_envhist.text import escape, escape_invalid, seconds
 
@@ -64,9 +64,15 @@ def _lines(found: IntegrationStatus, whole: bool, *, plain: bool) -> Iterator[st
 
 
 def _part_line(part: InstalledPart, width: int) -> str:
-    remark = f"  ({part.remark})" if part.remark else ""
+    words = "; ".join(filter(None, (part.approval.value if part.approval else "", part.remark)))
     event = part.event.ljust(max(width, LEAST))
-    return f"  {'✓' if part.active else '✗'} {event} {part.place}{remark}"
+    return f"  {_symbol(part)} {event} {part.place}{f'  ({words})' if words else ''}"
+
+
+def _symbol(part: InstalledPart) -> str:
+    if part.approval is Approval.UNKNOWN:
+        return "?"
+    return "✓" if part.active else "✗"
 
 
 def _run_lines(found: IntegrationStatus, most: int) -> Iterator[str]:
@@ -146,6 +152,7 @@ def _part_json(part: InstalledPart) -> dict[str, object]:
         "active": part.active,
         "place": escape_invalid(part.place),
         "remark": part.remark or None,
+        "approval": part.approval.value if part.approval else None,
     }
 
 

@@ -266,15 +266,16 @@ def make_diff_style(session: Session, *, ended_by_nul: bool, full_index: bool = 
     )
 
 
-def anchored_paths(session: Session) -> tuple[bytes, ...]:
-    """Return the pathspecs of the command line, relative to the top of the environment."""
-    if not session.paths:
+def anchored_paths(session: Session, paths: Sequence[str] | None = None) -> tuple[bytes, ...]:
+    """Return pathspecs, by default those of the command line, relative to the top of the environment."""
+    paths = session.paths if paths is None else paths
+    if not paths:
         return ()
     from git_envhist.git.pathspecs import anchored, directory_prefix  # loaded late: keeps envlog fast
 
     root = os.fsencode(session.history.repository.root)
     prefix = directory_prefix(os.getcwdb(), root)
-    return tuple(anchored(os.fsencode(path), prefix, root) for path in session.paths)
+    return tuple(anchored(os.fsencode(path), prefix, root) for path in paths)
 
 
 def _missing(reader: CatFile, snapshot: Snapshot) -> tuple[MissingPath, ...]:

@@ -267,6 +267,7 @@ def _fields(snapshot: Snapshot, context: FormatContext) -> list[tuple[str, str]]
         ),
         ("Restored", f"from {snapshot.restored_from}" if snapshot.restored_from else ""),
         ("Forked", f"from {snapshot.forked_from}" if snapshot.forked_from else ""),
+        ("Merged", snapshot.merged or ""),
     ]
     return [(label, escape(value)) for label, value in fields]
 

@@ -24,6 +24,7 @@ from git_envhist.diff.summary import SummaryRow, describe_marks, fold_by_directo
 from git_envhist.errors import Refused, SnapshotNotFound, UsageError
 from git_envhist.git.process import Git
 from git_envhist.history.times import printed_time
+from git_envhist.lazy import replace
 from git_envhist.model import (
     Change,
     ChangeSide,
@@ -95,13 +96,18 @@ class StalePlan(Refused):
 def plan_id(planned: RestoreResult) -> str:
     """Return an id that is equal for plans that do the same to the same files."""
     digest = hashlib.sha256(planned.target.id.encode())
+    has_own_times = bool(planned.reverted or planned.merged)
     for step in planned.plan.steps:
+        after = step.after
+        if after is not None and has_own_times:
+            # A merged file gets the time at which it is written.
+            after = replace(after, mtime_ns=0)
         step_key = (
             step.root,
             step.path,
             step.action.value,
             step.before,
-            step.after,
+            after,
             len(step.below),
             step.unit,
         )
@@ -114,15 +120,17 @@ def plan_id(planned: RestoreResult) -> str:
 
 
 def require_plan(
-    shown: str | None, also: Callable[[RestoreResult], None] | None
+    shown: str | None,
+    also: Callable[[RestoreResult], None] | None,
+    again: str = "git envrestore --dry-run --json",
 ) -> Callable[[RestoreResult], None] | None:
-    """Return the callback that refuses any other plan than the given one."""
+    """Return the callback that refuses any other plan than the given one; `again` is the command that makes it."""
     if shown is None:
         return also
 
     def context(planned: RestoreResult) -> None:
         if plan_id(planned) != shown:
-            raise StalePlan(shown)
+            raise StalePlan(shown, again)
         if also is not None:
             also(planned)
 
@@ -371,7 +379,7 @@ def _failed_restore_lines(target: Snapshot) -> Iterator[str]:
 
 def _how_to_keep_code(restored: RestoreResult) -> str:
     # A revert has no such option.
-    return "" if restored.reverted else "to keep your code: --keep-tracked"
+    return "" if restored.reverted or restored.merged else "to keep your code: --keep-tracked"
 
 
 def _tracked_line(restored: RestoreResult, now: int, before: int) -> str:

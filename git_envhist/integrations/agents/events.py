@@ -50,7 +50,10 @@ READ_ONLY_TOOLS = frozenset((
 """Tools that only read; a tool with any other name may change something."""
 OWN_PREFIX = "environment_history_"
 OWN_READ_ONLY_TOOLS = frozenset(
-    ("log", "show", "diff", "read_file", "why", "search", "resume", "plan_restore", "plan_undo", "plan_fork")
+    (
+        *("log", "show", "diff", "read_file", "why", "search", "resume"),
+        *("plan_restore", "plan_undo", "plan_revert", "plan_merge", "plan_fork"),
+    )
 )
 """Tools of our own server that only read, without their prefix. An agent puts the name of the server before it."""
 OWN_READ_ONLY = re.compile(rf"[0-9A-Za-z_:.-]*{OWN_PREFIX}(?:{'|'.join(sorted(OWN_READ_ONLY_TOOLS))})")

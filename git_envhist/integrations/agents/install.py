@@ -13,12 +13,13 @@ import shlex
 import shutil
 import sys
 import tomllib
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from git_envhist.errors import Refused
 from git_envhist.git.repository import Repository
 from git_envhist.integrations.agents import jsonc
+from git_envhist.integrations.agents.approval import Approvals, HookSettings, read_approvals
 from git_envhist.integrations.agents.events import (
     OWN_PREFIX,
     OWN_READ_ONLY_TOOLS,
@@ -26,13 +27,13 @@ from git_envhist.integrations.agents.events import (
     READ_ONLY_TOOLS,
     spool_lock,
 )
-from git_envhist.integrations.agents.outcomes import last_outcome
+from git_envhist.integrations.agents.outcomes import last_event
 from git_envhist.integrations.base import NOT_NAMED, InstallPlan, InstallTarget
 from git_envhist.integrations.edits import PROGRAM_MODE, plan_content, read_record, read_state
 from git_envhist.integrations.git_hooks import template
 from git_envhist.integrations.remove_history import states_of
 from git_envhist.lazy import dataclass, field, replace
-from git_envhist.model.integrations import FileEdit, InstalledPart
+from git_envhist.model.integrations import Approval, FileEdit, InstalledPart
 
 # Files of agents in our own directories, which are removed with the last agent.
 
@@ -86,7 +87,6 @@ OWN_WORKTREES = (
     "worktrees that the agent makes contain tracked files only; to have .env and node_modules in place: "
     "git envlog install --agent {} --worktrees"
 )
-NEEDS_TRUST = "{} runs the hooks of a project only if its directory is trusted: {}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,8 +123,6 @@ class AgentSettingsForm:
     typed: bool = True
     skeleton: dict[str, Any] = field(default_factory=dict)
     """Members that the file needs in addition to the hooks."""
-    remark: str = ""
-    """A step that the user must take in addition."""
     worktree_hooks: tuple[Hook, ...] = ()
     """Further hooks, with which the agent makes and removes its worktrees; installed on request."""
 
@@ -189,7 +187,6 @@ CODEX = AgentSettingsForm(
         Hook("SessionEnd", "end"),
     ),
     home_variable="CODEX_HOME",
-    remark="codex runs new hooks only once they are approved: it asks when it starts, or at /hooks",
 )
 GEMINI = AgentSettingsForm(
     "gemini",
@@ -204,7 +201,6 @@ GEMINI = AgentSettingsForm(
     ),
     unit=1000,
     named=True,
-    remark=NEEDS_TRUST.format("gemini", "it asks when it starts there"),
 )
 CURSOR = AgentSettingsForm(
     "cursor",
@@ -237,7 +233,6 @@ COPILOT = AgentSettingsForm(
     command="bash",
     timeout="timeoutSec",
     skeleton={"version": 1},
-    remark=NEEDS_TRUST.format("copilot", "it asks when it starts there; with -p it needs --trust-folder"),
 )
 
 
@@ -424,7 +419,7 @@ class AgentIntegration:
             raise _unknown_form(path) from None
         return InstallPlan(
             (plan_content(path, _bytes(new)),),
-            tuple(self._remarks(target, form)),
+            tuple(self._remarks(target, form, path, new)),
             own=(self.plan_script(target),),
         )
 
@@ -444,10 +439,11 @@ class AgentIntegration:
         script = script.replace("@PROJECT@", f"${{{variable}-}}" if variable else "")
         return plan_content(self._script_path(target), os.fsencode(script), PROGRAM_MODE)
 
-    def _remarks(self, target: InstallTarget, form: AgentSettingsForm) -> Iterator[str]:
+    def _remarks(self, target: InstallTarget, form: AgentSettingsForm, path: str, text: str) -> Iterator[str]:
         """Yield the steps that remain for the user."""
-        if form.remark:
-            yield form.remark
+        step = self._approvals(target, form.hooks, path, text).step
+        if step:
+            yield step
         repository = target.repository
         reaches_all = target.everywhere or self.name in target.trusted.agents(None)
         if repository is not None and not reaches_all and _has_worktrees(repository):
@@ -475,11 +471,18 @@ class AgentIntegration:
         """Return a part for each event."""
         script = os.path.exists(self._script_path(target))
         for path in filter(_is_file, self._settings_files(target)):
-            found = self._found_hooks(path, _read(path))
+            text = _read(path)
+            found = self._found_hooks(path, text)
             if found:
                 hooks = self.form.as_installed(found).hooks
-                return tuple(self._part(target, hook, path, found, script) for hook in hooks)
+                approvals = self._approvals(target, hooks, path, text)
+                several = (self._part(target, hook, path, found, script) for hook in hooks)
+                return tuple(_with_approval(part, approvals) for part in several)
         return ()
+
+    def _approvals(self, target: InstallTarget, hooks: Sequence[Hook], path: str, text: str) -> Approvals:
+        events = [hook.event for hook in hooks]
+        return read_approvals(self.name, target, HookSettings(path, text, events, is_ours))
 
     def _part(
         self, target: InstallTarget, hook: Hook, path: str, found: dict[str, list[object]], script: bool
@@ -496,8 +499,8 @@ class AgentIntegration:
             )
         if target.repository is not None and not target.trusted.has_repository(target.repository.common_dir):
             return InstalledPart(hook.event, False, path, NOT_NAMED)
-        last = last_outcome(target.repository.state, self.name, hook.kind) if target.repository else None
-        return InstalledPart(hook.event, True, path, last or "")
+        last = last_event(target.repository.state, self.name, hook.kind) if target.repository else ""
+        return InstalledPart(hook.event, True, path, last)
 
     def _plan_without(self, path: str) -> FileEdit:
         text = _read(path)
@@ -560,6 +563,19 @@ class AgentIntegration:
             hook.event: f"{script} {hook.kind}{'' if hook.kind in WORKTREE_KINDS else silent}"
             for hook in form.hooks
         }
+
+
+def _with_approval(part: InstalledPart, approvals: Approvals) -> InstalledPart:
+    """Return the part of a hook with its approval; a hook that the agent does not run is not active."""
+    approval = approvals.of.get(part.event) if part.active else None
+    if approval is None:
+        return part
+    return replace(
+        part,
+        active=approval is not Approval.MISSING,
+        approval=approval,
+        step="" if approval is Approval.APPROVED else approvals.step,
+    )
 
 
 def _has_worktrees(repository: Repository) -> bool:

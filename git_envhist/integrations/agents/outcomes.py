@@ -21,6 +21,12 @@ def last_outcome(state: str, agent: str, kind: str) -> str | None:
         return None
 
 
+def last_event(state: str, agent: str, kind: str) -> str:
+    """Return when the last event of a kind arrived in a working tree, and its result, in words."""
+    result, _, at = (last_outcome(state, agent, kind) or "").rpartition(" (")
+    return f"last event {at.removesuffix(')')}: {result}" if result else "no event yet"
+
+
 def last_outcomes(state: str) -> Iterator[tuple[str, str, str, float]]:
     """Yield (agent, kind, result, time) of the last event of each kind in a working tree."""
     directory = os.path.join(state, "agents")

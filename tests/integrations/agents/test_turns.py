@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -25,6 +26,7 @@ from git_envhist.integrations.agents.events import (
     write_turn,
 )
 from tests.integrations.agents.test_called import Working, hooks_of, told
+from tests.support.needs import require
 from tests.support.repository import Repo
 
 
@@ -167,6 +169,25 @@ def test_end_of_a_session_waits_for_its_snapshot(repo: Repo, tmp_path: Path) -> 
     repo.write("app.py", "changed")
     here.call("claude-code", "end")
     # The agent may be the first process of a container: when it ends, all other processes are killed.
+    assert len(EnvHistory.open(str(repo.path)).log()) == 1
+
+
+ALONE = ("--pid", "--fork", "--mount-proc", "--kill-child")
+
+
+def test_end_of_a_turn_waits_for_its_snapshot_if_the_agent_is_the_first_process(
+    repo: Repo, tmp_path: Path
+) -> None:
+    unshare = require("unshare")
+    if os.geteuid():
+        pytest.skip("only root makes a process namespace everywhere")
+    here = Working(repo, tmp_path / "transcript.jsonl", "claude-code")
+    repo.write("app.py", "changed")
+    data = json.dumps(told("claude-code", "after", repo, here.transcript)).encode()
+    # The shell of the agent, which starts the hook and does something afterwards.
+    words = ["sh", "-c", f"sh -c {shlex.quote(here.command('claude-code', 'after'))}; exit $?"]
+    subprocess.run([unshare, *ALONE, *words], cwd=repo.path, input=data, check=True, env=repo.env)
+    # All processes of the namespace were killed.
     assert len(EnvHistory.open(str(repo.path)).log()) == 1
 
 

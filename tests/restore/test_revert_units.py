@@ -1,0 +1,194 @@
+"""A revert merges what changed on both sides by its own units: variables, settings, rows, packages."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+
+import pytest
+
+from git_envhist.api import EnvHistory
+from git_envhist.restore.revert import RevertConflicts
+from tests.support.oracle import listing
+from tests.support.repository import Repo
+
+
+def opened(repo: Repo) -> EnvHistory:
+    return EnvHistory.open(str(repo.path), workers="here", one_command=True)
+
+
+@contextmanager
+def database(repo: Repo, name: str = "data.db") -> Iterator[sqlite3.Connection]:
+    with closing(sqlite3.connect(repo.path / name)) as connection:
+        yield connection
+        connection.commit()
+
+
+def rows(repo: Repo, name: str = "data.db") -> list[tuple[object, ...]]:
+    with database(repo, name) as connection:
+        assert connection.execute("pragma integrity_check").fetchone() == ("ok",)
+        return connection.execute("select * from t order by 1").fetchall()
+
+
+def test_rows_of_one_step_are_reverted_and_later_rows_stay(repo: Repo) -> None:
+    history = opened(repo)
+    with database(repo) as made:
+        made.executescript(
+            "create table t (id integer primary key, word); insert into t values (1, 'a'), (2, 'b')"
+        )
+    history.capture("one")
+    with database(repo) as changed:
+        changed.executescript("update t set word = 'A' where id = 1; insert into t values (3, 'c')")
+    history.capture("two")
+    with database(repo) as changed:
+        changed.executescript("update t set word = 'B' where id = 2; insert into t values (4, 'd')")
+    before = listing(repo.path)
+    history.revert(":/two")
+    assert rows(repo) == [(1, "a"), (2, "B"), (4, "d")]
+    history.undo()
+    assert listing(repo.path) == before
+    with database(repo) as changed:
+        changed.execute("update t set word = 'C' where id = 3")
+    with pytest.raises(RevertConflicts) as raised:
+        history.revert(":/two")
+    assert [(one.path, one.why) for one in raised.value.conflicts] == [
+        (b"data.db", "row 3 of table t changed on both sides")
+    ]
+
+
+def test_database_with_a_log_is_merged_with_its_log(repo: Repo) -> None:
+    with closing(sqlite3.connect(repo.path / "data.db", isolation_level=None)) as kept:
+        kept.execute("pragma journal_mode=wal")
+        kept.execute("create table t (id integer primary key, word)")
+        kept.execute("insert into t values (1, 'a'), (2, 'b')")
+        repo.run("envlog", "capture", "one", check=True)
+        kept.execute("update t set word = 'A' where id = 1")
+        repo.run("envlog", "capture", "two", check=True)
+        kept.execute("update t set word = 'B' where id = 2")
+        refused = repo.run("envlog", "revert", ":/two")
+        assert (refused.status, "--force" in refused.err) == (3, True)
+        files = {name: repo.read(name) for name in ("data.db", "data.db-wal")}
+    assert files["data.db-wal"]
+    # A crash leaves the log behind.
+    for name, content in files.items():
+        repo.write(name, content)
+    history = opened(repo)
+    history.capture("three")
+    before = listing(repo.path)
+    history.revert(":/two")
+    assert not (repo.path / "data.db-wal").exists()
+    assert rows(repo) == [(1, "a"), (2, "B")]
+    history.undo()
+    names = (b"data.db", b"data.db-wal")
+    assert {name: one for name, one in listing(repo.path).items() if name in names} == {
+        name: before[name] for name in names
+    }
+
+
+def test_larger_database_than_the_limit_is_one_conflict(repo: Repo) -> None:
+    repo.git("config", "envhist.mergeLimit", "8k")
+    history = opened(repo)
+    with database(repo) as made:
+        made.executescript(
+            "create table t (id integer primary key, word); insert into t values (1, zeroblob(20000))"
+        )
+    history.capture("one")
+    for number, name in ((2, "two"), (3, "three")):
+        with database(repo) as changed:
+            changed.execute("insert into t values (?, 'x')", (number,))
+        history.capture(name)
+    with pytest.raises(RevertConflicts) as raised:
+        history.revert(":/two")
+    assert [one.why for one in raised.value.conflicts] == ["its contents changed on both sides"]
+    repo.git("config", "envhist.mergeLimit", "1m")
+    opened(repo).revert(":/two")
+    assert [row[0] for row in rows(repo)] == [1, 3]
+
+
+def test_variables_in_adjacent_lines_are_reverted_by_name(repo: Repo) -> None:
+    history = opened(repo)
+    repo.write("public.env", b"# kept\nA=1\nB=1\nC=1\n")
+    history.capture("one")
+    repo.write("public.env", b"# kept\nA=2\nB=1\nC=1\n")
+    history.capture("two")
+    repo.write("public.env", b"# kept\nA=2\nB=2\nC=1\n")
+    history.revert(":/two")
+    assert repo.read("public.env") == b"# kept\nA=1\nB=2\nC=1\n"
+    assert os.listdir(repo.path).count("public.env") == 1
+
+
+def test_dependencies_in_adjacent_lines_are_reverted_by_key(repo: Repo) -> None:
+    history = opened(repo)
+    lines = b'{\n  "dependencies": {\n    "left": "1",\n    "right": "1"\n  }\n}\n'
+    repo.write("package.json", lines)
+    history.capture("one")
+    repo.write("package.json", lines.replace(b'"left": "1"', b'"left": "2"'))
+    history.capture("two")
+    repo.write("package.json", repo.read("package.json").replace(b'"right": "1"', b'"right": "2"'))
+    history.revert(":/two")
+    assert repo.read("package.json") == lines.replace(b'"right": "1"', b'"right": "2"')
+    history.undo()
+    repo.write("package.json", repo.read("package.json").replace(b'"left": "2"', b'"left": "3"'))
+    refused = repo.run("envlog", "revert", ":/two")
+    assert refused.out == "conflict: package.json: setting dependencies.left changed on both sides\n"
+    repo.run("envlog", "revert", "--conflict=markers", ":/two", check=True)
+    assert b"<<<<<<< now\n" in repo.read("package.json")
+
+
+def lock_text(version: str) -> str:
+    packages = {
+        "": {"name": "x"},
+        "node_modules/left": {"version": version},
+        "node_modules/@s/only": {"version": "1.0.0"},
+    }
+    return json.dumps({"lockfileVersion": 3, "packages": packages}, indent=2) + "\n"
+
+
+def install_both(repo: Repo, version: str) -> None:
+    repo.write("node_modules/left/package.json", json.dumps({"name": "left", "version": version}))
+    site = ".venv/lib/python3.11/site-packages"
+    for old in repo.path.glob(f"{site}/My_Left-*"):
+        shutil.rmtree(old)
+    repo.write(f"{site}/My_Left-{version}.dist-info/METADATA", f"Name: my-left\nVersion: {version}\n")
+
+
+def test_lock_files_that_disagree_with_installed_packages_are_reported(repo: Repo) -> None:
+    history = opened(repo)
+    install_both(repo, "1.0.0")
+    repo.write("package-lock.json", lock_text("1.0.0"))
+    repo.write("requirements.txt", "My.Left==1.0.0\nother==3\n")
+    history.capture("one")
+    repo.write("package-lock.json", lock_text("2.0.0"))
+    repo.write("requirements.txt", "My.Left==2.0.0\nother==3\n")
+    history.capture("two")
+    install_both(repo, "2.0.0")
+    history.capture("three")
+    warnings = {
+        "package-lock.json and the installed packages disagree: left 1.0.0 (installed: 2.0.0)",
+        "requirements.txt and the installed packages disagree: my-left 1.0.0 (installed: 2.0.0)",
+    }
+    assert warnings <= set(history.revert(":/two", dry_run=True).warnings)
+    shown = repo.run("envlog", "revert", ":/two", check=True)
+    assert all(f"warning: {warning}" in shown.err for warning in warnings)
+    history.undo()
+    assert not warnings & set(history.revert(":/two..:/three", dry_run=True).warnings)
+    assert not any("disagree" in one for one in history.revert(":/one..:/three", dry_run=True).warnings)
+
+
+def test_sealed_settings_are_reverted_by_key_and_not_written_in_the_clear(repo: Repo) -> None:
+    history = opened(repo)
+    text = '{\n  "user": "a-xyzzy",\n  "token": "b-xyzzy"\n}\n'
+    repo.write("credentials.json", text)
+    history.capture("one")
+    repo.write("credentials.json", text.replace("a-x", "c-x"))
+    history.capture("two")
+    repo.write("credentials.json", text.replace("a-x", "c-x").replace("b-x", "d-x"))
+    history.revert(":/two")
+    assert repo.read("credentials.json").decode() == text.replace("b-x", "d-x")
+    listed = repo.git("cat-file", "--batch-check", "--batch-all-objects", "--unordered").splitlines()
+    blobs = [line.split()[0] for line in listed if " blob " in line]
+    assert "xyzzy" not in repo.git("cat-file", "--batch", input="\n".join(blobs))
