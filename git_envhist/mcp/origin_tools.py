@@ -59,9 +59,8 @@ async def search(
     where: Annotated[
         Literal["content", "summary", "intent"],
         Field(
-            description="content: snapshots that added or removed the text in a file; summary: whose summary or a "
-            "changed package, variable or table has it; intent: whose intent, name or note matches it as a regular "
-            "expression"
+            description="content: added or removed in a file; summary: in the summary, or in a changed package, "
+            "variable or table; intent: a regular expression for intent, name or note"
         ),
     ] = "content",
     limit: Annotated[int, Field(description="Return at most this many snapshots", ge=1, le=50)] = 10,
@@ -69,7 +68,7 @@ async def search(
 ) -> Annotated[CallToolResult, schemas.Answer[schemas.Log]]:
     """Search the history for a text: snapshots that added or removed it in files, facts or intents, newest first.
 
-    Use it to find out when a setting, a function or a package appeared or disappeared. Secret files are not searched.
+    Use it to find out when something appeared or disappeared. Secret files are not searched.
     """
     option = {"content": f"-S{text}", "summary": f"--find={text}", "intent": f"--grep={text}"}[where]
     words = ["--json", f"--max-count={limit}", option, *pathspecs(paths)]
