@@ -167,6 +167,7 @@ class AsyncEnvHistory(AsyncWrapper[EnvHistory]):
 
     capture = awaited(EnvHistory.capture)
     log = awaited(EnvHistory.log)
+    why = awaited(EnvHistory.why)
     recent = awaited(EnvHistory.recent)
     page = awaited(EnvHistory.page)
     timelines = awaited(EnvHistory.timelines)

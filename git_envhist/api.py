@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from git_envhist.git.process import Git
     from git_envhist.git.repository import Repository
     from git_envhist.history.search import LogKeywords
+    from git_envhist.history.why import Origin, Origins, WhyKeywords
     from git_envhist.integrations.base import InstallTarget
     from git_envhist.model import (
         BisectResult,
@@ -395,6 +396,52 @@ class EnvHistory(HistoryContext):
             for snapshot in line.snapshots:
                 found.setdefault(snapshot.id, snapshot)
         return sorted(found.values(), key=lambda snapshot: snapshot.at, reverse=True)
+
+    def why(
+        self,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        line: int | None = None,
+        at: SnapshotRef = "@",
+        limit: int | None = None,
+        **keywords: Unpack[WhyKeywords],
+    ) -> list[Origin]:
+        """Return the steps that gave something its form in a snapshot, newest first, at most `limit`.
+
+        One of: `path` (from the top; `line`: only this line of it), or a keyword: `path_gone`, `package`, `var`,
+        `table`, `row` (`<table>:<key>`), `service`. `Origin.attribution` names the call of an agent's tool that made
+        the change, or is uncertain, with the calls that come into question.
+
+        >>> _ = history.capture("with a file")
+        >>> [(one.change, one.attribution.certainty.value) for one in history.why("app.py", limit=1)]
+        [('present', 'first')]
+        """
+        from itertools import islice  # loaded late: few programs ask
+
+        from git_envhist.history.why import WhyKeywords, subject_of  # loaded late: few programs ask
+
+        refuse_unknown("why", keywords, WhyKeywords.__annotations__)
+        subject = subject_of(None if path is None else os.fspath(path), line, keywords)
+        with self.origins(at) as origins:
+            return list(islice(origins.of(subject), limit))
+
+    @contextmanager
+    def origins(self, at: SnapshotRef = "@") -> Iterator[Origins]:
+        """Yield a reader of the steps along the timeline of a snapshot, up to that snapshot."""
+        from git_envhist.history.versions import VersionReader  # loaded late: few programs ask
+        from git_envhist.history.why import Origins  # loaded late: few programs ask
+
+        newest = self.snapshot_of(at)
+        line = next(
+            (one for one in self.catalog.timelines() if any(newest.id == each.id for each in one.snapshots)),
+            None,
+        )
+        snapshots = [newest] if line is None else list(line.snapshots)
+        place = next(number for number, one in enumerate(snapshots) if one.id == newest.id)
+        refuse_oversized_trees(self, snapshots[place:])
+        git = self.repository.git
+        with VersionReader(git, newest.tree, self.keys.opening, self.read_file) as reader:
+            yield Origins(git, snapshots[place:], reader, self.judge, snapshots[:place])
 
     def recent(self, span: str = "1h") -> RecentChanges:
         """Return what changed within a span without any snapshot: by change times, and by logs of installers."""

@@ -2,11 +2,11 @@
 # Called by a coding agent for an event: before a tool changes something, after a turn. It prints nothing and never
 # fails, whatever its input: an agent could take any output for a refusal.
 #
-#   agent-<name> before|prompt|after|end|create|remove
+#   agent-<name> before|prompt|done|after|end|create|remove
 #
 # `before` waits for the snapshot, unless its tool only reads. The other events are written to the spool, and a
-# background process handles them; `end` waits up to 2.5 s for it, `after` up to 8 s if the end of the agent would end
-# that process. The first line of a spooled event is the project directory that the agent names.
+# background process handles them; `done` (a tool ended) starts none, `end` waits up to 2.5 s for it, `after` up to 8 s
+# if the end of the agent would end that process. The first line of a spooled event is the project directory that the agent names.
 # `create` and `remove` make and remove a worktree of the agent, which reads their output and status.
 program=@PROGRAM@
 # Whether the first process is near: a container or a service ends with the agent, and ends every process in it.
@@ -82,7 +82,8 @@ esac
         "$program" agent-hook "$0" "$agent" ended </dev/null
     elif [ "$1" = after ] && ends_all; then
         "$program" agent-hook "$0" "$agent" finished </dev/null
-    else
+    elif [ "$1" != done ]; then
+        # The next event reads the end of a tool: only its time matters.
         "$program" agent-hook "$0" "$agent" spooled </dev/null &
     fi
 } >/dev/null 2>&1

@@ -80,6 +80,8 @@ export const GitEnvhist = async ({ client, directory, worktree }) => {
       }),
     "tool.execute.before": ({ tool, sessionID, callID }, { args }) =>
       handle(sessionID, (event) => wait({ ...event, tool_name: tool, tool_use_id: callID, tool_input: args })),
+    "tool.execute.after": ({ tool, sessionID, callID, args }) =>
+      handle(sessionID, (event) => tell("done", { ...event, tool_name: tool, tool_use_id: callID, tool_input: args })),
     event: async ({ event }) => {
       if (event.type === "session.created" || event.type === "session.updated") learn(event.properties.info)
       if (event.type === "session.idle") await handle(event.properties.sessionID, (each) => tell("after", each))

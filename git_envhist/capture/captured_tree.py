@@ -17,6 +17,7 @@ from git_envhist.capture.environment_trees import CapturedEnvironment, TreeCaptu
 from git_envhist.capture.pipeline import CaptureOptions
 from git_envhist.capture.probe_runner import NAMES_IN_THE_CLEAR, ProbeRunner
 from git_envhist.capture.sealed_originals import remembered_twins
+from git_envhist.capture.tool_calls import CallRecord, ToolCalls, wall_time
 from git_envhist.capture.worker import secret_rules
 from git_envhist.config import Settings
 from git_envhist.diff.changes import compare
@@ -40,9 +41,11 @@ from git_envhist.model import (
     NoteRecord,
     Snapshot,
     SnapshotId,
+    ToolCall,
     Trigger,
 )
 from git_envhist.objects.pack_writer import PackWriter, StagedPack
+from git_envhist.objects.reader import TreeReader
 from git_envhist.probes import kinds
 from git_envhist.secrets.keys import Key, KeyRing
 from git_envhist.secrets.seal import keyed_hash, seal
@@ -65,7 +68,7 @@ from git_envhist.snapshots.layout import (
 )
 from git_envhist.snapshots.log import read_snapshot
 from git_envhist.snapshots.message import MessageFields, signed
-from git_envhist.snapshots.names import stored_name
+from git_envhist.snapshots.names import stored_name, stored_path
 from git_envhist.snapshots.publish import CommitDraft, PublishedSnapshot, publish
 from git_envhist.snapshots.quoting import quote_path
 from git_envhist.snapshots.records import name_record, write_git_changes, write_missing, write_rules
@@ -410,6 +413,7 @@ class CapturedTree:
     def finish_unpublished(self) -> CaptureResult:
         """Publish nothing, but update the stat cache."""
         self.capture.remember_unpublished(self.environment)
+        self._note_capture(None)
         seconds = time.monotonic() - self.started
         return CaptureResult(
             snapshot=None,
@@ -429,11 +433,16 @@ class CapturedTree:
         timeline = ensure_timeline(repository, self.context.settings, self.warnings.append)
         at = current_time(repository.git, self.context.environ)
         finished = self.finish(request.attach)
-        draft = self._draft(request, timeline, finished.attachments)
+        calls = ToolCalls(repository.state).record(time.time(), self.context.settings.agent_timeout)
+        draft = replace(
+            self._draft(request, timeline, finished.attachments), window=calls.window, calls=calls.calls
+        )
         commit = CommitDraft(
             tree=finished.tree,
             signature=signature(draft.actor, at),
-            describe=lambda parent: self._describe(draft, parent, finished.tree),
+            describe=lambda parent: self._describe(
+                replace(draft, calls=self._with_written(calls, parent, finished.tree)), parent, finished.tree
+            ),
             records=lambda commit: (*_records(request, draft, at), *self._known_verdict(commit, finished)),
             key=self.key,
             at=at,
@@ -442,7 +451,48 @@ class CapturedTree:
         self._warn_of_names(request.trigger)
         self.environment.facts = self.facts.kept
         self.capture.remember(self.environment, done.commit)
-        return self._captured(done)
+        captured = self._captured(done)
+        self._note_capture(captured.snapshot)
+        return captured
+
+    def _note_capture(self, snapshot: Snapshot | None) -> None:
+        """Record in the list of tools' calls that everything before this capture is captured."""
+        calls = ToolCalls(self.context.repository.state)
+        if not calls.exists:
+            return
+        # A list that cannot be written only widens the time in which a call can have changed something.
+        with suppress(OSError, EnvhistError):
+            newest = snapshot or self._newest_snapshot()
+            if newest is not None:
+                calls.looked(newest.id, wall_time(self.started), published=snapshot is not None)
+
+    def _newest_snapshot(self) -> Snapshot | None:
+        tip = self.environment.tip
+        if tip is None:
+            return None
+        with CatFile(self.context.repository.git) as reader:
+            answer = reader.read(tip)
+        return None if answer is None else read_snapshot(tip, answer[1])
+
+    def _with_written(self, calls: CallRecord, parent: str | None, tree: str) -> tuple[ToolCall, ...]:
+        """Return the calls with the files that contain exactly what each was to write into them."""
+        if not any(calls.writes) or parent is None:
+            return calls.calls
+        git = self.context.repository.git.with_objects(self.staging.path)
+        length = len(tree) // 2
+        with CatFile(git) as reader:
+            sides = [TreeReader(reader, name, length) for name in (parent, tree)]
+
+            def ids(path: str) -> list[str]:
+                stored = stored_path(EnvPath(os.fsencode(path)))
+                return [(found.hex() if (found := side.look_up(stored)) else "") for side in sides]
+
+            return tuple(
+                replace(
+                    call, wrote=tuple(one.path for one in writes if ids(one.path) == [one.before, one.after])
+                )
+                for call, writes in zip(calls.calls, calls.writes, strict=True)
+            )
 
     def _warn_of_names(self, trigger: Trigger) -> None:
         """Store the warning about names for the next manual capture, which a user reads."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from git_envhist.diff.path_classes import is_nested_repository
@@ -34,6 +34,7 @@ from git_envhist.model import (
     RestoreResult,
     SkippedPath,
     Snapshot,
+    ToolCall,
     Verdict,
 )
 from git_envhist.text import escape_invalid
@@ -96,6 +97,7 @@ def _commit_fields(snapshot: Snapshot) -> Json:
         "names": [escape_invalid(name) for name in snapshot.names],
         "trigger": snapshot.trigger.value,
         "actor": actor_json(snapshot.actor),
+        "calls": [call_json(call) for call in snapshot.calls],
         "trusted": snapshot.trusted,
         "head": snapshot.head,
         "branch": snapshot.branch and escape_invalid(snapshot.branch),
@@ -241,6 +243,33 @@ def actor_json(actor: Actor) -> Json:
     return {key: value and escape_invalid(value) for key, value in values.items()}
 
 
+def call_json(call: ToolCall) -> Json:
+    """Return a call of an agent's tool; `began` is null if the call was about to run."""
+    texts = {
+        "tool": call.tool,
+        "agent": call.agent,
+        "session": call.session,
+        "call_id": call.id,
+        "subagent": call.subagent,
+        "subagent_type": call.subagent_type,
+        "intent": call.intent,
+        "command": call.command,
+        "trace": call.trace,
+    }
+    return {
+        **{key: value and escape_invalid(value) for key, value in texts.items()},
+        "began": _iso_seconds(call.began),
+        "ended": _iso_seconds(call.ended),
+        "paths": [escape_invalid(path) for path in call.paths],
+    }
+
+
+def _iso_seconds(seconds: float | None) -> str | None:
+    return (
+        None if seconds is None else datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
+    )
+
+
 def missing_json(missing: MissingPath) -> Json:
     return {**path_fields(missing.path), "why": missing.why.value, "detail": escape_invalid(missing.detail)}
 
@@ -310,7 +339,7 @@ def diff_json(before: str, after: str, changes: Sequence[Change], facts: Iterabl
         "removed": counts.removed,
         "renamed": moved,
         "files": [change_json(change) for change in changes],
-        "facts": [_fact(fact) for fact in facts],
+        "facts": [fact_change_json(fact) for fact in facts],
     }
 
 
@@ -338,7 +367,8 @@ def _side(side: ChangeSide | None) -> Json | None:
     }
 
 
-def _fact(fact: FactChange) -> Json:
+def fact_change_json(fact: FactChange) -> Json:
+    """Return a changed fact, with unprintable characters escaped."""
     return {
         key: escape_invalid(value) if isinstance(value, str) else value
         for key, value in fact_json(fact).items()

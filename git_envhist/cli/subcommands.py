@@ -32,6 +32,12 @@ SUBCOMMANDS = {
     "show": Subcommand(
         "git_envhist.cli.commands.show:show", "show a snapshot in full, or an old version of a file"
     ),
+    "why": Subcommand(
+        "git_envhist.cli.commands.why:why", "show which step and call made something what it is"
+    ),
+    "blame": Subcommand(
+        "git_envhist.cli.commands.blame:blame_command", "show which snapshot brought each line of a file"
+    ),
     "recent": Subcommand(
         "git_envhist.cli.commands.recent:recent", "show recent changes, even without a snapshot"
     ),
@@ -175,7 +181,6 @@ WEAK_SYNONYMS = {
     "clone": "git envlog fetch",
     "grep": "git envlog --grep",
     "search": "git envlog --grep",
-    "blame": "git envlog -S <text>",
     "cat": "git envlog show",
     "info": "git envlog status",
     "doctor": "git envlog status",
@@ -215,7 +220,7 @@ HEADING = b"   "
 """The indent that man prints before a subheading; text has a larger one."""
 GROUPS = {
     "take snapshots": ("capture", "run", "watch", "name", "note"),
-    "look at snapshots": ("show", "recent", "browse", "status"),
+    "look at snapshots": ("show", "why", "blame", "recent", "browse", "status"),
     "run checks": ("verify", "bisect"),
     "go back, or try two ways": ("undo", "redo", "revert", "fork", "merge"),
     "record work": ("task", "resume", "effect", "observe"),

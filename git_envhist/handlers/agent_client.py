@@ -29,7 +29,7 @@ AGENT_TIMEOUT = 3.0
 """The time limit of a tool until the capturing process has read the configured one, in seconds."""
 ANSWER = 1.0
 """Seconds in which a waiting process takes an event."""
-VERSION = 1
+VERSION = 2
 PRIME = (1 << 61) - 1
 """The remainder by this number names an environment; no module has to be loaded for it."""
 VOLATILE = frozenset(("_", "SHLVL", "PWD", "OLDPWD", "TRACEPARENT", "TRACESTATE"))
@@ -89,7 +89,8 @@ def ask(spool: str, data: bytes) -> bool:
         with_short_path(socket_path(spool, environment), connection.connect)
         if not is_alike(connection):
             return False
-        connection.sendall(request(environment, os.fsencode(os.getcwd()), data))
+        trace = os.fsencode(os.environ.get("TRACEPARENT", ""))
+        connection.sendall(request(environment, os.fsencode(os.getcwd()), data, trace))
         if connection.recv(len(TAKEN)) != TAKEN:
             return False
         return await_done(connection.fileno(), lambda: connection.recv(64))

@@ -20,6 +20,7 @@ from contextlib import ExitStack, suppress
 from functools import partial
 
 from git_envhist.api import EnvHistory
+from git_envhist.capture.tool_calls import FileWrite, OpenCall, ToolCalls
 from git_envhist.consent import NOT_APPROVED, UNATTENDED, trusted_list
 from git_envhist.discovery import OpenedRepository, open_repository
 from git_envhist.disk import locked, remove_if_present, state_directory
@@ -29,6 +30,7 @@ from git_envhist.git.repository import Repository
 from git_envhist.handlers.agent_client import DONE, WAIT, await_done, read_input
 from git_envhist.handlers.removed_worktree import name_removed
 from git_envhist.history.timeline import FIRST_TOOL, SUBAGENT
+from git_envhist.integrations.agents.arguments import read_arguments
 from git_envhist.integrations.agents.events import (
     AgentEvent,
     Job,
@@ -43,8 +45,10 @@ from git_envhist.integrations.agents.events import (
 )
 from git_envhist.integrations.agents.outcomes import _path, write_version
 from git_envhist.lazy import replace
-from git_envhist.model import Actor, CaptureResult, IntentSource, Snapshot, Trigger
+from git_envhist.model import Actor, CaptureResult, IntentSource, Snapshot, ToolCall, Trigger
+from git_envhist.objects.trees import object_id
 from git_envhist.platform import open_file_only, own_command
+from git_envhist.secrets.rules import is_secret_name
 
 END_WAIT = 2.5
 """Seconds for which the end of a session waits for its last captures; agents grant such a hook 3."""
@@ -111,9 +115,11 @@ def _end(spool: str, report: Report, environ: Mapping[str, str]) -> AgentHistori
     return _work(spool, None, report, environ)
 
 
-def _answer(spool: str, agent: str, environ: Mapping[str, str], data: bytes, descriptor: int) -> None:
-    """Capture before a tool in a child of a waiting process."""
-    event = read_event(agent, "before", data, environ, project_of(agent, environ))
+def _answer(
+    spool: str, agent: str, environ: Mapping[str, str], data: bytes, descriptor: int, trace: str
+) -> None:
+    """Capture before a tool in a child of a waiting process; the trace context is of this call."""
+    event = read_event(agent, "before", data, {**environ, "TRACEPARENT": trace}, project_of(agent, environ))
     if event is None or not event.modifies:
         _write(descriptor, DONE)
         return
@@ -197,6 +203,8 @@ def _work(spool: str, event: AgentEvent | None, report: Report, environ: Mapping
         outcomes.run(job, report if job is last else None)
         if file is not None:
             remove_if_present(file)
+    if event is not None and event.kind == "before":
+        agents.begin_call(event)
     report(DONE)
     return agents
 
@@ -360,6 +368,34 @@ class AgentHistories:
         turn = read_session(self._state_of(job), job.event.session)
         return turn.number, turn.tools
 
+    def _announce(
+        self, event: AgentEvent, intent: str, histories: Sequence[EnvHistory], waiting: set[str]
+    ) -> None:
+        """Add the call of a tool to the lists of the working trees; it begins at once where no capture is due."""
+        for history in histories:
+            calls = ToolCalls(history.repository.state)
+            calls.announce(open_call(event, intent, history.repository))
+            if history.repository.root not in waiting:
+                calls.begin(event.session, event.call_key, time.time())
+
+    def _note_end(self, event: AgentEvent, histories: Sequence[EnvHistory]) -> None:
+        """Record in the lists of the working trees which calls have ended, as far as an event shows it."""
+        at = time.time() if event.seen is None else event.seen
+        for history in histories:
+            calls = ToolCalls(history.repository.state)
+            if event.kind in ("done", "after") and event.tool is not None:
+                calls.end(event.session, event.call_key, at)
+            elif event.kind == "end":
+                calls.leave(event.session, at, lambda _subagent: True)
+            elif event.kind == "after" or event.begins_turn:
+                calls.leave(event.session, at, lambda subagent: subagent == event.subagent)
+
+    def begin_call(self, event: AgentEvent) -> None:
+        """Record that the tool of an event waits no longer."""
+        with suppress(EnvhistError, OSError):
+            for history in self.histories(event):
+                ToolCalls(history.repository.state).begin(event.session, event.call_key, time.time())
+
     def _state_of(self, job: Job) -> str:
         return os.path.join(self.history_at(job).repository.common_state, "agents")
 
@@ -376,9 +412,14 @@ class AgentHistories:
                 if history.settings.enabled:
                     by_repository.setdefault(history.repository.common_state, []).append(history)
             for common_state, histories in by_repository.items():
+                self._note_end(event, histories)
                 places = [history.repository.root for history in histories]
                 state, every = os.path.join(common_state, "agents"), histories[0].settings.agent_every
-                jobs += turn_after(state, event, places, every, partial(seal_prompt, histories[0]))
+                due = turn_after(state, event, places, every, partial(seal_prompt, histories[0]))
+                jobs += due
+                if event.kind == "before" and event.modifies:
+                    intent = read_session(state, event.session).prompt
+                    self._announce(event, intent, histories, {job.place for job in due})
             if event.kind == "prompt" and by_repository and not jobs:
                 outcomes.received(event)
         except Exception as error:
@@ -421,6 +462,43 @@ def actor_of(event: AgentEvent, person: Actor, transcript: bytes) -> Actor:
         session=event.session or None,
         tool=event.tool,
     )
+
+
+def open_call(event: AgentEvent, intent: str, repository: Repository) -> OpenCall:
+    """Return the call of an event's tool as the list of a working tree keeps it."""
+    arguments = read_arguments(event.tool, event.arguments, event.cwd)
+    root = os.path.realpath(repository.root)
+    inside = {path: found for path in arguments.paths if (found := _path_below(root, path)) is not None}
+    call = ToolCall(
+        tool=event.tool or "",
+        agent=event.agent,
+        session=event.session,
+        id=event.call,
+        subagent=event.subagent,
+        subagent_type=event.subagent_type,
+        intent=intent,
+        command=arguments.command,
+        paths=tuple(inside.values()),
+        changes_only_paths=arguments.changes_only_paths,
+        trace=event.trace,
+        may_continue=arguments.may_continue,
+    )
+    writes = tuple(
+        FileWrite(inside[write.path], _blob_id(write.before, repository), _blob_id(write.after, repository))
+        for write in arguments.writes
+        if write.path in inside and not is_secret_name(os.fsencode(inside[write.path]))
+    )
+    return OpenCall(event.call_key, call, time.time(), writes=writes)
+
+
+def _path_below(root: str, path: str) -> str | None:
+    """Return a path of the environment, the target of links; None if it is outside of the root."""
+    found = os.path.realpath(path)
+    return found[len(root) + 1 :] if found.startswith(root + "/") else None
+
+
+def _blob_id(data: bytes | None, repository: Repository) -> str:
+    return "" if data is None else object_id(b"blob", data, repository.object_format).hex()
 
 
 def read_transcript(path: str | None, limit: int) -> bytes:
@@ -477,6 +555,7 @@ class HookOutcomes:
         def captured_now(_captured: CaptureResult) -> None:
             # The name is written before the worktree is removed.
             if report is not None and not job.event.removes_worktree:
+                self._agents.begin_call(job.event)
                 waited.append(report(DONE))
 
         try:

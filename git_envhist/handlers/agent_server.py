@@ -45,8 +45,8 @@ READ_TIMEOUT = 1.0
 """Seconds in which a whole request must arrive."""
 MAX_PART = MAX_INPUT + (1 << 20)
 
-Handle = Callable[[bytes, int], None]
-"""Capture for the input of a hook; messages go to the descriptor."""
+Handle = Callable[[bytes, int, str], None]
+"""Capture for the input of a hook, with its trace context; messages go to the descriptor."""
 
 
 def may_wait(spool: str) -> bool:
@@ -137,7 +137,7 @@ def _answer(connection: socket, listening: socket, environment: bytes, handle: H
     with suppress(OSError, ValueError):
         if not is_alike(connection):
             return False
-        sent, directory, data = _read_parts(connection, 3)
+        sent, directory, data, trace = _read_parts(connection, 4)
         if sent != environment:
             return False
         if os.fork():
@@ -147,7 +147,7 @@ def _answer(connection: socket, listening: socket, environment: bytes, handle: H
             connection.settimeout(None)
             connection.sendall(TAKEN)
             os.chdir(directory)
-            handle(data, connection.fileno())
+            handle(data, connection.fileno(), os.fsdecode(trace))
         finally:
             os._exit(0)
     return False

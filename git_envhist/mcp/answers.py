@@ -89,6 +89,19 @@ def list_answer(values: Sequence[Mapping[str, Any]]) -> Json:
     return answer
 
 
+def origins_answer(value: Mapping[str, Any]) -> Json:
+    """Return the steps that changed a subject, without members that are empty."""
+    without = ("commands", "trigger", "trusted", "restored_from", "head", "branch", "intent")
+    steps = []
+    for step in value.get("steps", ()):
+        kept = _without_empty({name: one for name, one in step.items() if name not in without})
+        checks = {name: _check(kept[name]) for name in ("check_before", "check_after") if name in kept}
+        steps.append({**kept, **checks})
+    head = {name: one for name, one in value.items() if name not in ("schema", "steps")}
+    answer: Json = _within_limit({**head, "steps": steps})
+    return answer
+
+
 def file_answer(value: Mapping[str, Any], cursor: str | None = None) -> Json:
     """Return a file, its text by page."""
     text, place = value.get("text"), int(cursor or 0)

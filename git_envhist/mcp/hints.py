@@ -40,7 +40,7 @@ TOOLS = (
     ("git envlog revert", "plan_revert"),
     ("git envlog merge", "plan_merge"),
     ("git envlog task list", "resume"),
-    ("git envlog (show|capture|verify|bisect|name|note|task|resume)", r"\1"),
+    ("git envlog (show|why|capture|verify|bisect|name|note|task|resume)", r"\1"),
     (r"git envlog(?! [a-z])", "log"),
 )
 COMMANDS = tuple((re.compile(rf"{command}(?![-\w])"), PREFIX + tool) for command, tool in TOOLS)

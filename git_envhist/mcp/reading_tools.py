@@ -73,7 +73,7 @@ async def log(
     (verdict: pass), the one that changed a package or a variable (changed: its name), or a file (paths).
     """
     words = [f"--max-count={limit}", *given("--grep", grep), *given("--verdict", verdict)]
-    words += [f"--in-summary={changed}"] if changed else []
+    words += [f"--find={changed}"] if changed else []
     return answer(answers.list_answer(await run(context, "envlog", ["--json", *words, *pathspecs(paths)])))
 
 

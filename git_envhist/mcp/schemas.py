@@ -93,6 +93,33 @@ class DiffPage(Page):
     files_total: int
 
 
+class OriginStep(Open):
+    """A step that changed the subject."""
+
+    snapshot: str
+    before: str | None = None
+    at: str
+    title: str | None = Field(default=None, description="The title of the snapshot")
+    change: str
+    certainty: Literal["call", "restore", "first", "uncertain"]
+    reason: str = Field(description="The evidence, or why it is uncertain")
+    call: dict[str, Any] | None = Field(
+        default=None, description="The tool call that made the change, if it is certain"
+    )
+    candidates: list[dict[str, Any]] = Field(
+        default=[], description="The calls that come into question, if it is uncertain"
+    )
+    between: list[str | None] = []
+
+
+class Origins(Open):
+    """The steps that changed a subject, newest first."""
+
+    subject: str
+    name: str
+    steps: list[OriginStep]
+
+
 class FileContent(Page):
     """A file of a snapshot."""
 

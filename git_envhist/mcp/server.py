@@ -24,7 +24,7 @@ from typing import Any
 from mcp.types import Resource, Tool, ToolAnnotations
 
 from git_envhist._version import __version__
-from git_envhist.mcp import changing_tools, reading_tools
+from git_envhist.mcp import changing_tools, origin_tools, reading_tools
 from git_envhist.mcp.hints import PREFIX
 from git_envhist.mcp.plans import HistoryServer, Plans
 from git_envhist.mcp.resources import add_resources, list_snapshots
@@ -82,6 +82,8 @@ TOOLS = (
     ToolEntry(reading_tools.show, "Show a snapshot", READS),
     ToolEntry(reading_tools.diff, "Compare snapshots", READS),
     ToolEntry(reading_tools.read_file, "Read a file of a snapshot", READS),
+    ToolEntry(origin_tools.why, "Find the step and the call that made something", READS),
+    ToolEntry(origin_tools.search, "Search the history for a text", READS),
     ToolEntry(reading_tools.resume, "List tasks and the next one", READS),
     ToolEntry(reading_tools.plan_restore, "Plan a restore", READS),
     ToolEntry(reading_tools.plan_undo, "Plan an undo", READS),

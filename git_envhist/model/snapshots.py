@@ -140,6 +140,49 @@ class NoteRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class ToolCall:
+    """A call of an agent's tool, as the hooks of the agent reported it."""
+
+    tool: str
+    agent: str
+    session: str = ""
+    id: str | None = None
+    """The agent's own id of the call."""
+    subagent: str | None = None
+    """The agent's own id of the subagent that made the call, if one did."""
+    subagent_type: str | None = None
+    intent: str = ""
+    """The title of the prompt of its turn; secrets are masked."""
+    command: str | None = None
+    """The command line, if the tool ran one; secrets are masked."""
+    paths: tuple[str, ...] = ()
+    """The paths of the environment that the arguments name."""
+    changes_only_paths: bool = False
+    """The tool changes no other path: it edits files and runs no command."""
+    wrote: tuple[str, ...] = ()
+    """The paths whose bytes in this snapshot are exactly those that the call was to write."""
+    trace: str | None = None
+    """The trace context that the agent gave (W3C traceparent)."""
+    began: float | None = None
+    """Seconds since 1970; None if the call had not begun."""
+    ended: float | None = None
+    """None if no hook reported the end, or if the call had not ended."""
+    may_continue: bool = False
+    """The command may leave a process in the background."""
+
+
+@dataclass(frozen=True, slots=True)
+class CallWindow:
+    """The time for which a snapshot lists every call that a hook reported: since the capture before it."""
+
+    after: str
+    """The id of the snapshot before."""
+    start: float
+    """The start of the newest capture before, also of one that found no change; seconds since 1970."""
+    end: float
+
+
+@dataclass(frozen=True, slots=True)
 class Snapshot:
     """A snapshot: its commit, parsed, and the notes on it."""
 
@@ -171,6 +214,10 @@ class Snapshot:
     merged: str | None = None
     """The snapshot whose changes a merge added; None if only a part of them."""
     format: int = 1
+    window: CallWindow | None = None
+    """Set if `calls` are all calls since the snapshot before."""
+    calls: tuple[ToolCall, ...] = ()
+    """The calls of agents' tools since the capture before; those without `began` were about to run."""
     key: str | None = None
     mac: str | None = None
     """The unchecked value of `Env-Mac`."""

@@ -25,12 +25,14 @@ from git_envhist.git.process import MAX_MESSAGE
 from git_envhist.lazy import dataclass, pattern, replace
 from git_envhist.model import (
     Actor,
+    CallWindow,
     ChangeCount,
     IntentSource,
     NoteRecord,
     RestoreRole,
     Snapshot,
     SnapshotId,
+    ToolCall,
     Trigger,
     Verdict,
 )
@@ -133,6 +135,8 @@ class MessageFields:
     restore: RestoreRole | None = None
     forked_from: str | None = None
     merged: str | None = None
+    window: CallWindow | None = None
+    calls: tuple[ToolCall, ...] = ()
     was: str | None = None
     """The snapshot's id (its first commit) if the snapshot was rewritten; None if this is the first commit."""
     key: str | None = None
@@ -314,6 +318,35 @@ def _read_counts(value: str) -> ChangeCount:
     return ChangeCount(int(found[1]), int(found[2]), int(found[3]))
 
 
+def _write_window(draft: MessageFields) -> tuple[str, ...]:
+    if draft.window is None:
+        return ()
+    from git_envhist.snapshots.calls import write_window  # loaded late: only hooks of agents need it
+
+    return (quote(write_window(draft.window)),)
+
+
+def _read_window(value: str) -> CallWindow | None:
+    from git_envhist.snapshots.calls import read_window  # loaded late: only hooks of agents need it
+
+    return read_window(unquote(value))
+
+
+def _write_calls(draft: MessageFields) -> list[str]:
+    if not draft.calls:
+        return []
+    from git_envhist.snapshots.calls import write_call  # loaded late: only hooks of agents need it
+
+    return [write_call(call) for call in draft.calls]
+
+
+@lru_cache(maxsize=256)  # a call is in the snapshots before, during and after it
+def _read_call(value: str) -> ToolCall:
+    from git_envhist.snapshots.calls import read_call  # loaded late: only hooks of agents need it
+
+    return read_call(value)
+
+
 TRAILERS = (
     Trailer("Env-Timeline", "timeline", lambda draft: (quote(draft.timeline),), unquote),
     _optional_hash("Env-Head", "head"),
@@ -364,6 +397,8 @@ TRAILERS = (
         lambda value: PARTS.get(unquote(value)),
     ),
     _optional_hash("Env-Forked-From", "forked_from"),
+    Trailer("Env-Calls-Since", "window", _write_window, _read_window),
+    Trailer("Env-Call", "calls", _write_calls, _read_call, repeated=True),
     _optional_hash("Env-Was", "was"),
     _optional_hash("Env-Merged", "merged"),
     _optional_text("Env-Key", "key"),

@@ -37,7 +37,7 @@ def test_text_search_finds_where_a_text_was_added_and_removed(searched: Repo) ->
 
 def test_pattern_search_finds_changed_lines(searched: Repo) -> None:
     assert found(searched, "-G", r"^flask 3\.0\.[2-9]") == ["flask went", "flask changed"]
-    assert found(searched, "--in-summary", "FLASK") == ["sealed"]
+    assert found(searched, "--find", "FLASK") == ["sealed"]
 
 
 def test_content_search_reads_no_summary_and_no_manifest(searched: Repo) -> None:

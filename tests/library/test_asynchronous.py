@@ -21,6 +21,7 @@ INNER = {
     **dict.fromkeys(
         (
             "judge",
+            "origins",
             "snapshot_of",
             "snapshots_of",
             "tree_of",

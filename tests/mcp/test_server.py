@@ -33,7 +33,7 @@ from git_envhist.mcp.programs import without_outputs  # noqa: E402 - likewise
 LONG = 120.0
 MODES = ("auto", "legacy")
 """Protocol 2026-07-28, and the handshake of earlier versions."""
-READING = {"log", "show", "diff", "read_file", "resume"}
+READING = {"log", "show", "diff", "read_file", "why", "search", "resume"}
 PLANS = {"plan_restore", "plan_fork", "plan_undo", "plan_revert", "plan_merge"}
 RUNNING = {"capture", "verify", "bisect", "task"}
 CARRYING_OUT = {"restore", "undo", "revert", "merge", "fork"}
@@ -304,6 +304,29 @@ def test_no_confirm_asks_nobody(repo: Repo) -> None:
 
     talk(repo, use, "--no-confirm", person=person)
     assert (repo.read("f"), person.asked) == (b"old\n", [])
+
+
+def test_agent_asks_why_and_searches(repo: Repo) -> None:
+    repo.write("app.py", "one\ntwo\n")
+    repo.write(".env", "TOKEN=Tr0ub4dor3\n")
+    repo.run("envlog", "capture", "-m", "first", check=True)
+    repo.write("app.py", "one\n" + "needle " * 2000 + "\n")
+    repo.run("envlog", "capture", "-m", "second \x1b[2J", check=True)
+
+    async def use(client: Client) -> None:
+        found = await answer(client, "why", name="app.py", line=2)
+        assert [step["certainty"] for step in found["steps"]] == ["uncertain", "first"]
+        assert found["steps"][0]["change"] == "line 2 of app.py added or changed"
+        variable = await answer(client, "why", name="TOKEN", kind="var", limit=1)
+        assert (len(variable["steps"]), "Tr0ub" in json.dumps(variable)) == (1, False)
+        assert "only a path has lines" in await refusal(client, "why", name="x", kind="package", line=1)
+        assert error_in(await refusal(client, "why", name="none"))["code"] == "no-such-subject"
+        rows = await answer(client, "search", text="needle")
+        assert [row["title"].split(" ")[0] for row in rows["snapshots"]] == ["second"]
+        assert len((await answer(client, "search", text="^fir", where="intent"))["snapshots"]) == 1
+        assert (await answer(client, "search", text="Tr0ub4dor3"))["snapshots"] == []
+
+    talk(repo, use)
 
 
 def test_agent_reads_a_file_and_a_secret_one_only_on_request(repo: Repo) -> None:

@@ -246,7 +246,7 @@ def test_log_finds_the_snapshot_that_added_a_package(repo: Repo, machine: Path) 
     capture(repo, "gone again")
 
     def found(text: str) -> list[str]:
-        return repo.run("envlog", "--in-summary", text, "--format=%s", check=True).out.splitlines()
+        return repo.run("envlog", "--find", text, "--format=%s", check=True).out.splitlines()
 
     assert found("postgresql") == ["gone again", "the server"]
     assert found("libpq5 15.18") == ["gone again", "the server"]

@@ -194,7 +194,7 @@ COMMANDS: dict[str, Callable[[str, str], tuple[str, ...]]] = {
     "log -p": lambda line, _: ("envlog", "-p", line),
     "log of a path": lambda line, _: ("envlog", line, "--", "nowhere"),
     "log -S": lambda line, _: ("envlog", "-S", "flask", line),
-    "log --in-summary": lambda line, _: ("envlog", "--in-summary", "flask", line),
+    "log --find": lambda line, _: ("envlog", "--find", "flask", line),
     "diff": lambda line, _: ("envdiff", f"{line}..now"),
     "diff -p": lambda line, _: ("envdiff", "-p", f"{line}..now"),
     "diff --stat": lambda line, _: ("envdiff", "--stat", f"{line}..now"),

@@ -505,7 +505,7 @@ LIST = (
         ("end_to_end/test_reading.py::test_list_shows_the_requested_snapshots",),
     ),
     Line(
-        "envlog --in-summary",
+        "envlog --find",
         "snapshots with this text in their summary",
         ("probes/test_package_changes.py::test_log_finds_the_snapshot_that_added_a_package",),
     ),
@@ -1977,6 +1977,96 @@ RESTORE = (
         "envlog install --worktrees",
         "adds the hooks that make an agent's worktrees as forks",
         ("integrations/agents/test_worktrees.py::test_installed_hooks_make_and_remove_worktrees",),
+    ),
+    Line(
+        "envlog why",
+        "names the step that changed a path or line, and the call of a tool only with evidence",
+        (
+            "cli/test_why.py::test_path_is_followed_across_a_rename_also_if_it_is_ignored",
+            "cli/test_why.py::test_line_names_the_step_that_brought_it",
+            "integrations/agents/test_why_calls.py::test_no_wrong_call_is_named_after_many_calls",
+        ),
+    ),
+    Line(
+        "envlog why --package",
+        "asks about a package",
+        ("integrations/agents/test_why_calls.py::test_no_wrong_call_is_named_after_many_calls",),
+    ),
+    Line(
+        "envlog why --var",
+        "asks about a variable; no value is shown",
+        ("cli/test_why.py::test_no_value_of_a_variable_is_shown",),
+    ),
+    Line(
+        "envlog why --table",
+        "asks about a table",
+        ("cli/test_why.py::test_facts_and_rows_name_the_step_that_changed_them",),
+    ),
+    Line(
+        "envlog why --row",
+        "asks about a row",
+        ("cli/test_why.py::test_facts_and_rows_name_the_step_that_changed_them",),
+    ),
+    Line(
+        "envlog why --service",
+        "asks about a service",
+        ("cli/test_why.py::test_service_names_the_step_that_changed_it",),
+    ),
+    Line(
+        "envlog why --path-gone",
+        "asks about a path that is gone",
+        ("cli/test_why.py::test_facts_and_rows_name_the_step_that_changed_them",),
+    ),
+    Line(
+        "envlog why --at",
+        "explains an older state",
+        ("cli/test_why.py::test_path_is_followed_across_a_rename_also_if_it_is_ignored",),
+    ),
+    Line(
+        "envlog why --max-count",
+        "limits the steps",
+        ("cli/test_why.py::test_path_is_followed_across_a_rename_also_if_it_is_ignored",),
+    ),
+    Line("envlog why --all", "prints all steps", ("cli/test_why.py::test_no_value_of_a_variable_is_shown",)),
+    Line("envlog why --date", "git's styles", ("cli/test_why.py::test_date_style_is_that_of_git",)),
+    Line(
+        "envlog blame",
+        "prints each line with its snapshot and intent",
+        ("cli/test_why.py::test_blame_prints_snapshot_and_intent_of_each_line",),
+    ),
+    Line(
+        "envlog blame -L",
+        "limits the lines",
+        ("cli/test_why.py::test_blame_prints_snapshot_and_intent_of_each_line",),
+    ),
+    Line(
+        "envlog blame --porcelain",
+        "has the form of git blame",
+        ("cli/test_why.py::test_porcelain_blame_has_the_lines_of_git_blame",),
+    ),
+    Line(
+        "envlog blame --reveal",
+        "prints the lines of a sealed file",
+        ("cli/test_why.py::test_sealed_and_binary_and_huge_lines_are_blamed_safely",),
+    ),
+    Line("envlog blame --date", "git's styles", ("cli/test_why.py::test_date_style_is_that_of_git",)),
+    Line(
+        "envlog why --failed",
+        "shows the step that broke a check, the likeliest changes first",
+        (
+            "history/test_failure.py::test_changes_named_in_the_output_come_first",
+            "cli/test_why.py::test_failed_check_names_its_step_and_the_likeliest_changes",
+        ),
+    ),
+    Line(
+        "python why",
+        "returns the steps that changed a subject",
+        ("library/test_examples.py::test_examples_of_the_verbs_run",),
+    ),
+    Line(
+        "python origins",
+        "reads the steps of a timeline",
+        ("cli/test_why.py::test_path_is_followed_across_a_rename_also_if_it_is_ignored",),
     ),
     Line(
         "envlog revert",

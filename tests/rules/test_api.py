@@ -13,6 +13,7 @@ from git_envhist.capture.pipeline import CaptureKeywords
 from git_envhist.context import HistoryContext
 from git_envhist.discovery import InitKeywords
 from git_envhist.history.search import LogKeywords
+from git_envhist.history.why import WhyKeywords
 from git_envhist.restore.options import MergeKeywords, RestoreKeywords, RevertKeywords
 from git_envhist.tracking.effects import Effects, Observations
 from git_envhist.tracking.tasks import Tasks
@@ -27,6 +28,7 @@ BY_NAME: dict[str, type] = {
     "init": InitKeywords,
     **dict.fromkeys(("restore", "undo", "redo", "preview", "write_to"), RestoreKeywords),
     "revert": RevertKeywords,
+    "why": WhyKeywords,
     "merge": MergeKeywords,
 }
 """Keywords of a verb, in addition to its own parameters."""
@@ -76,7 +78,8 @@ NO_VALUES = {
         ("Forget", "Asked", "CaptureKeywords", "EnvPath", "Git"),
         "a function, a dictionary, bytes, git itself",
     ),
-    **dict.fromkeys(("GuardedWork", "FileReader", "LiveTree"), "lives as long as its context"),
+    **dict.fromkeys(("GuardedWork", "FileReader", "LiveTree", "Origins"), "lives as long as its context"),
+    "Origin": "a frozen class of history, which the packages below do not know",
 }
 
 

@@ -68,7 +68,7 @@ class LogOptions:
 @option("-S", "content", metavar="<text>", help="list those that added or removed <text> in a file")
 @option("-G", "content_pattern", metavar="<regex>", help="list those with a changed line that matches")
 @option(
-    "--in-summary",
+    "--find",
     "summary",
     metavar="<text>",
     help="list those whose summary contains <text>",

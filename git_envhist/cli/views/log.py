@@ -253,6 +253,7 @@ def _fields(snapshot: Snapshot, context: FormatContext) -> list[tuple[str, str]]
         ("Agent", agent),
         ("Session", snapshot.actor.session or ""),
         ("Tool", snapshot.actor.tool or ""),
+        *_call_fields(snapshot),
         ("Date", look_time(context, snapshot.at)),
         ("Trigger", snapshot.trigger.value),
         ("Head", head),
@@ -269,6 +270,15 @@ def _fields(snapshot: Snapshot, context: FormatContext) -> list[tuple[str, str]]
         ("Merged", snapshot.merged or ""),
     ]
     return [(label, escape(value)) for label, value in fields]
+
+
+def _call_fields(snapshot: Snapshot) -> Iterator[tuple[str, str]]:
+    """Yield the calls of tools that ran since the snapshot before, and the one that was about to run."""
+    for call in snapshot.calls:
+        what = call.command or " ".join(call.paths)
+        words = f"{call.tool} {first_line(what)}".rstrip() if what else call.tool
+        subagent = f" (subagent {call.subagent_type or call.subagent})" if call.subagent else ""
+        yield ("Next" if call.began is None else "Call", words + subagent)
 
 
 def look_time(context: FormatContext, at: datetime) -> str:

@@ -20,6 +20,7 @@ from typing import Any, TypeGuard, TypeVar
 from git_envhist.disk import Durability, locked, remove_if_present, replace_file, state_directory
 from git_envhist.errors import EnvhistError, in_words
 from git_envhist.git.config import version_of_agent
+from git_envhist.integrations.agents.arguments import trace_context
 from git_envhist.lazy import dataclass, replace
 from git_envhist.owners import refuse_others
 from git_envhist.platform import START_TIME, open_file_only, process_fields
@@ -50,7 +51,7 @@ READ_ONLY_TOOLS = frozenset((
 OWN_PREFIX = "environment_history_"
 OWN_READ_ONLY_TOOLS = frozenset(
     (
-        *("log", "show", "diff", "read_file", "resume"),
+        *("log", "show", "diff", "read_file", "why", "search", "resume"),
         *("plan_restore", "plan_undo", "plan_revert", "plan_merge", "plan_fork"),
     )
 )
@@ -70,7 +71,7 @@ class AgentEvent:
     """An event that an agent's hook reported."""
 
     kind: str
-    """One of `prompt`, `before`, `after` and `end`: when in a turn the hook was called."""
+    """One of `prompt`, `before`, `done` (a tool ended), `after` and `end`: when in a turn the hook was called."""
     agent: str
     registered: str
     """The agent whose settings contain the hook; another agent may read them."""
@@ -96,6 +97,15 @@ class AgentEvent:
     subagent: str | None = None
     """The agent's own id of the subagent that works, if one does."""
     subagent_type: str | None = None
+    trace: str | None = None
+    """The trace context of the agent (W3C traceparent)."""
+    seen: float | None = None
+    """The time at which the hook was called, in seconds; None: now."""
+
+    @property
+    def call_key(self) -> str:
+        """The key that the events before and after one tool call have in common."""
+        return self.call or _hash(self.arguments)
 
     @property
     def modifies(self) -> bool:
@@ -118,7 +128,7 @@ class AgentEvent:
     def key(self) -> str:
         """The key that two hook calls for the same tool call or prompt have in common."""
         if self.kind == "before":
-            return f"before {self.call or _hash(self.arguments)}"
+            return f"before {self.call_key}"
         return f"prompt {self.turn or _hash(self.prompt)}"
 
     @property
@@ -178,6 +188,7 @@ def read_event(
         at=_milliseconds(value.get("timestamp")),
         subagent=subagent,
         subagent_type=_word(value, "agent_type", "agentType") if subagent else None,
+        trace=trace_context(value, environ),
     )
 
 
@@ -319,7 +330,7 @@ def advance(
         return turn, []
     if event.kind == "prompt":
         return _begin_turn(turn, event) if event.begins_turn else (turn, [])
-    if event.kind == "after" and event.tool is not None and not event.modifies:
+    if event.kind == "done" or (event.kind == "after" and event.tool is not None and not event.modifies):
         return turn, []
     if event.kind != "before":
         return _end_work(turn, event, places)
@@ -423,7 +434,7 @@ LOCK = "lock"
 SESSIONS = "sessions"
 UNFINISHED = 3600
 """Seconds after which an unfinished spool file is deleted, because its writer no longer runs."""
-KINDS = ("prompt", "after", "end")
+KINDS = ("prompt", "done", "after", "end")
 OLD = 7 * 86_400
 """Seconds after which a session that was never ended is deleted."""
 
@@ -452,7 +463,7 @@ def take_spooled(spool: str, environ: Mapping[str, str]) -> Iterator[tuple[Agent
         try:
             os.rename(path, taken)
             with open(taken, "rb", opener=open_file_only) as file:
-                data = file.read()
+                data, seen = file.read(), os.fstat(file.fileno()).st_mtime
         except OSError:
             continue
         project, _, message = data.partition(b"\n")
@@ -460,7 +471,7 @@ def take_spooled(spool: str, environ: Mapping[str, str]) -> Iterator[tuple[Agent
         if event is None:
             remove_if_present(taken)
         else:
-            yield event, taken
+            yield replace(event, seen=seen), taken
 
 
 def turn_after(

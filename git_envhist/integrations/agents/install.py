@@ -95,7 +95,7 @@ class Hook:
 
     event: str
     kind: str
-    """`prompt`, `before`, `after`, `end`; `create`, `remove` for a worktree."""
+    """`prompt`, `before`, `done`, `after`, `end`; `create`, `remove` for a worktree."""
     matcher: str | None = None
     """The tools for which the hook is called, if the agent supports that."""
 
@@ -167,6 +167,8 @@ CLAUDE_CODE = AgentSettingsForm(
         Hook(
             "PreToolUse", "before", "Bash|PowerShell|Edit|MultiEdit|Write|NotebookEdit|ExitWorktree|mcp__.*"
         ),
+        Hook("PostToolUse", "done", "Bash|PowerShell|Edit|MultiEdit|Write|NotebookEdit|mcp__.*"),
+        Hook("PostToolUseFailure", "done", "Bash|PowerShell|Edit|MultiEdit|Write|NotebookEdit|mcp__.*"),
         Hook("Stop", "after"),
         Hook("StopFailure", "after"),
         Hook("SubagentStop", "after"),
@@ -182,6 +184,7 @@ CODEX = AgentSettingsForm(
     (
         Hook("UserPromptSubmit", "prompt"),
         Hook("PreToolUse", "before", "Bash|apply_patch|mcp__.*"),
+        Hook("PostToolUse", "done", "Bash|apply_patch|mcp__.*"),
         Hook("Stop", "after"),
         Hook("SessionEnd", "end"),
     ),
@@ -224,6 +227,7 @@ COPILOT = AgentSettingsForm(
     (
         Hook("userPromptSubmitted", "prompt"),
         Hook("preToolUse", "before"),
+        Hook("postToolUse", "done"),
         Hook("agentStop", "after"),
         Hook("errorOccurred", "after"),
         Hook("sessionEnd", "end"),

@@ -38,6 +38,7 @@ OPENCODE = AgentSettingsForm(
     (
         Hook("chat.message", "prompt"),
         Hook("tool.execute.before", "before"),
+        Hook("tool.execute.after", "done"),
         Hook("session.idle", "after"),
         Hook("dispose", "end"),
     ),

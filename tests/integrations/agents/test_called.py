@@ -53,6 +53,7 @@ def told(agent: str, kind: str, repo: Repo, transcript: Path, **more: Any) -> Js
     own: Json = {
         "prompt": {"prompt": PROMPT},
         "before": TOOLS[agent],
+        "done": TOOLS[agent],
         "after": {"transcriptPath": str(transcript), "stopReason": "end_turn"}
         if agent == "copilot"
         else {"stop_hook_active": False},

@@ -112,7 +112,7 @@ def test_plugin_file_of_others_is_not_replaced(repo: Repo) -> None:
 def test_status_names_a_missing_plugin_script(repo: Repo) -> None:
     repo.run("envlog", "install", "--agent", "opencode", check=True)
     (Path(repo.env["XDG_DATA_HOME"]) / "git-envhist/hooks/agent-opencode").unlink()
-    assert repo.run("envlog", "status", check=True).out.count("✗") == 4
+    assert repo.run("envlog", "status", check=True).out.count("✗") == 5
 
 
 def test_global_install_of_both_agents(repo: Repo, hermetic: Path) -> None:

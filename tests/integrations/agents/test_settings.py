@@ -170,7 +170,7 @@ command = "theirs"
 def test_toml_settings_get_a_removable_block(text: str) -> None:
     put = add_table(text, CODEX, commands(CODEX))
     hooks = tomllib.loads(put.replace("\r\n", "\n"))["hooks"]
-    assert [len(hooks[hook.event]) for hook in CODEX.hooks] == [1, 1, 2 if text else 1, 1]
+    assert [len(hooks[hook.event]) for hook in CODEX.hooks] == [1, 1, 1, 2 if text else 1, 1]
     assert add_table(put, CODEX, commands(CODEX)) == put
     assert remove_table(put).rstrip("\r\n") == text.rstrip("\r\n")
 

@@ -255,7 +255,7 @@ def test_variables_are_never_taken_from_a_request(here: Working, is_own: bool) -
     with socket(AF_UNIX, SOCK_STREAM) as connection:
         connection.settimeout(LONG)
         assert connected(connection, waiting(here.repo)[0])
-        connection.sendall(request(environment, b"/", b"{}"))
+        connection.sendall(request(environment, b"/", b"{}", b""))
         assert connection.recv(len(TAKEN)) == (TAKEN if is_own else b"")
 
 
@@ -306,7 +306,7 @@ def test_process_of_a_changed_program_answers_nothing(tmp_path: Path) -> None:
             wait_until(lambda: connected(connection, path))
             # The process may end the connection before it has read the request.
             with suppress(ConnectionError):
-                connection.sendall(request(environment_of(os.environ), b"/", b"{}"))
+                connection.sendall(request(environment_of(os.environ), b"/", b"{}", b""))
                 return connection.recv(len(TAKEN))
             return b""
 

@@ -1,0 +1,253 @@
+"""Keep the calls of agents' tools that may have changed a working tree since its last capture.
+
+Hooks of agents announce each call, and report its end if the agent has an event for it. The list is a file in the state
+directory of the working tree, so that it has the calls of all sessions there. A capture writes the calls since the
+capture before it into the message of its snapshot; a capture that finds no change still ends the time in which an older
+call can have changed something. Without hooks there is no file, and a capture looks once whether it exists.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from git_envhist.disk import Durability, locked, replace_file, state_directory
+from git_envhist.lazy import dataclass, field, replace
+from git_envhist.model import CallWindow, ToolCall
+from git_envhist.platform import open_file_only
+
+DIRECTORY, FILE, LOCK = "agents", "calls", "calls.lock"
+MAX_CALLS = 256
+MAX_AGE = 86_400.0
+"""Seconds after which a call without an end is dropped."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileWrite:
+    """A file that a call is to write: the ids of its bytes before and after; an empty id: no file."""
+
+    path: str
+    before: str
+    after: str
+
+
+@dataclass(frozen=True, slots=True)
+class OpenCall:
+    """A call in the list."""
+
+    key: str
+    """Identifies the call in its session."""
+    call: ToolCall
+    announced: float
+    left: float | None = None
+    """A time by which the call had ended, if no hook reported its end itself."""
+    writes: tuple[FileWrite, ...] = ()
+    listed: bool = False
+    """A snapshot lists the call without its end."""
+
+    @property
+    def over(self) -> float | None:
+        """The latest time at which the call may have changed something; None if it may still run."""
+        if self.call.may_continue:
+            return None
+        return self.call.ended if self.call.ended is not None else self.left
+
+
+@dataclass(frozen=True, slots=True)
+class CallList:
+    """The calls of one working tree, and the newest capture of it."""
+
+    calls: tuple[OpenCall, ...] = ()
+    after: str = ""
+    """The id of the newest snapshot at the last capture; empty before the first capture."""
+    looked: float = 0.0
+    """The start of the last capture."""
+    is_whole: bool = True
+    """False if calls were dropped because there were too many."""
+
+
+@dataclass(frozen=True, slots=True)
+class CallRecord:
+    """The part of a snapshot's message about calls."""
+
+    window: CallWindow | None = None
+    calls: tuple[ToolCall, ...] = ()
+    writes: tuple[tuple[FileWrite, ...], ...] = field(default=())
+    """For each call, the files that it was to write."""
+
+
+NO_RECORD = CallRecord()
+
+
+class ToolCalls:
+    """The list of calls of one working tree."""
+
+    def __init__(self, state: str) -> None:
+        self._directory = os.path.join(state, DIRECTORY)
+        self._path = os.path.join(self._directory, FILE)
+
+    @property
+    def exists(self) -> bool:
+        return os.path.exists(self._path)
+
+    def announce(self, call: OpenCall) -> None:
+        """Add a call, unless it is in the list and has not ended."""
+
+        def add(calls: CallList) -> CallList:
+            if any(_is_same(one, call) and one.over is None for one in calls.calls):
+                return calls
+            kept = [one for one in calls.calls if one.announced > call.announced - MAX_AGE]
+            is_whole = calls.is_whole and len(kept) < MAX_CALLS
+            return replace(calls, calls=(*kept[1 - MAX_CALLS :], call), is_whole=is_whole)
+
+        self._change(add)
+
+    def begin(self, session: str, key: str, at: float) -> None:
+        """Record that a call begins: its tool waits no longer."""
+
+        def begun(one: OpenCall) -> OpenCall:
+            is_meant = one.call.session == session and one.key == key and one.call.began is None
+            return replace(one, call=replace(one.call, began=at)) if is_meant else one
+
+        self._change_each(begun)
+
+    def end(self, session: str, key: str, at: float) -> None:
+        """Record the end of a call."""
+
+        def ended(one: OpenCall) -> OpenCall:
+            is_meant = one.call.session == session and one.key == key and one.call.ended is None
+            return replace(one, call=replace(one.call, ended=at)) if is_meant else one
+
+        self._change_each(ended)
+
+    def leave(self, session: str, at: float, subagents: Callable[[str | None], bool]) -> None:
+        """Record that all calls of some subagents of a session had ended by now; None is the main agent."""
+
+        def left(one: OpenCall) -> OpenCall:
+            is_meant = one.call.session == session and subagents(one.call.subagent)
+            return replace(one, left=at) if is_meant and one.left is None else one
+
+        self._change_each(left)
+
+    def record(self, now: float, timeout: float) -> CallRecord:
+        """Return what the message of a snapshot says about calls; a call may wait `timeout` seconds for its hook."""
+        if not self.exists:
+            return NO_RECORD
+        listed = self._read()
+        shown = [
+            one for one in listed.calls if one.listed or one.over is None or one.over >= listed.looked - 1.0
+        ]
+        calls = tuple(_with_begin(one, now, timeout) for one in shown)
+        window = CallWindow(listed.after, listed.looked, now) if listed.after and listed.is_whole else None
+        return CallRecord(window, calls, tuple(one.writes for one in shown))
+
+    def looked(self, after: str, start: float, *, published: bool) -> None:
+        """Record that a capture which began at `start` saw the working tree; `after` is now the newest snapshot."""
+        if not self.exists:
+            return
+
+        def keep(calls: CallList) -> CallList:
+            kept = []
+            for one in calls.calls:
+                is_over = one.over is not None and one.over < start
+                if not is_over or (one.listed and not published):
+                    is_open = one.call.ended is None
+                    kept.append(replace(one, listed=is_open) if published else one)
+            return CallList(tuple(kept), after, start)
+
+        self._change(keep)
+
+    def _change_each(self, change: Callable[[OpenCall], OpenCall]) -> None:
+        if self.exists:
+            self._change(lambda calls: replace(calls, calls=tuple(map(change, calls.calls))))
+
+    def _change(self, change: Callable[[CallList], CallList]) -> None:
+        with self._locked():
+            before = self._read()
+            after = change(before)
+            if after is not before:
+                data = json.dumps(_write_list(after)).encode("utf-8")
+                replace_file(self._path, data, durability=Durability.NONE)
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        state_directory(self._directory)
+        with locked(os.path.join(self._directory, LOCK)):
+            yield
+
+    def _read(self) -> CallList:
+        try:
+            with open(self._path, "rb", opener=open_file_only) as file:
+                return _read_list(json.load(file))
+        except FileNotFoundError:
+            return CallList()
+        except (OSError, ValueError, RecursionError, KeyError, TypeError):
+            # Calls may be lost: until the next capture nothing is claimed.
+            return CallList(is_whole=False)
+
+
+def wall_time(started: float) -> float:
+    """Return the time of day at which a monotonic clock showed `started`."""
+    return time.time() - (time.monotonic() - started)
+
+
+def _is_same(one: OpenCall, other: OpenCall) -> bool:
+    return (one.call.session, one.key) == (other.call.session, other.key)
+
+
+def _with_begin(one: OpenCall, now: float, timeout: float) -> ToolCall:
+    """Return the call; one whose hook should have answered by now may have begun."""
+    if one.call.began is not None or now < one.announced + timeout:
+        return one.call
+    return replace(one.call, began=one.announced)
+
+
+def _write_list(calls: CallList) -> dict[str, Any]:
+    return {
+        "after": calls.after,
+        "looked": calls.looked,
+        "whole": calls.is_whole,
+        "calls": [_write_open(one) for one in calls.calls],
+    }
+
+
+CALL_FIELDS = tuple(name for name in ToolCall.__annotations__ if name != "wrote")
+
+
+def _write_open(one: OpenCall) -> dict[str, Any]:
+    return {
+        "key": one.key,
+        "announced": one.announced,
+        "left": one.left,
+        "listed": one.listed,
+        "writes": [(write.path, write.before, write.after) for write in one.writes],
+        "call": {name: getattr(one.call, name) for name in CALL_FIELDS},
+    }
+
+
+def _read_list(value: Mapping[str, Any]) -> CallList:
+    return CallList(
+        tuple(_read_open(one) for one in value["calls"]),
+        str(value["after"]),
+        float(value["looked"]),
+        value["whole"] is True,
+    )
+
+
+def _read_open(value: Mapping[str, Any]) -> OpenCall:
+    known: Mapping[str, Any] = value["call"]
+    fields: dict[str, Any] = {name: known[name] for name in CALL_FIELDS if name in known}
+    fields["paths"] = tuple(map(str, fields.get("paths", ())))
+    writes: Sequence[Sequence[str]] = value["writes"]
+    return OpenCall(
+        str(value["key"]),
+        ToolCall(**fields),
+        float(value["announced"]),
+        None if value["left"] is None else float(value["left"]),
+        tuple(FileWrite(*map(str, write)) for write in writes),
+        value["listed"] is True,
+    )

@@ -1,0 +1,219 @@
+"""Read the versions of one path, fact or row along a timeline: the steps that changed it, newest first.
+
+Only ids are compared until two differ: trees of a path that did not change are not read again, and a fact text is
+parsed once. `ChangeTime` of a step comes from the manifest of its snapshot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Generic, NamedTuple, TypeVar
+
+from git_envhist.diff.fact_keys import name_of, place_of
+from git_envhist.diff.facts import path_of_fact_change
+from git_envhist.errors import Damaged
+from git_envhist.git.cat_file import CatFile
+from git_envhist.git.process import Git
+from git_envhist.history.attribution import ChangeTime
+from git_envhist.model import EnvPath, Fact, FactChange, ObjectId, Snapshot
+from git_envhist.objects.reader import PackFirstReader
+from git_envhist.objects.trees import DIRECTORY, FILE, decode_by_name
+from git_envhist.snapshots.layout import FACTS, MANIFEST, shard_path, stored_places
+from git_envhist.snapshots.manifest import ScannedShard, scan_shard
+from git_envhist.snapshots.names import RESERVED, stored_name
+from git_envhist.snapshots.records import SUFFIX, FactText, read_fact, read_fact_text
+from git_envhist.snapshots.sealed_facts import FindFactsKey, open_facts
+
+V = TypeVar("V")
+MAX_TREES = 20_000
+NS = 1e9
+
+
+class Step(NamedTuple, Generic[V]):
+    """A snapshot that changed a value, and the one before; `before` is None for the oldest snapshot."""
+
+    snapshot: Snapshot
+    before: Snapshot | None
+    new: V
+    old: V | None
+
+
+def steps_of(
+    snapshots: Iterable[Snapshot], value_of: Callable[[Snapshot], V | None], absent: V
+) -> Iterator[Step[V]]:
+    """Yield the steps that changed a value, newest first; a value of None is not known and passed over."""
+    newer: tuple[Snapshot, V] | None = None
+    for snapshot in snapshots:
+        value = value_of(snapshot)
+        if value is None:
+            continue
+        if newer is not None and newer[1] != value:
+            yield Step(newer[0], snapshot, newer[1], value)
+        newer = (snapshot, value)
+    if newer is not None and newer[1] != absent:
+        yield Step(newer[0], None, newer[1], None)
+
+
+PathId = tuple[int, bytes]
+"""git's mode and the raw id of a path in a tree; (0, b"") where it does not exist."""
+ABSENT: PathId = (0, b"")
+FactRow = tuple[str, str, str, EnvPath, str]
+"""Probe, key, value, directory and package manager of a fact."""
+
+
+class VersionReader:
+    """Reads ids, times and facts of many snapshots of one repository."""
+
+    def __init__(
+        self,
+        git: Git,
+        like: str,
+        find_key: FindFactsKey | None = None,
+        read_file: Callable[[Snapshot, EnvPath], bytes] | None = None,
+    ) -> None:
+        """`like`: an id, as long as all ids of the repository; `read_file` reads a file as it was on disk."""
+        self._others = CatFile(git)
+        self._own = PackFirstReader(git, self._others, like)
+        self._length = len(like) // 2
+        self._trees: dict[bytes, dict[bytes, tuple[int, bytes]]] = {}
+        self._texts: dict[tuple[bytes, bytes | None], tuple[FactRow, ...]] = {}
+        self._find_key = find_key
+        self._read_file = read_file
+
+    def __enter__(self) -> VersionReader:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._own.close()
+        self._others.close()
+
+    def path_id(self, snapshot: Snapshot, path: EnvPath) -> PathId:
+        """Return mode and id of a path in a snapshot."""
+        for directory, name in stored_places(path):
+            tree = self._directory(snapshot, directory)
+            for link in (False, True):
+                found = tree.get(stored_name(name, top=not directory, link=link))
+                if found is not None:
+                    return found
+        return ABSENT
+
+    def blob(self, oid: bytes) -> bytes:
+        """Return the content of a blob; raise Damaged if it is missing."""
+        answer = self._own.read(oid.hex())
+        if answer is None or answer.kind != "blob":
+            raise Damaged(f"object {oid.hex()} is missing")
+        return answer.data
+
+    def content(self, snapshot: Snapshot, path: EnvPath) -> bytes | None:
+        """Return the bytes of a file as it was on disk; None if it does not exist."""
+        if self._read_file is None or self.path_id(snapshot, path) == ABSENT:
+            return None
+        return self._read_file(snapshot, path)
+
+    def change_time(self, snapshot: Snapshot, path: EnvPath) -> ChangeTime:
+        """Return when a path of a snapshot was written; for one that does not exist, the time of its directory."""
+        for directory, name in stored_places(path):
+            shard = self._shard(snapshot, directory)
+            if shard is None:
+                continue
+            placed = shard.own.mtime_ns / NS
+            below = directory + b"/" + name if directory else name
+            inner = self._shard(snapshot, below)
+            if inner is not None:
+                return ChangeTime(inner.own.mtime_ns / NS, placed)
+            written = next((row.mtime_ns for row in shard.rows if row.name == name), None)
+            return ChangeTime(placed if written is None else written / NS, placed)
+        above = path.rpartition(b"/")[0]
+        return self._time_above(snapshot, EnvPath(above)) if path else ChangeTime()
+
+    def facts(
+        self, snapshot: Snapshot, probes: Sequence[str], is_meant: Callable[[FactRow], bool]
+    ) -> frozenset[FactRow] | None:
+        """Return the facts of some probes that are meant; None if the snapshot does not know one of them."""
+        listed = self._directory(snapshot, RESERVED + b"/" + FACTS)
+        ids = {name.decode("utf-8", "replace"): oid for name, (mode, oid) in listed.items() if mode == FILE}
+        found: list[FactRow] = []
+        is_known = False
+        for probe in probes:
+            if probe in ids:
+                is_known = True
+                found += filter(is_meant, self._rows(probe, ids[probe], ids.get(probe + SUFFIX)))
+        return frozenset(found) if is_known else None
+
+    def _rows(self, probe: str, plain: bytes, sealed: bytes | None) -> tuple[FactRow, ...]:
+        key = (plain, sealed)
+        if key not in self._texts:
+            texts: list[FactText | None] = [read_fact_text(probe, self.blob(plain))]
+            if sealed is not None:
+                texts.append(open_facts(self._find_key, probe, self.blob(sealed)))
+            facts = (read_fact(probe, line) for text in texts if text is not None for line in text.lines)
+            self._texts[key] = tuple(_row(fact) for fact in facts if fact is not None)
+        return self._texts[key]
+
+    def _directory(self, snapshot: Snapshot, directory: bytes) -> dict[bytes, tuple[int, bytes]]:
+        tree = self._tree(bytes.fromhex(snapshot.tree))
+        for name in directory.split(b"/") if directory else ():
+            mode, oid = tree.get(name, ABSENT)
+            if mode != DIRECTORY:
+                return {}
+            tree = self._tree(oid)
+        return tree
+
+    def _tree(self, oid: bytes) -> dict[bytes, tuple[int, bytes]]:
+        known = self._trees.get(oid)
+        if known is None:
+            answer = self._own.read(oid.hex())
+            if answer is None or answer.kind != "tree":
+                raise Damaged(f"tree {oid.hex()} is missing")
+            if len(self._trees) >= MAX_TREES:
+                self._trees.clear()
+            known = self._trees[oid] = decode_by_name(answer.data, self._length)
+        return known
+
+    def _shard(self, snapshot: Snapshot, directory: bytes) -> ScannedShard | None:
+        outer, inner = shard_path(directory)
+        place = b"/".join((RESERVED, MANIFEST, outer.encode("ascii")))
+        found = self._directory(snapshot, place).get(inner.encode("ascii"))
+        return None if found is None else scan_shard(self.blob(found[1]))
+
+    def _time_above(self, snapshot: Snapshot, directory: EnvPath) -> ChangeTime:
+        """Return the time of the nearest directory that exists."""
+        while True:
+            for outer, name in stored_places(directory) if directory else ((b"", b""),):
+                shard = self._shard(snapshot, outer + b"/" + name if outer else name)
+                if shard is not None:
+                    at = shard.own.mtime_ns / NS
+                    return ChangeTime(at, at)
+            if not directory:
+                return ChangeTime()
+            directory = EnvPath(directory.rpartition(b"/")[0])
+
+
+def _row(fact: Fact) -> FactRow:
+    return fact.probe, fact.key, fact.value, fact.at, fact.by
+
+
+def change_of(row: FactRow) -> FactChange:
+    """Return a fact as a change that adds it."""
+    probe, key, value, at, by = row
+    return FactChange(probe, key, None, value, at, by)
+
+
+def name_in(row: FactRow) -> str:
+    """Return the name in the key of a fact."""
+    return name_of(change_of(row))
+
+
+def place_in(row: FactRow) -> str:
+    """Return the place in the key of a fact."""
+    return place_of(change_of(row))
+
+
+def path_of_fact(row: FactRow) -> EnvPath:
+    """Return the path that a fact is about; empty for a fact of the machine."""
+    return EnvPath(path_of_fact_change(change_of(row)))
+
+
+def object_id_of(version: PathId) -> ObjectId:
+    """Return the id of a version that exists."""
+    return ObjectId(version[1])

@@ -1,0 +1,346 @@
+"""Answer why a path, a line, a package, a variable, a table, a row or a service is as it is.
+
+`Origins` reads the steps that changed it along one timeline, newest first, and lets `attribution` decide about each.
+An answer comes as soon as its step is found; older snapshots are read only when the next one is asked for.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from enum import Enum
+from typing import TypedDict
+
+from git_envhist.diff.facts import fact_words, pair_facts
+from git_envhist.diff.required_packages import PROBE as REQUIRED
+from git_envhist.errors import EnvhistError, UsageError
+from git_envhist.git.process import Git
+from git_envhist.history.attribution import Attribution, ChangeTime, attribute
+from git_envhist.history.blame import blame, is_of_environment
+from git_envhist.history.rows import read_row
+from git_envhist.history.versions import (
+    ABSENT,
+    FactRow,
+    PathId,
+    Step,
+    VersionReader,
+    name_in,
+    path_of_fact,
+    place_in,
+    steps_of,
+)
+from git_envhist.lazy import dataclass
+from git_envhist.model import EnvPath, Fact, FactChange, Snapshot
+from git_envhist.probes import DATABASES, PACKAGES, PROBES, SERVICES, VARIABLES
+from git_envhist.snapshots.names import stored_path, true_path
+
+RENAME = 50
+"""The similarity in percent from which on a new file counts as renamed."""
+LATER = 4
+"""How many later snapshots are asked for the end of a call."""
+ROWS = ("sqlite",)
+"""The probes of databases whose rows can be read."""
+DUMPS = ("dump",)
+"""The probe of the states of services, whose facts are tables."""
+
+
+class SubjectKind(Enum):
+    """What a question is about."""
+
+    PATH = "path"
+    LINE = "line"
+    GONE = "path-gone"
+    PACKAGE = "package"
+    VARIABLE = "var"
+    TABLE = "table"
+    ROW = "row"
+    SERVICE = "service"
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """The subject of a question: a path, or the name of a fact."""
+
+    kind: SubjectKind
+    name: str
+    line: int | None = None
+
+    @property
+    def text(self) -> str:
+        """Return the subject as it is printed."""
+        return f"{self.name}:{self.line}" if self.line is not None else self.name
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """A step that changed the subject, and who is known to have made the change."""
+
+    snapshot: Snapshot
+    before: Snapshot | None
+    change: str
+    """`added`, `modified`, `removed`, `renamed from <path>`; or the words for a fact."""
+    attribution: Attribution
+    path: EnvPath | None = None
+    """The path that shows the change; None for a fact of the machine."""
+    line: int | None = None
+    """The number of the line in this snapshot."""
+    renamed: EnvPath | None = None
+    """The earlier path, if this step renamed the file."""
+
+
+class WhyKeywords(TypedDict, total=False):
+    """The keywords of `EnvHistory.why`, of which one is given."""
+
+    path_gone: str
+    """A path that does not exist any more."""
+    package: str
+    var: str
+    """A variable of a `.env` file."""
+    table: str
+    row: str
+    """`<table>:<key>` of a SQLite database."""
+    service: str
+
+
+def subject_of(path: str | None, line: int | None, keywords: WhyKeywords) -> Subject:
+    """Return the subject of a question; raise `UsageError` unless there is exactly one."""
+    named = [Subject(SubjectKind(key.replace("_", "-")), str(name)) for key, name in keywords.items()]
+    if path is not None:
+        named.append(Subject(SubjectKind.PATH if line is None else SubjectKind.LINE, path, line))
+    if len(named) != 1 or not named[0].name:
+        raise UsageError("name one subject", hint="git envlog why <path>, git envlog why --package <name>")
+    if line is not None and line < 1:
+        raise UsageError(f"no such line: {line}")
+    return named[0]
+
+
+class NotFound(EnvhistError):
+    """No snapshot of the timeline has the subject."""
+
+    code = "no-such-subject"
+    exit_code = 4
+
+
+class Origins:
+    """Reads the origins of subjects along one timeline."""
+
+    def __init__(
+        self,
+        git: Git,
+        snapshots: Sequence[Snapshot],
+        reader: VersionReader,
+        judge: Callable[[Snapshot], Snapshot],
+        newer: Sequence[Snapshot] = (),
+    ) -> None:
+        """`snapshots`: the newest first; `newer`: those after them, the nearest last."""
+        self._git = git
+        self._snapshots = snapshots
+        self._reader = reader
+        self._judge = judge
+        everything = [*newer[-LATER:], *snapshots]
+        self._places = {snapshot.commit: place for place, snapshot in enumerate(everything)}
+        self._everything = everything
+
+    def of(self, subject: Subject) -> Iterator[Origin]:
+        """Yield the steps that changed a subject, newest first; raise `NotFound` if there is none."""
+        answers = self._answers(subject)
+        first = next(answers, None)
+        if first is None:
+            raise NotFound(
+                f"no snapshot of this timeline has it: '{subject.text}'",
+                hint="git envlog --all lists all timelines",
+            )
+        yield first
+        yield from answers
+
+    def _answers(self, subject: Subject) -> Iterator[Origin]:
+        path = EnvPath(os.fsencode(subject.name))
+        match subject.kind:
+            case SubjectKind.PATH | SubjectKind.GONE:
+                return self._of_path(path, self._snapshots)
+            case SubjectKind.LINE:
+                assert subject.line is not None
+                return self._of_line(path, subject.line)
+            case SubjectKind.ROW:
+                return self._of_row(subject.name)
+        return self._of_facts(subject)
+
+    # Paths.
+
+    def _of_path(self, path: EnvPath, snapshots: Sequence[Snapshot]) -> Iterator[Origin]:
+        for step in steps_of(snapshots, lambda one: self._reader.path_id(one, path), ABSENT):
+            renamed = self._renamed_from(step, path)
+            yield self._path_origin(step, path, renamed)
+            if renamed is not None and step.before is not None:
+                place = next(at for at, one in enumerate(snapshots) if one.commit == step.before.commit)
+                yield from self._of_path(renamed, snapshots[place:])
+                return
+
+    def _path_origin(self, step: Step[PathId], path: EnvPath, renamed: EnvPath | None = None) -> Origin:
+        change = _change_word(step) if renamed is None else f"renamed from {os.fsdecode(renamed)}"
+        return self._origin(step.snapshot, step.before, change, path, renamed=renamed)
+
+    def _renamed_from(self, step: Step[PathId], path: EnvPath) -> EnvPath | None:
+        """Return the earlier path of a file that a step added, if the step renamed it."""
+        if step.before is None or step.old != ABSENT or step.new == ABSENT:
+            return None
+        from git_envhist.diff.changes import environment_path  # loaded late: few steps add a file
+        from git_envhist.diff.tree_diff import read_renames  # loaded late: likewise
+
+        wanted = stored_path(path)
+        renames = read_renames(self._git, step.before.commit, step.snapshot.commit, (), RENAME)
+        return next((environment_path(row.before) for row in renames if row.after == wanted), None)
+
+    def _of_line(self, path: EnvPath, number: int) -> Iterator[Origin]:
+        newest = self._snapshots[0]
+        if self._reader.path_id(newest, path) == ABSENT:
+            return
+        (line,) = blame(self._git, newest.commit, stored_path(path), f"{number},{number}")
+        by_commit = {snapshot.commit: at for at, snapshot in enumerate(self._snapshots)}
+        at = by_commit.get(line.commit)
+        if at is None or not is_of_environment(line.stored):
+            raise NotFound(f"the line is of no snapshot of this timeline: '{os.fsdecode(path)}:{number}'")
+        there = true_path(line.stored) if not line.stored.startswith(b".envhist/") else path
+        snapshot = self._snapshots[at]
+        before = self._snapshots[at + 1] if at + 1 < len(self._snapshots) else None
+        change = f"line {line.original} of {os.fsdecode(there)}"
+        change += " added or changed" if before is not None else " present"
+        yield self._origin(snapshot, before, change, there, line.original)
+        for origin in self._of_path(there, self._snapshots[at:]):
+            if origin.snapshot.commit != snapshot.commit:
+                yield origin
+
+    def at(self, commit: str, path: EnvPath | None) -> Origin:
+        """Return the step that ends at a commit of this timeline, about a path."""
+        place = next((number for number, one in enumerate(self._snapshots) if one.commit == commit), None)
+        if place is None:
+            raise NotFound(f"the snapshot is not of this timeline: '{commit[:7]}'")
+        before = self._snapshots[place + 1] if place + 1 < len(self._snapshots) else None
+        return self._origin(self._snapshots[place], before, "present" if before is None else "changed", path)
+
+    def contents_of(self, path: EnvPath) -> Iterator[tuple[Snapshot, EnvPath]]:
+        """Yield the snapshots that brought each version of a file, newest first, with its path in each."""
+        for origin in self._of_path(path, self._snapshots):
+            if origin.path is not None and self._reader.path_id(origin.snapshot, origin.path) != ABSENT:
+                yield origin.snapshot, origin.path
+
+    # Facts.
+
+    def _of_facts(self, subject: Subject) -> Iterator[Origin]:
+        probes, is_meant = _probes_of(subject)
+        nothing: frozenset[FactRow] = frozenset()
+
+        def value(snapshot: Snapshot) -> frozenset[FactRow] | None:
+            return self._reader.facts(snapshot, probes, is_meant)
+
+        for step in steps_of(self._snapshots, value, nothing):
+            old = step.old or nothing
+            gone, new = sorted(old - step.new), sorted(step.new - old)
+            changes = pair_facts(map(_fact, gone), map(_fact, new))
+            words = ", ".join(map(_words, changes)) if step.old is not None else "present"
+            shown = (new or gone or sorted(step.new))[0]
+            yield self._origin(step.snapshot, step.before, words or "changed", path_of_fact(shown) or None)
+
+    def _of_row(self, name: str) -> Iterator[Origin]:
+        table, found, key = name.rpartition(":")
+        if not found or not table or not key:
+            raise UsageError(f"not a row: '{name}'", hint="git envlog why --row <table>:<key>")
+        place = self._place_of_table(table)
+        wanted = table.removeprefix(f"{place}/")
+        path = EnvPath(os.fsencode(place))
+        related = [path, EnvPath(path + b"-wal"), EnvPath(path + b"-journal")]
+        known: dict[tuple[PathId, ...], str] = {}
+
+        def row(snapshot: Snapshot) -> str | None:
+            ids = tuple(self._reader.path_id(snapshot, one) for one in related)
+            if ids not in known:
+                contents = [self._reader.content(snapshot, one) for one in related]
+                known[ids] = "" if contents[0] is None else read_row(contents, wanted, key)
+            return known[ids]
+
+        for step in steps_of(self._snapshots, row, ""):
+            word = "row added" if not step.old else "row removed" if not step.new else "row changed"
+            yield self._origin(step.snapshot, step.before, "row present" if step.old is None else word, path)
+
+    def _place_of_table(self, table: str) -> str:
+        """Return the file of a table; raise `UsageError` if several files have such a table."""
+        for snapshot in self._snapshots:
+            found = self._reader.facts(
+                snapshot, ROWS, lambda row: table in (name_in(row), row[1]) and bool(row[1])
+            )
+            places = sorted({place_in(row) for row in found or ()})
+            if len(places) > 1:
+                names = ", ".join(f"{place}/{table}" for place in places[:3])
+                raise UsageError(f"several databases have this table: '{table}'", hint=f"name one: {names}")
+            if places:
+                return places[0]
+        raise NotFound(
+            f"no snapshot of this timeline has this table: '{table}'", hint="rows are read of SQLite"
+        )
+
+    def _origin(
+        self,
+        snapshot: Snapshot,
+        before: Snapshot | None,
+        change: str,
+        path: EnvPath | None,
+        line: int | None = None,
+        renamed: EnvPath | None = None,
+    ) -> Origin:
+        snapshot = self._judge(snapshot)
+        place = self._places.get(snapshot.commit, 0)
+        later = self._everything[max(0, place - LATER) : place][::-1]
+        time = self._reader.change_time(snapshot, path) if path is not None else ChangeTime()
+        named = None if path is None else os.fsdecode(path)
+        return Origin(
+            snapshot,
+            None if before is None else self._judge(before),
+            change,
+            attribute(snapshot, before, named, time, later),
+            path,
+            line,
+            renamed,
+        )
+
+
+def _change_word(step: Step[PathId]) -> str:
+    if step.before is None:
+        return "present"
+    if step.old == ABSENT:
+        return "added"
+    if step.new == ABSENT:
+        return "removed"
+    return "modified" if step.old is not None and step.old[1] != step.new[1] else "mode changed"
+
+
+def _probes_of(subject: Subject) -> tuple[Sequence[str], Callable[[FactRow], bool]]:
+    """Return the probes whose facts may be about a subject, and the test of a fact."""
+    name = subject.name
+    if subject.kind is SubjectKind.PACKAGE:
+        plain = _plain_name(name)
+        packages = tuple(probe for probe in _of_kind(PACKAGES) if probe != REQUIRED)
+        return packages, lambda row: _plain_name(name_in(row)) == plain or row[1] == name
+    if subject.kind is SubjectKind.VARIABLE:
+        return _of_kind(VARIABLES), lambda row: name_in(row) == name
+    if subject.kind is SubjectKind.TABLE:
+        return _of_kind(DATABASES), lambda row: name in (name_in(row), row[1])
+    services = (*_of_kind(SERVICES), *DUMPS)
+    return services, lambda row: name in (name_in(row), row[1], row[4]) or row[1].startswith(f"{name}/")
+
+
+def _of_kind(kind: str) -> tuple[str, ...]:
+    return tuple(probe for probe, one in PROBES.items() if one.kind == kind)
+
+
+def _plain_name(name: str) -> str:
+    return name.lower().replace("_", "-").replace(".", "-")
+
+
+def _fact(row: FactRow) -> Fact:
+    probe, key, value, at, by = row
+    return Fact(probe, key, value, at, by)
+
+
+def _words(change: FactChange) -> str:
+    mark = "+" if change.before is None else "−" if change.after is None else "~"
+    return f"{mark} {fact_words(change)}"

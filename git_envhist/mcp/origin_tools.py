@@ -1,0 +1,75 @@
+"""Tools that answer where something comes from: which step and call made it, and which snapshots changed a text."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from mcp.server.mcpserver import Context
+from mcp.server.mcpserver.exceptions import ToolError
+from mcp.types import CallToolResult
+from pydantic import Field
+
+from git_envhist.mcp import answers, schemas
+from git_envhist.mcp.programs import run
+from git_envhist.mcp.reading_tools import Paths, Revision, answer, pathspecs
+
+Kind = Literal["path", "path-gone", "package", "var", "table", "row", "service"]
+
+
+async def why(
+    context: Context,
+    name: Annotated[
+        str,
+        Field(
+            description="A path relative to the project, or the name of a package, a variable, a table or a service; "
+            "for a row <table>:<key>",
+            min_length=1,
+        ),
+    ],
+    kind: Annotated[
+        Kind, Field(description="What the name is; path-gone: a path that no longer exists")
+    ] = "path",
+    line: Annotated[int | None, Field(description="Ask about this line of the path only", ge=1)] = None,
+    revision: Annotated[
+        Revision | None, Field(description="Explain this snapshot (default: the current state)")
+    ] = None,
+    limit: Annotated[int, Field(description="Return at most this many steps", ge=1, le=20)] = 3,
+) -> Annotated[CallToolResult, schemas.Answer[schemas.Origins]]:
+    """Find out which step gave a file, line, package, variable, table, row or service its form, and by which tool call.
+
+    Use it to learn why something is as it is: when it changed, the prompt, the command line, and the check before and
+    after. certainty `uncertain` means that the call is not known; candidates are the calls that come into question.
+    Then call diff with before and snapshot of a step to see it.
+    """
+    words = ["why", "--json", f"--max-count={limit}"]
+    words += [f"--at={revision}"] if revision is not None else []
+    if kind == "path":
+        place = name if line is None else f"{name}:{line}"
+        value = await run(context, "envlog", [*words, "--", place])
+    elif line is None:
+        value = await run(context, "envlog", [*words, f"--{kind}={name}"])
+    else:
+        raise ToolError("only a path has lines")
+    return answer(answers.origins_answer(value))
+
+
+async def search(
+    context: Context,
+    text: Annotated[str, Field(description="The text to search for", min_length=1)],
+    where: Annotated[
+        Literal["content", "summary", "intent"],
+        Field(
+            description="content: added or removed in a file; summary: in the summary, or in a changed package, "
+            "variable or table; intent: a regular expression for intent, name or note"
+        ),
+    ] = "content",
+    limit: Annotated[int, Field(description="Return at most this many snapshots", ge=1, le=50)] = 10,
+    paths: Paths = [],  # noqa: B006 - becomes the schema's default, and is never changed
+) -> Annotated[CallToolResult, schemas.Answer[schemas.Log]]:
+    """Search the history for a text: snapshots that added or removed it in files, facts or intents, newest first.
+
+    Use it to find out when something appeared or disappeared. Secret files are not searched.
+    """
+    option = {"content": f"-S{text}", "summary": f"--find={text}", "intent": f"--grep={text}"}[where]
+    words = ["--json", f"--max-count={limit}", option, *pathspecs(paths)]
+    return answer(answers.list_answer(await run(context, "envlog", words)))

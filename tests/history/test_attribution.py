@@ -1,0 +1,179 @@
+"""Which call of an agent's tool made a change: only with evidence, else it is uncertain."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from git_envhist.history.attribution import (
+    LATE,
+    Attribution,
+    Certainty,
+    ChangeTime,
+    Reason,
+    attribute,
+)
+from git_envhist.lazy import replace
+from git_envhist.model import CallWindow, RestoreRole, Snapshot, TextNote, ToolCall, Trigger
+from tests.history.snapshots import snapshot
+
+BEFORE = replace(snapshot("before", "10:00"), trusted=True)
+SHELL = ToolCall("Bash", "claude-code", session="s", id="1", command="make", began=100.0, ended=110.0)
+EDIT = ToolCall(
+    "Edit",
+    "claude-code",
+    session="s",
+    id="2",
+    paths=("f",),
+    changes_only_paths=True,
+    began=100.0,
+    ended=101.0,
+)
+INSIDE = ChangeTime(105.0, 104.0)
+
+
+def step(*calls: ToolCall, after: str | None = None, **more: object) -> Snapshot:
+    window = CallWindow(after or BEFORE.id, 90.0, 120.0)
+    return replace(snapshot("after", "10:05"), window=window, calls=calls, trusted=True, **more)
+
+
+def of(taken: Snapshot, path: str | None = "f", time: ChangeTime = INSIDE, *later: Snapshot) -> Attribution:
+    return attribute(taken, BEFORE, path, time, later)
+
+
+def test_only_call_is_named_if_the_file_was_written_while_it_ran() -> None:
+    found = of(step(SHELL))
+    assert (found.certainty, found.reason, found.call) == (Certainty.CALL, Reason.TIME, SHELL)
+    assert (found.start, found.end) == (90.0, 120.0)
+
+
+@pytest.mark.parametrize(
+    ("written", "placed"),
+    [
+        (99.9, 99.0),
+        (110.0, 104.0),
+        (115.0, 104.0),
+        (105.0, 110.0),
+        (105.0, 119.0),
+        (None, None),
+        (105.0, None),
+    ],
+)
+def test_edit_outside_of_the_call_is_uncertain(written: float | None, placed: float | None) -> None:
+    found = of(step(SHELL), "f", ChangeTime(written, placed))
+    assert (found.certainty, found.call, found.candidates) == (Certainty.UNCERTAIN, None, (SHELL,))
+
+
+def test_bytes_that_the_call_was_to_write_name_it_beside_other_calls() -> None:
+    wrote = replace(EDIT, wrote=("f",), ended=None)
+    found = of(step(SHELL, wrote), "f", ChangeTime())
+    assert (found.reason, found.call) == (Reason.BYTES, wrote)
+    assert of(step(SHELL, wrote), "g").call == SHELL
+    twice = of(step(wrote, replace(wrote, id="3")))
+    assert (twice.certainty, twice.reason) == (Certainty.UNCERTAIN, Reason.SEVERAL)
+
+
+def test_tool_that_edits_files_is_no_candidate_for_other_paths() -> None:
+    assert of(step(EDIT), "g").reason is Reason.NOT_NAMED
+    assert of(step(EDIT), None).reason is Reason.NOT_NAMED
+    assert of(step(EDIT), "f", ChangeTime(100.5, 90.0)).call == EDIT
+
+
+def test_several_calls_are_uncertain_whatever_the_time() -> None:
+    other = replace(SHELL, id="9", subagent="sub", began=111.0, ended=115.0)
+    found = of(step(SHELL, other))
+    assert (found.reason, found.call, found.candidates) == (Reason.SEVERAL, None, (SHELL, other))
+
+
+def test_call_without_a_reported_end_is_uncertain_until_a_later_snapshot_knows_it() -> None:
+    running = replace(SHELL, ended=None)
+    assert of(step(running)).reason is Reason.NO_END
+    later = replace(step(SHELL), id="f" * 40)
+    assert of(step(running), "f", INSIDE, later).call == SHELL
+
+
+def test_call_that_ended_before_the_last_capture_is_no_candidate() -> None:
+    old = replace(SHELL, id="0", began=50.0, ended=60.0)
+    assert of(step(old)).reason is Reason.NO_CALL
+    assert of(step(old, SHELL)).call == SHELL
+    # A process that the command may have left behind still is one.
+    assert of(step(replace(old, may_continue=True), SHELL)).reason is Reason.SEVERAL
+
+
+def test_call_that_was_about_to_run_is_no_candidate_unless_the_capture_was_late() -> None:
+    following = replace(SHELL, began=None, ended=None)
+    assert of(step(following)).reason is Reason.NO_CALL
+    remarks = (TextNote(LATE, datetime.now(UTC)),)
+    found = of(step(SHELL, following, remarks=remarks))
+    assert (found.reason, found.call, found.candidates) == (Reason.LATE, None, (SHELL, following))
+
+
+def test_dropped_snapshots_between_make_it_uncertain() -> None:
+    found = of(step(SHELL, after="e" * 40))
+    assert (found.certainty, found.reason, found.candidates) == (
+        Certainty.UNCERTAIN,
+        Reason.THINNED,
+        (SHELL,),
+    )
+
+
+def test_step_without_hooks_names_nobody() -> None:
+    taken = replace(snapshot("after", "10:05"), parent=BEFORE.commit, trusted=True)
+    assert of(taken).reason is Reason.NO_RECORD
+    assert attribute(taken, None, "f", INSIDE).certainty is Certainty.FIRST
+
+
+def test_command_between_two_snapshots_is_named_unless_the_timeline_was_rewritten() -> None:
+    run = replace(
+        snapshot("after", "10:05"),
+        parent=BEFORE.commit,
+        trusted=True,
+        trigger=Trigger.RUN,
+        meta=(("command", "make"),),
+    )
+    found = of(run)
+    assert (found.reason, found.call and found.call.command) == (Reason.RAN, "make")
+    rewritten = replace(run, commit="d" * 40)
+    assert of(rewritten).certainty is Certainty.UNCERTAIN
+
+
+def test_restore_is_named_as_a_restore() -> None:
+    restored = replace(snapshot("after", "10:05"), parent=BEFORE.commit, restore=RestoreRole.TO, trusted=True)
+    assert of(restored).certainty is Certainty.RESTORE
+    assert of(replace(restored, commit="d" * 40)).certainty is Certainty.UNCERTAIN
+
+
+def test_unsigned_snapshot_names_nobody() -> None:
+    found = of(replace(step(SHELL), trusted=False))
+    assert (found.certainty, found.reason, found.candidates) == (
+        Certainty.UNCERTAIN,
+        Reason.UNSIGNED,
+        (SHELL,),
+    )
+
+
+SECONDS = st.floats(95, 125)
+CALLS = st.builds(
+    lambda number, began, length, only, path: replace(
+        SHELL, id=str(number), began=began, ended=began + length, changes_only_paths=only, paths=(path,)
+    ),
+    st.integers(0, 5), SECONDS, st.floats(0.1, 10), st.booleans(), st.sampled_from("fg"),
+)  # fmt: skip
+
+
+@given(st.lists(CALLS, max_size=4, unique_by=lambda call: call.id), SECONDS, st.data())
+def test_named_call_ran_when_the_change_was_made(
+    calls: list[ToolCall], at: float, data: st.DataObject
+) -> None:
+    """Whoever writes at a time, the named call ran at that time and can have written the path."""
+    found = of(step(*calls), "f", ChangeTime(at, at))
+    if found.certainty is Certainty.CALL:
+        assert found.call is not None
+        able = [one for one in calls if "f" in one.paths or not one.changes_only_paths]
+        assert able == [found.call]
+        assert found.call.began is not None
+        assert found.call.ended is not None
+        assert found.call.began <= at < found.call.ended
