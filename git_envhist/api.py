@@ -681,9 +681,10 @@ class EnvHistory(HistoryContext):
         `paths` and `only` select; `relocate` rewrites paths of the other working tree; `force` and `allow_unsigned`
         override a refusal that names them. Callbacks as of `restore`: `progress`, `waiting`, `planned`, `saved`.
 
+        >>> from pathlib import Path
         >>> start = history.capture("before two attempts")
         >>> attempt = history.fork(start, "../second-attempt")
-        >>> _ = pathlib.Path("../second-attempt/page.html").write_text("<p>")
+        >>> _ = Path("../second-attempt/page.html").write_text("<p>")
         >>> _ = attempt.capture("add a page")
         >>> merged = history.merge(attempt.timeline)
         >>> merged.exact, [step.path for step in merged.plan.steps]

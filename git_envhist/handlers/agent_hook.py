@@ -35,6 +35,7 @@ from git_envhist.integrations.agents.events import (
     AgentEvent,
     Job,
     project_of,
+    put_back,
     read_event,
     read_session,
     session_lock,
@@ -202,7 +203,7 @@ def _work(spool: str, event: AgentEvent | None, report: Report, environ: Mapping
         # The tool waits for the last of its captures.
         outcomes.run(job, report if job is last else None)
         if file is not None:
-            remove_if_present(file)
+            outcomes.release(job.event, file)
     if event is not None and event.kind == "before":
         agents.begin_call(event)
     report(DONE)
@@ -306,10 +307,12 @@ class AgentHistories:
             events: list[tuple[AgentEvent, str | None]] = list(take_spooled(spool, self.environ))
             for each, file in [*events, *([(event, None)] if event else [])]:
                 jobs = self._advance(each, outcomes)
-                if file is not None and (not jobs or each.kind == "prompt"):
+                if file is not None and each.kind == "prompt":
                     # A prompt has changed the session already; taken again, it would begin another turn.
                     remove_if_present(file)
                     file = None
+                elif file is not None and not jobs:
+                    outcomes.release(each, file)
                 due += [(job, file if job is jobs[-1] else None) for job in jobs]
             self._tools |= {job.event.session: self._started_tools(job) for job, _ in due}
         return due
@@ -547,6 +550,14 @@ class HookOutcomes:
 
     def __init__(self, agents: AgentHistories) -> None:
         self._agents = agents
+        self._failed: list[AgentEvent] = []
+
+    def release(self, event: AgentEvent, file: str) -> None:
+        """Remove the file of a spooled event; keep it for the next hook if a capture for the event failed."""
+        if any(one is event for one in self._failed):
+            put_back(file)
+        else:
+            remove_if_present(file)
 
     def run(self, job: Job, report: Report | None) -> None:
         """Capture; report it to the waiting hook, or add a remark to the snapshot if the hook stopped waiting."""
@@ -578,6 +589,8 @@ class HookOutcomes:
 
     def failed(self, event: AgentEvent, error: Exception) -> None:
         """Write why a capture failed; without a repository there is no place for it."""
+        if not isinstance(error, NotNamed):
+            self._failed.append(event)
         with suppress(Exception):
             self._write(self._agents.history(event), event, f"failed: {error}")
 

@@ -21,10 +21,10 @@ MAX_LINES = 20_000
 OPTIONS = ("-c", "blame.ignoreRevsFile=", "-c", "blame.markUnblamableLines=false")
 
 
-class NotText(EnvhistError):
-    """A file has no lines."""
+class NoLines(EnvhistError):
+    """The lines of a file cannot be compared: it is too large, or sealed."""
 
-    code = "not-text"
+    code = "no-lines"
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ def blame_versions(stored: bytes, versions: Sequence[tuple[str, bytes]]) -> list
     newest = versions[0][1].split(b"\n")
     lines = newest[:-1] if newest[-1] == b"" else newest
     if len(lines) > MAX_LINES:
-        raise NotText(f"the file has more than {MAX_LINES:,} lines")
+        raise NoLines(f"the file has more than {MAX_LINES:,} lines")
     # For each line that is not assigned yet, its number in the version that is looked at.
     places = {number: number for number in range(len(lines))}
     assigned: dict[int, tuple[str, int]] = {}
@@ -123,6 +123,6 @@ def line_before(old: bytes, new: bytes, number: int) -> int | None:
     """Return the number in the older content of a line of the newer one; None if the line is new."""
     older, newer = old.split(b"\n"), new.split(b"\n")
     if max(len(older), len(newer)) > MAX_LINES:
-        raise NotText(f"the file has more than {MAX_LINES:,} lines")
+        raise NoLines(f"the file has more than {MAX_LINES:,} lines")
     found = _kept(newer, older).get(number - 1)
     return None if found is None else found + 1

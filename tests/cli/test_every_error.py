@@ -68,6 +68,9 @@ CASES = {
     ),
     "inside-check": Case(3, "export GIT_ENVHIST_CHECK=$PWD", "git-envlog verify -- true"),
     "name-taken": Case(3, "git-envlog export out early", "git-envlog import out --as origin"),
+    "no-failure": Case(4, ":", "git-envlog why --failed"),
+    "no-such-subject": Case(4, ":", "git-envlog why --package nothing-of-this-name"),
+    "no-lines": Case(128, "echo A=1 > .env; git-envlog capture x", "git-envlog blame .env"),
     "no-locks": Case(
         128,
         "export XDG_RUNTIME_DIR=/proc",

@@ -75,6 +75,8 @@ READING = {
     "drop-dry": ("git-envlog", "drop", "-n", "late"),
     "revert-dry": ("git-envlog", "revert", "-n", "late"),
     "merge-dry": ("git-envlog", "merge", "-n", "--base", "late~1", "late"),
+    "why": ("git-envlog", "why", "app.py"),
+    "blame": ("git-envlog", "blame", "app.py"),
     "error": ("git-envlog", "show", "lat"),
     "usage": ("git-envdiff", "--stats"),
 }
@@ -102,7 +104,7 @@ CHANGING = {
     "drop": ("git-envlog", "drop", "late"),
     "prune-dry": ("git-envlog", "prune", "-n"),
 }
-AS_GIT_HAS_THEM = ("diff-patch", "diff-raw", "log-patch", "log-name-status")
+AS_GIT_HAS_THEM = ("blame", "diff-patch", "diff-raw", "log-patch", "log-name-status")
 """Outputs with lines in git's own form: a patch, or one path per line."""
 SIZES_VARY = ("du", "gc", "push", "push-dry", "push-refused", "export", "import", "purge")
 ALONE = re.compile(r"""(?:.*\ \ |\W*|(?:hint|error|warning|note):\ )   # the beginning of a line, or of a column

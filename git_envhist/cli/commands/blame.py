@@ -10,7 +10,7 @@ from git_envhist.cli.command import Session, command
 from git_envhist.cli.parser import argument, date_format, option
 from git_envhist.cli.views.blame import BlameView, json_value, plain_lines, porcelain_lines
 from git_envhist.errors import UsageError
-from git_envhist.history.blame import BlameLine, NotText, blame, blame_versions
+from git_envhist.history.blame import BlameLine, NoLines, blame, blame_versions
 from git_envhist.history.why import Origins
 from git_envhist.model import EnvPath, Snapshot, StoredAs
 from git_envhist.snapshots.names import stored_path
@@ -59,9 +59,9 @@ def _lines(
     if kind is StoredAs.PLAIN:
         return blame(history.repository.git, snapshot.commit, stored_path(path), options["lines"])
     if kind is not StoredAs.SEALED:
-        raise NotText("the file is too large to compare its lines", hint="git envlog why <path>")
+        raise NoLines("the file is too large to compare its lines", hint="git envlog why <path>")
     if not options["reveal"]:
-        raise NotText(
+        raise NoLines(
             "the file is sealed", hint="print its lines with --reveal, or ask: git envlog why --var <name>"
         )
     if options["lines"] is not None:

@@ -8,14 +8,14 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from git_envhist.cli.formats import first_line, format_date, verdict_phrase
+from git_envhist.cli.formats import check_phrase, first_line, format_date
 from git_envhist.cli.json_values import SCHEMA, Json, call_json, iso_time, path_fields, verdict_json
 from git_envhist.cli.terminal import shorten
 from git_envhist.history.attribution import RUN, Certainty
 from git_envhist.history.times import printed_time
 from git_envhist.history.titles import title
 from git_envhist.history.why import Origin, Subject
-from git_envhist.model import ToolCall
+from git_envhist.model import Snapshot, ToolCall
 from git_envhist.text import escape, escape_invalid
 
 if TYPE_CHECKING:
@@ -104,11 +104,16 @@ def _between(origin: Origin) -> str:
 
 
 def _checks(origin: Origin) -> str:
-    before = verdict_phrase(origin.before.verdict) if origin.before is not None else ""
-    after = verdict_phrase(origin.snapshot.verdict)
+    before = _result(origin.before)
+    after = _result(origin.snapshot)
     if not before and not after:
         return ""
     return f"{escape(before or 'not checked')} before, {escape(after or 'not checked')} after"
+
+
+def _result(snapshot: Snapshot | None) -> str:
+    verdict = snapshot.verdict if snapshot is not None else None
+    return "" if verdict is None else check_phrase(verdict)
 
 
 def subject_json(subject: Subject) -> Json:

@@ -69,6 +69,7 @@ def _all(settings: HookSettings, approval: Approval, step: str = "") -> Approval
 CODEX_LABELS = {
     "UserPromptSubmit": "user_prompt_submit",
     "PreToolUse": "pre_tool_use",
+    "PostToolUse": "post_tool_use",
     "Stop": "stop",
     "SessionEnd": "session_end",
 }

@@ -101,6 +101,8 @@ class AgentEvent:
     """The trace context of the agent (W3C traceparent)."""
     seen: float | None = None
     """The time at which the hook was called, in seconds; None: now."""
+    again: bool = False
+    """True if a process began to handle this event and was killed, or its capture failed."""
 
     @property
     def call_key(self) -> str:
@@ -408,7 +410,7 @@ def _mark_seen(turn: SessionState, event: AgentEvent, now: float) -> tuple[Sessi
     """Return the turn with this event added to the seen ones, and whether it was seen before."""
     known = {each[0]: each for each in turn.seen}
     exact = event.exact_key
-    if exact in known:
+    if exact in known and not event.again:
         return turn, True
     if exact is not None:
         known[exact] = (exact, now, (event.registered,))
@@ -430,10 +432,13 @@ def _mark_seen(turn: SessionState, event: AgentEvent, now: float) -> tuple[Sessi
 
 SPOOLED = ".told"
 TAKEN = ".taken."
+AGAIN = ".again"
 LOCK = "lock"
 SESSIONS = "sessions"
 UNFINISHED = 3600
 """Seconds after which an unfinished spool file is deleted, because its writer no longer runs."""
+RETRIED = 86_400
+"""Seconds during which later hooks capture again for an event whose capture failed."""
 KINDS = ("prompt", "done", "after", "end")
 OLD = 7 * 86_400
 """Seconds after which a session that was never ended is deleted."""
@@ -471,7 +476,17 @@ def take_spooled(spool: str, environ: Mapping[str, str]) -> Iterator[tuple[Agent
         if event is None:
             remove_if_present(taken)
         else:
-            yield replace(event, seen=seen), taken
+            yield replace(event, seen=seen, again=TAKEN in name or AGAIN in name), taken
+
+
+def put_back(taken: str) -> None:
+    """Return an event to the spool, so that the next hook captures for it; remove it if that failed for a day."""
+    with suppress(OSError):
+        if os.stat(taken).st_mtime < time.time() - RETRIED:
+            os.unlink(taken)
+        else:
+            spooled = taken.partition(TAKEN)[0].removesuffix(SPOOLED).removesuffix(AGAIN)
+            os.rename(taken, f"{spooled}{AGAIN}{SPOOLED}")
 
 
 def turn_after(

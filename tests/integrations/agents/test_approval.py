@@ -17,6 +17,7 @@ from tests.support.repository import Repo
 
 # Codex 0.169 wrote these hashes when a person approved the hooks of `git envlog install --agent codex`.
 CODEX_HASHES = {
+    "post_tool_use": "sha256:fee6e5517a68cc90c5c8c0a3351280a30b6c7070e51196c00fd838a2913e5318",
     "pre_tool_use": "sha256:e42cbbcc2f8b8e426f4d069ae3e4380065421a545cfcc7bc68cbff973c34dd06",
     "session_end": "sha256:2e892f3023249f09d3f2ed4f2598a4407e0cb831ce419cc002683ac56b0debe3",
     "user_prompt_submit": "sha256:fa8d45d366de53906b5c3b53ba8dc0f64014ffdde868329eab1ca5b4e64b34ba",
@@ -24,6 +25,7 @@ CODEX_HASHES = {
 }
 # And these for the hooks of the plugin, each followed by a hash of the plugin's files.
 PLUGIN_HASHES = {
+    "post_tool_use": "sha256:e45ce44d7cd9082ec839aabe69393916e33f70904ba819231f5fc7e00c9ae7c2",
     "pre_tool_use": "sha256:0334f14741332114384818698c2752dd07bf59abfc06169ce7980d372ef16506",
     "session_end": "sha256:dcdd9121a06945159035438671f086c6ff3713bdaa428d3a155c717ad887968e",
     "user_prompt_submit": "sha256:76e9d8534347b528a682af899f5c990bb9735e51a2d313f8faa341daf1cb0bf6",

@@ -7,12 +7,15 @@ import os
 import shlex
 import subprocess
 import sys
+import time
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from git_envhist import EnvHistory
+from git_envhist.handlers.agent_hook import _work
 from git_envhist.integrations.agents.events import (
     REPEAT_SECONDS,
     AgentEvent,
@@ -20,6 +23,7 @@ from git_envhist.integrations.agents.events import (
     SessionState,
     _process_mark,
     advance,
+    put_back,
     read_event,
     read_turn,
     take_spooled,
@@ -205,6 +209,53 @@ def test_event_of_a_killed_process_is_processed_by_the_next_hook(repo: Repo, tmp
     here.snapshots(1)
     here.idle()
     assert list(spool.glob("*.taken.*")) == []
+
+
+def test_end_of_a_turn_whose_capture_failed_is_captured_by_the_next_hook(repo: Repo, tmp_path: Path) -> None:
+    here = Working(repo, tmp_path / "transcript.jsonl", "claude-code")
+    here.call("claude-code", "prompt", prompt="make it blue")
+    here.call("claude-code", "before")
+    here.snapshots(1)
+    here.idle()
+    repo.write("app.py", "blue")
+    spool = hooks_of(repo) / "spool"
+    event = spool / "claude-code.after.1.told"
+    event.write_text(f"{repo.path}\n{json.dumps(told('claude-code', 'after', repo, here.transcript))}")
+    packs = repo.path / ".git/objects/pack"
+    packs.rename(tmp_path / "packs")
+    packs.write_text("in the way")
+    _work(str(spool), None, lambda _data: True, repo.env)
+    again = spool / "claude-code.after.1.again.told"
+    assert again.exists()
+    _work(str(spool), None, lambda _data: True, repo.env)
+    assert again.exists()
+    packs.unlink()
+    (tmp_path / "packs").rename(packs)
+    here.call("claude-code", "prompt", prompt="now green")
+    assert here.snapshots(2)[0].intent == "make it blue"
+    here.idle()
+    assert list(spool.glob("*.told")) == []
+
+
+def test_event_that_is_handled_again_is_no_repetition_of_itself() -> None:
+    turn, _ = advance(SessionState(), event("prompt", prompt="x"), now=0.0, every=1)
+    timed = replace(event("after"), at="2026-11-20T10:00:00Z")
+    turn, first = advance(turn, timed, now=1.0, every=1)
+    assert first
+    # The hooks of the user and of the project call with the same event.
+    assert advance(turn, timed, now=2.0, every=1)[1] == []
+    assert advance(turn, replace(timed, again=True), now=3.0, every=1)[1]
+
+
+def test_event_that_fails_for_a_day_is_given_up(tmp_path: Path) -> None:
+    taken = tmp_path / "claude-code.done.1.told.taken.9-9"
+    for age in (0, 2 * 86_400):
+        taken.write_text('\n{"session_id": "s"}')
+        os.utime(taken, (time.time() - age,) * 2)
+        put_back(str(taken))
+    assert [path.name for path in tmp_path.iterdir()] == ["claude-code.done.1.again.told"]
+    ((event, _taken),) = take_spooled(str(tmp_path), {})
+    assert event.again
 
 
 def test_event_of_a_killed_process_is_handled_if_another_process_has_its_id(tmp_path: Path) -> None:
