@@ -36,6 +36,8 @@ MAX_AGE = 86_400.0
 """Seconds after which a call without an end is dropped."""
 MAX_BYTES = 1 << 20
 """The size of a list above which a snapshot lists no call: its message would be too long."""
+CLOCK_STEP = 0.01
+"""The time of a file may be this much behind the clock."""
 LOCK_WAIT = 0.2
 """Seconds to wait for another process that changes the list; then the change is not made."""
 
@@ -129,20 +131,28 @@ class ToolCalls:
 
         self._change_each(begun)
 
-    def end(self, session: str, key: str, at: float) -> None:
-        """Record the end of a call."""
+    def end(self, session: str, key: str, at: float, *, continues: bool = False) -> None:
+        """Record the end of a call; a call announced after `at` is another one.
+
+        `continues`: a process of the call still runs.
+        """
 
         def ended(one: OpenCall) -> OpenCall:
             is_meant = one.call.session == session and one.key == key and one.call.ended is None
-            return replace(one, call=replace(one.call, ended=at)) if is_meant else one
+            is_meant = is_meant and one.announced <= at + CLOCK_STEP
+            if not is_meant:
+                return one
+            may_continue = one.call.may_continue or continues
+            return replace(one, call=replace(one.call, ended=at, may_continue=may_continue))
 
         self._change_each(ended)
 
     def leave(self, session: str, at: float, subagents: Callable[[str | None], bool]) -> None:
-        """Record that all calls of some subagents of a session had ended by now; None is the main agent."""
+        """Record that all calls of some subagents of a session had ended at a time; None is the main agent."""
 
         def left(one: OpenCall) -> OpenCall:
             is_meant = one.call.session == session and subagents(one.call.subagent)
+            is_meant = is_meant and one.announced <= at + CLOCK_STEP
             return replace(one, left=at) if is_meant and one.left is None else one
 
         self._change_each(left)

@@ -141,3 +141,20 @@ def test_list_that_another_process_locks_is_given_up(repo: Repo) -> None:
             calls.announce(open_call("2", 10.0))
         repo.write("new", "file")
         repo.run("envlog", "capture", check=True)
+
+
+def test_end_ends_no_call_that_was_announced_later(tmp_path: Path) -> None:
+    calls = ToolCalls(str(tmp_path))
+    calls.announce(open_call("1", 10.0))
+    calls.end("s", "1", 9.0)
+    calls.leave("s", 9.0, lambda _subagent: True)
+    calls.looked(NEWEST, 20.0, published=True)
+    assert listed(calls) == [("1", True, False)]
+
+
+def test_call_moved_to_the_background_may_continue_after_its_end(tmp_path: Path) -> None:
+    calls = ToolCalls(str(tmp_path))
+    calls.announce(open_call("1", 10.0))
+    calls.end("s", "1", 11.0, continues=True)
+    calls.looked(NEWEST, 20.0, published=True)
+    assert listed(calls) == [("1", True, True)]
