@@ -14,7 +14,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from git_envhist.disk import (
@@ -30,12 +30,14 @@ from git_envhist.platform import guarded_open, open_file_only
 from git_envhist.text import replace_surrogates
 from git_envhist.trace import trace
 
-DIRECTORY, FILE, LOCK = "agents", "calls", "calls.lock"
+DIRECTORY, FILE, LOCK, LOST = "agents", "calls", "calls.lock", "calls.lost"
 MAX_CALLS = 256
 MAX_AGE = 86_400.0
 """Seconds after which a call without an end is dropped."""
 MAX_BYTES = 1 << 20
 """The size of a list above which a snapshot lists no call: its message would be too long."""
+LOST_FOR = 3_600.0
+"""Seconds for which a call that could not be added may change something."""
 CLOCK_STEP = 0.01
 """The time of a file may be this much behind the clock."""
 LOCK_WAIT = 0.2
@@ -169,7 +171,8 @@ class ToolCalls:
         if sum(len(json.dumps(_write_open(one))) for one in shown) > MAX_BYTES:
             trace("the list of tools' calls is too long: the snapshot lists none")
             return NO_RECORD
-        window = CallWindow(listed.after, listed.looked, now) if listed.after and listed.is_whole else None
+        is_known = listed.after and listed.is_whole and not self._has_lost()
+        window = CallWindow(listed.after, listed.looked, now) if is_known else None
         return CallRecord(window, calls, tuple(one.writes for one in shown))
 
     def looked(self, after: str, start: float, *, published: bool) -> None:
@@ -187,6 +190,16 @@ class ToolCalls:
             return CallList(tuple(kept), after, start)
 
         self._change(keep)
+
+    def lose(self) -> None:
+        """Record, without the lock, that a call could not be added: for some time nothing is claimed."""
+        state_directory(self._directory)
+        replace_file(os.path.join(self._directory, LOST), b"", durability=Durability.NONE)
+
+    def _has_lost(self) -> bool:
+        with suppress(OSError):
+            return os.stat(os.path.join(self._directory, LOST)).st_mtime > time.time() - LOST_FOR
+        return False
 
     def _change_each(self, change: Callable[[OpenCall], OpenCall]) -> None:
         if self.exists:

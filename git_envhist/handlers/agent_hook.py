@@ -203,7 +203,7 @@ def _work(spool: str, event: AgentEvent | None, report: Report, environ: Mapping
     # A tool does not wait for captures that are made again.
     later = [one for one in due if event is not None and one[0].event.again]
     for job, file in due:
-        if (job, file) not in later:
+        if event is None or not job.event.again:
             # The tool waits for the last of its captures.
             outcomes.run(job, report if job is last else None, file)
     if event is not None and event.kind == "before":
@@ -389,7 +389,11 @@ class AgentHistories:
             # The list describes the snapshot; no failure of it may prevent the snapshot.
             with _traced("cannot add a call of a tool"):
                 calls = ToolCalls(history.repository.state)
-                calls.announce(open_call(event, intent, history.repository))
+                try:
+                    calls.announce(open_call(event, intent, history.repository))
+                except Exception:
+                    calls.lose()
+                    raise
                 if history.repository.root not in waiting:
                     calls.begin(event.session, event.call_key, time.time())
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import fcntl
 import json
+import os
+import time
 from pathlib import Path
 
 import pytest
@@ -158,3 +160,14 @@ def test_call_moved_to_the_background_may_continue_after_its_end(tmp_path: Path)
     calls.end("s", "1", 11.0, continues=True)
     calls.looked(NEWEST, 20.0, published=True)
     assert listed(calls) == [("1", True, True)]
+
+
+def test_nothing_is_claimed_after_a_call_that_could_not_be_added(tmp_path: Path) -> None:
+    calls = ToolCalls(str(tmp_path))
+    calls.announce(open_call("1", 10.0))
+    calls.lose()
+    calls.looked(NEWEST, 12.0, published=True)
+    assert calls.record(13.0, 3.0).window is None
+    lost = tmp_path / "agents/calls.lost"
+    os.utime(lost, (time.time() - 4_000,) * 2)
+    assert calls.record(13.0, 3.0).window is not None

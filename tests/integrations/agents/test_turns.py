@@ -302,6 +302,7 @@ def test_capture_after_a_turn_needs_no_list_of_calls(repo: Repo, tmp_path: Path,
     here.call("claude-code", "prompt")
     here.call("claude-code", "before")
     here.snapshots(1)
+    assert (place / "calls.lost").exists()
     repo.write("app.py", "changed")
     here.call("claude-code", "after")
     assert here.snapshots(2)[0].intent == here.snapshots(2)[1].intent != ""
