@@ -75,6 +75,7 @@ def merge_rows(
         with TemporaryDirectory(prefix="git-envhist-") as place, ExitStack() as stack:
             databases = []
             for name, files in zip(NAMES, (base, ours, theirs), strict=True):
+                _require_no_journal(files)
                 path = _write(os.path.join(place, name), files)
                 databases.append(Database(stack.enter_context(closing(open_copy(path)))))
             merge = RowMerge(databases[0], databases[1], databases[2], prefer)
@@ -89,8 +90,15 @@ def merge_rows(
         return None
 
 
+def _require_no_journal(files: DatabaseFiles) -> None:
+    """Raise `Unmergeable` if a version has a journal: SQLite would delete files that a journal names."""
+    if files.journal:
+        raise Unmergeable("it has a journal of a transaction that did not finish")
+
+
 def _write(path: str, files: DatabaseFiles) -> str:
-    for ending, data in zip(("", *SIDECARS), files, strict=True):
+    """Write a database and its log, never its journal, and return the path of the copy."""
+    for ending, data in (("", files.database), ("-wal", files.log)):
         if data is not None:
             with open(path + ending, "xb") as file:
                 file.write(data)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sqlite3
+import struct
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from git_envhist.probes.sqlite_file import JOURNAL_MAGIC
 from git_envhist.restore.merge_rows import DatabaseFiles, MergedRows, merge_rows, open_copy
 from git_envhist.restore.three_way import Prefer
 
@@ -215,3 +217,24 @@ def test_opened_copy_reaches_no_other_file(tmp_path: Path, statement: str) -> No
             opened.execute(statement.format(tmp_path / "other"))
         assert opened.execute("pragma trusted_schema").fetchone() == (0,)
     assert not (tmp_path / "other").exists()
+
+
+def journal_of(named: Path) -> bytes:
+    """Return a journal that SQLite takes as part of a transaction with another journal."""
+    name = str(named).encode()
+    head = (JOURNAL_MAGIC + struct.pack(">IIIII", 0, 1, 2, 512, 4096)).ljust(512, b"\0")
+    return head + struct.pack(">I", 262145) + name + struct.pack(">II", len(name), sum(name)) + JOURNAL_MAGIC
+
+
+@pytest.mark.parametrize("prefer", [Prefer.NEITHER, Prefer.THEIRS])
+@pytest.mark.parametrize("side", [0, 1, 2])
+def test_journal_of_a_version_is_never_applied(tmp_path: Path, side: int, prefer: Prefer) -> None:
+    named = tmp_path / "named"
+    named.write_text("kept")
+    scripts = ("", "update person set age = 10 where id = 1;", "update person set age = 30 where id = 3;")
+    versions = [build(tmp_path / "database", SCHEMA, script) for script in scripts]
+    versions[side] = versions[side]._replace(journal=journal_of(named))
+    found = merge_rows(versions[0], versions[1], versions[2], prefer)
+    assert named.read_text() == "kept"
+    if prefer is Prefer.NEITHER:
+        assert found == MergedRows(b"", ("it has a journal of a transaction that did not finish",))
