@@ -338,7 +338,9 @@ class RowMerge:
         chosen = ", ".join(map(_quoted, base.names))
         rows = source.connection.execute(f"select {chosen} from {_quoted(base.name)}")
         marks = ", ".join("?" * len(base.names))
-        target.connection.executemany(f"insert into {_quoted(base.name)} ({chosen}) values ({marks})", rows)
+        target.connection.executemany(
+            f"insert or abort into {_quoted(base.name)} ({chosen}) values ({marks})", rows
+        )
 
     def _carry(self, table: Table, into: Table, target: Database, changes: dict[Key, RowChange]) -> None:
         """Write the rows that the source changed; those that the target changed as well are conflicts."""
@@ -455,25 +457,30 @@ def _replace_rows(
     connection: sqlite3.Connection, table: Table, into: Table, wanted: dict[Key, Row | None]
 ) -> None:
     """Remove all rows first, then write them, so that unique values can move between rows."""
-    name, where = _quoted(table.name), " and ".join(f"{_quoted(key)} is ?" for key in table.key)
+    name = _quoted(table.name)
+    # The first comparison can use the index; the second one leaves rows whose key is equal only in its collation.
+    where = " and ".join(f"{_quoted(key)} is ? and {_quoted(key)} collate binary is ?" for key in table.key)
     extra = [column.name for column in into.columns if column.name not in table.names]
     kept_names = [*(["rowid"] if into.has_rowid else []), *map(_quoted, extra)]
     kept: dict[Key, Row] = {}
     for key in wanted:
+        values = [value for value in key for _ in range(2)]
         if kept_names:
             found = connection.execute(
-                f"select {', '.join(kept_names)} from {name} where {where}", key
+                f"select {', '.join(kept_names)} from {name} where {where}", values
             ).fetchone()
             if found is not None:
                 kept[key] = found
-        connection.execute(f"delete from {name} where {where}", key)
+        connection.execute(f"delete from {name} where {where}", values)
     for key, row in wanted.items():
         if row is None:
             continue
         columns = [*map(_quoted, table.names), *(kept_names if key in kept else ())]
         marks = ", ".join("?" * len(columns))
         connection.execute(
-            f"insert into {name} ({', '.join(columns)}) values ({marks})", (*row, *kept.get(key, ()))
+            # A schema may name another action, which would replace or leave out rows silently.
+            f"insert or abort into {name} ({', '.join(columns)}) values ({marks})",
+            (*row, *kept.get(key, ())),
         )
 
 

@@ -238,3 +238,40 @@ def test_journal_of_a_version_is_never_applied(tmp_path: Path, side: int, prefer
     assert named.read_text() == "kept"
     if prefer is Prefer.NEITHER:
         assert found == MergedRows(b"", ("it has a journal of a transaction that did not finish",))
+
+
+@pytest.mark.parametrize(
+    ("schema", "ours", "theirs", "rows"),
+    [
+        (
+            "create table t (name text collate nocase primary key, mail text); insert into t values ('ann', 'a');",
+            "insert into t values ('bob', 'ours');",
+            "insert into t values ('BOB', 'theirs');",
+            None,
+        ),
+        (
+            "create table t (name text collate nocase primary key, mail text); insert into t values ('ann', 'a');",
+            "insert into t values ('bob', 'ours');",
+            "update t set name = 'ANN';",
+            [("ANN", "a"), ("bob", "ours")],
+        ),
+        (
+            "create table t (id integer primary key, mail text unique on conflict replace);",
+            "insert into t values (1, 'same');",
+            "insert into t values (2, 'same');",
+            None,
+        ),
+    ],
+)
+def test_row_with_an_equal_unique_value_is_not_replaced(
+    tmp_path: Path, schema: str, ours: str, theirs: str, rows: list[object] | None
+) -> None:
+    versions = [build(tmp_path / "database", schema, script) for script in ("", ours, theirs)]
+    found = merge_rows(versions[0], versions[1], versions[2], Prefer.NEITHER)
+    if rows is None:
+        assert found is None or found.conflicts
+        return
+    assert found is not None
+    (tmp_path / "result").write_bytes(found.database)
+    with closing(sqlite3.connect(tmp_path / "result")) as opened:
+        assert opened.execute("select * from t order by name").fetchall() == rows
