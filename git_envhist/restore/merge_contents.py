@@ -17,7 +17,7 @@ from git_envhist.lazy import dataclass
 from git_envhist.model import EnvPath
 from git_envhist.probes.variables import is_variables
 from git_envhist.restore.merge_rows import DatabaseFiles, is_database, merge_rows
-from git_envhist.restore.merge_settings import SettingsMerge
+from git_envhist.restore.merge_settings import SettingsMerge, format_of
 from git_envhist.restore.merge_variables import merge_variables
 from git_envhist.restore.three_way import Prefer, Reason
 from git_envhist.text import escape
@@ -76,8 +76,22 @@ def merge_contents(
     if path.endswith(SOURCE_LINKS):
         return MergedContents(merge_set(versions))
     if all(map(is_database, versions)):
-        return merge_databases((DatabaseFiles(base), DatabaseFiles(ours), DatabaseFiles(theirs)), tools)
+        files = (DatabaseFiles(base), DatabaseFiles(ours), DatabaseFiles(theirs))
+        return merge_databases(files, tools) or unmerged(tools)
     return None if class_of(path) == PACKAGES else merge_lines(versions, tools)
+
+
+def has_units(path: EnvPath) -> bool:
+    """Return whether a file is merged by units that are smaller than lines, as far as its path shows."""
+    return is_variables(path) or (_has_keys(path) and format_of(path) is not None)
+
+
+def unmerged(tools: MergeTools) -> MergedContents | None:
+    """Return the result for a file that has units and cannot be merged.
+
+    It is a conflict also if theirs is preferred: the version of theirs would remove other changes of ours.
+    """
+    return MergedContents(b"", (Reason.CONTENT,)) if tools.prefer is Prefer.THEIRS else None
 
 
 def _has_keys(path: EnvPath) -> bool:
@@ -96,7 +110,7 @@ def _merge_settings(
         return MergedContents(
             versions.ours, tuple(f"setting {escape(key)} changed on both sides" for key in merged.conflicts)
         )
-    return None if merged.text is None else MergedContents(merged.text)
+    return unmerged(tools) if merged.text is None else MergedContents(merged.text)
 
 
 def merge_databases(
@@ -125,7 +139,7 @@ def _merge_named_variables(versions: Versions, tools: MergeTools, is_secret: boo
         return lines
     merged = merge_variables(*versions, tools.prefer)
     if merged is None:
-        return lines if lines is not None and lines.conflicts else None
+        return lines if lines is not None and lines.conflicts else unmerged(tools)
     same = lines is not None and read_assignments(lines.content) == read_assignments(merged.text)
     if lines is not None and same and not (lines.conflicts or merged.conflicts):
         # Lines also merge comments.

@@ -15,6 +15,7 @@ import os
 import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, closing, contextmanager
+from functools import partial
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
@@ -35,6 +36,9 @@ DENIED = frozenset((sqlite3.SQLITE_ATTACH, sqlite3.SQLITE_DETACH, sqlite3.SQLITE
 DENIED_FUNCTIONS = frozenset(("load_extension", "writefile", "readfile", "edit", "fts3_tokenizer"))
 HIDDEN_GENERATED = (2, 3)
 VALUES = ("user_version", "application_id")
+CANNOT_MERGE = "its rows cannot be merged"
+FAILURES = (sqlite3.Error, ArithmeticError, AttributeError, MemoryError, TypeError, ValueError)
+"""Errors of SQLite, and of a damaged schema or of keys that cannot be compared."""
 Row = tuple[Any, ...]
 Key = tuple[Any, ...]
 
@@ -70,14 +74,18 @@ def is_database(content: bytes) -> bool:
 def merge_rows(
     base: DatabaseFiles, ours: DatabaseFiles, theirs: DatabaseFiles, prefer: Prefer
 ) -> MergedRows | None:
-    """Return a database with the changed rows of both sides; None if it is not merged by rows."""
+    """Return a database with the changed rows of both sides; None if it is not merged and ours is preferred.
+
+    A database that cannot be merged is a conflict also if theirs is preferred: its other rows of ours would be lost.
+    """
+    watch = Watch()
     try:
         with TemporaryDirectory(prefix="git-envhist-") as place, ExitStack() as stack:
             databases = []
             for name, files in zip(NAMES, (base, ours, theirs), strict=True):
                 _require_no_journal(files)
                 path = _write(os.path.join(place, name), files)
-                databases.append(Database(stack.enter_context(closing(open_copy(path)))))
+                databases.append(Database(stack.enter_context(closing(open_copy(path, watch)))))
             merge = RowMerge(databases[0], databases[1], databases[2], prefer)
             target = merge.run()
             stack.close()
@@ -85,9 +93,12 @@ def merge_rows(
                 _read(os.path.join(place, NAMES[databases.index(target)])), tuple(merge.conflicts)
             )
     except Unmergeable as reason:
-        return MergedRows(b"", (str(reason),)) if prefer is Prefer.NEITHER else None
-    except (sqlite3.Error, UnicodeError, MemoryError, OverflowError):
-        return None
+        why = str(reason)
+    except FAILURES:
+        if watch.raised is not None:
+            raise watch.raised from None
+        why = CANNOT_MERGE
+    return None if prefer is Prefer.OURS else MergedRows(b"", (why,))
 
 
 def _require_no_journal(files: DatabaseFiles) -> None:
@@ -112,13 +123,35 @@ def _read(path: str) -> bytes:
         return file.read()
 
 
-def open_copy(path: str) -> sqlite3.Connection:
+class Watch:
+    """Limit the time of a merge, and keep an exception that a signal raises while SQLite runs."""
+
+    def __init__(self) -> None:
+        self.raised: BaseException | None = None
+
+    def checks(self) -> Iterator[int]:
+        """Yield 0 while SQLite may go on.
+
+        A signal raises its exception where a function begins; a generator continues inside of its `try`.
+        """
+        left = MAX_INTERVALS
+        while left:
+            left -= 1
+            try:
+                yield 0
+            except GeneratorExit:
+                return
+            except BaseException as raised:
+                self.raised = raised
+                return
+
+
+def open_copy(path: str, watch: Watch) -> sqlite3.Connection:
     """Open a private copy; its log is applied, and nothing in its schema is trusted."""
     connection = sqlite3.connect(path, isolation_level=None, cached_statements=0)
     connection.set_authorizer(_authorize)
     connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_VALUE)
-    left = iter(range(MAX_INTERVALS))
-    connection.set_progress_handler(lambda: int(next(left, None) is None), INTERVAL)
+    connection.set_progress_handler(partial(next, watch.checks(), 1), INTERVAL)
     for pragma in ("trusted_schema=off", "cell_size_check=on", "foreign_keys=off", "recursive_triggers=off"):
         connection.execute(f"pragma {pragma}")
     return connection

@@ -45,7 +45,7 @@ from git_envhist.restore.compose_pairs import (
 from git_envhist.restore.decisions import UNDECIDED, Decisions
 from git_envhist.restore.inspect_unsigned import ExistingNames
 from git_envhist.restore.lock_files import MergedTree, lock_warnings
-from git_envhist.restore.merge_contents import MergeTools, merge_contents, merge_databases
+from git_envhist.restore.merge_contents import MergeTools, has_units, merge_contents, merge_databases
 from git_envhist.restore.merge_rows import DatabaseFiles, is_database
 from git_envhist.restore.options import RestoreOptions
 from git_envhist.restore.package_units import PackageUnits
@@ -54,6 +54,7 @@ from git_envhist.restore.three_way import (
     ContentMerge,
     DatabaseMerge,
     Prefer,
+    Reason,
     Sides,
     ThreeWayMerge,
     Unit,
@@ -293,7 +294,9 @@ class RevertMerge:
             return None
         versions = self._read_versions(contents, path, (base, now, other))
         if versions is None:
-            return None
+            # The version of theirs would remove other changes of ours.
+            is_kept = prefer is Prefer.THEIRS and self._has_units(contents, path, now)
+            return ContentMerge(now, (Reason.CONTENT,)) if is_kept else None
         is_secret = any(one.stored is StoredAs.SEALED for one in (base, now, other))
         merged = merge_contents(path, *versions, self._tools(span, prefer), is_secret=is_secret)
         if merged is None or (is_secret and self._key is None):
@@ -301,6 +304,15 @@ class RevertMerge:
         if merged.conflicts or merged.content == versions[1]:
             return ContentMerge(now, merged.conflicts)
         return ContentMerge(self._entry(path, now, merged.content, is_secret=is_secret))
+
+    def _has_units(self, contents: ObjectReader, path: EnvPath, now: Entry) -> bool:
+        """Return whether a file is merged by units that are smaller than lines."""
+        if has_units(path):
+            return True
+        if now.oid is None or now.stored is StoredAs.SEALED:
+            return False
+        blocks = iter(file_blocks(contents, path, now, contents.blob(now.oid)))
+        return is_database(next(blocks, b""))
 
     def _tools(self, span: Span, prefer: Prefer) -> MergeTools:
         labels = ("now", span.base.id[:PRINTED_ID], self._sources.label or span.other.id[:PRINTED_ID])

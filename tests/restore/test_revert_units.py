@@ -101,9 +101,10 @@ def test_larger_database_than_the_limit_is_one_conflict(repo: Repo) -> None:
         with database(repo) as changed:
             changed.execute("insert into t values (?, 'x')", (number,))
         history.capture(name)
-    with pytest.raises(RevertConflicts) as raised:
-        history.revert(":/two")
-    assert [one.why for one in raised.value.conflicts] == ["its contents changed on both sides"]
+    for prefer in ("", "theirs"):
+        with pytest.raises(RevertConflicts) as raised:
+            history.revert(":/two", conflict=prefer)
+        assert [one.why for one in raised.value.conflicts] == ["its contents changed on both sides"]
     repo.git("config", "envhist.mergeLimit", "1m")
     opened(repo).revert(":/two")
     assert [row[0] for row in rows(repo)] == [1, 3]
@@ -192,3 +193,28 @@ def test_sealed_settings_are_reverted_by_key_and_not_written_in_the_clear(repo: 
     listed = repo.git("cat-file", "--batch-check", "--batch-all-objects", "--unordered").splitlines()
     blobs = [line.split()[0] for line in listed if " blob " in line]
     assert "xyzzy" not in repo.git("cat-file", "--batch", input="\n".join(blobs))
+
+
+def test_preferred_version_of_a_file_that_cannot_be_merged_does_not_replace_it(repo: Repo) -> None:
+    history = opened(repo)
+    with database(repo) as made:
+        made.executescript("create table t (id integer primary key, word unique); create table k (v)")
+    repo.write("public.env", b"C=9\nC=9\nB=2\nD=1\n")
+    history.capture("one")
+    with database(repo) as changed:
+        changed.executescript("insert into t values (2, 'step'); insert into k values ('step')")
+    repo.write("public.env", b"C=1\nC=1\nB=1\nD=1\n")
+    history.capture("two")
+    with database(repo) as changed:
+        changed.executescript("insert into t values (3, 'later'); insert into k values ('later')")
+    repo.write("public.env", b"C=1\nC=1\nB=1\nD=5\nE=new\n")
+    before = listing(repo.path)
+    with pytest.raises(RevertConflicts) as raised:
+        history.revert(":/two", conflict="theirs")
+    assert {(one.path, one.why) for one in raised.value.conflicts} == {
+        (b"data.db", "table k has no primary key, and changed on both sides"),
+        (b"public.env", "its contents changed on both sides"),
+    }
+    assert listing(repo.path) == before
+    history.revert(":/two", conflict="ours")
+    assert repo.read("public.env").endswith(b"E=new\n")
