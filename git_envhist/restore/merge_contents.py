@@ -18,7 +18,7 @@ from git_envhist.model import EnvPath
 from git_envhist.probes.variables import is_variables
 from git_envhist.restore.merge_rows import DatabaseFiles, is_database, merge_rows
 from git_envhist.restore.merge_settings import SettingsMerge, format_of
-from git_envhist.restore.merge_variables import merge_variables
+from git_envhist.restore.merge_variables import loses_text, merge_variables
 from git_envhist.restore.three_way import Prefer, Reason
 from git_envhist.text import escape
 
@@ -28,6 +28,8 @@ INSTALLED_LISTS = (b"node_modules/.package-lock.json", b"node_modules/.pnpm/lock
 """Lists of installed packages, which every installation changes."""
 SOURCE_LINKS = b"easy-install.pth"
 """The directories of packages that were installed as links to their source, one per line."""
+
+OTHER_TEXT = "lines that set no variable, or the words before a variable, changed there"
 
 
 class Versions(NamedTuple):
@@ -144,9 +146,10 @@ def _merge_named_variables(versions: Versions, tools: MergeTools, is_secret: boo
     if lines is not None and same and not (lines.conflicts or merged.conflicts):
         # Lines also merge comments.
         return lines
-    return MergedContents(
-        merged.text, tuple(f"variable {escape(name)} changed on both sides" for name in merged.conflicts)
-    )
+    conflicts = tuple(f"variable {escape(name)} changed on both sides" for name in merged.conflicts)
+    if tools.prefer is not Prefer.OURS and loses_text(*versions):
+        conflicts += (OTHER_TEXT,)
+    return MergedContents(merged.text, conflicts)
 
 
 def merge_set(versions: Versions) -> bytes:

@@ -40,6 +40,39 @@ def merge_variables(base: bytes, ours: bytes, theirs: bytes, prefer: Prefer) -> 
     )
 
 
+def loses_text(base: bytes, ours: bytes, theirs: bytes) -> bool:
+    """Return whether theirs changed more than the variables that are merged: other lines, `export`, or duplicates.
+
+    The order of variables and empty lines do not count.
+    """
+    old, present, new = (_OtherText.of(text.replace(b"\r\n", b"\n")) for text in (base, ours, theirs))
+    if old.lines != new.lines != present.lines:
+        return True
+    common = old.heads.keys() & new.heads.keys()
+    return any(old.heads[name] != new.heads[name] != present.heads.get(name) for name in common)
+
+
+class _OtherText(NamedTuple):
+    """The text of a file that is no value of a variable."""
+
+    lines: list[bytes]
+    heads: dict[bytes, list[bytes]]
+    """The text before the value for each name; the whole assignment if a later one sets the variable again."""
+
+    @classmethod
+    def of(cls, text: bytes) -> _OtherText:
+        rest, heads, at = b"", dict[bytes, list[bytes]](), 0
+        found = find_assignments(text)
+        last = {one.name: one for one in found}
+        for one in found:
+            end = one.value if last[one.name] is one else one.end
+            heads.setdefault(one.name, []).append(b" ".join(text[one.start : end].split()))
+            rest += text[at : one.start]
+            at = one.end + 1
+        rest += text[at:]
+        return cls([line.rstrip() for line in rest.split(b"\n") if line.strip()], heads)
+
+
 def _only(text: bytes, name: bytes) -> Assignment | None:
     """Return the one assignment of a name; None if there are several, or its end is not certain."""
     found = [one for one in find_assignments(text) if one.name == name]

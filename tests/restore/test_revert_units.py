@@ -218,3 +218,22 @@ def test_preferred_version_of_a_file_that_cannot_be_merged_does_not_replace_it(r
     assert listing(repo.path) == before
     history.revert(":/two", conflict="ours")
     assert repo.read("public.env").endswith(b"E=new\n")
+
+
+@pytest.mark.parametrize("name", ["public.env", ".env", ".envrc"])
+def test_reverted_lines_that_set_no_variable_are_a_conflict_if_they_cannot_be_merged(
+    repo: Repo, name: str
+) -> None:
+    history = opened(repo)
+    versions = [
+        b"export A=1\nPATH_add bin\n",
+        b"export A=1\nPATH_add other\n",
+        b"export A=2\nPATH_add other\n",
+    ]
+    for number, content in enumerate(versions):
+        repo.write(name, content)
+        history.capture(str(number) + "th")
+    for prefer in ("", "theirs"):
+        with pytest.raises(RevertConflicts):
+            history.revert(":/1th", conflict=prefer)
+    assert repo.read(name) == versions[2]
