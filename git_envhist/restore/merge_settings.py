@@ -15,6 +15,7 @@ from git_envhist.restore.edit_json import edit_json, read_json
 from git_envhist.restore.edit_toml import edit_toml
 from git_envhist.restore.edit_yaml import edit_yaml
 from git_envhist.restore.merge_keys import ABSENT, KeyMerge, KeyPath, same_value, value_at
+from git_envhist.restore.merge_variables import line_end_of
 from git_envhist.restore.three_way import Prefer
 
 MAX_JSON = 4 << 20
@@ -115,7 +116,9 @@ class SettingsMerge:
         _, ours, theirs = self._texts
         if len(self._merged.changes) > MAX_CHANGES:
             return None
-        ends = "\r\n" if "\r\n" in ours else "\n"
+        ends = line_end_of(ours.encode())
+        if ends is None or line_end_of(theirs.encode()) is None:
+            return None
         try:
             text = self._format.edit(ours.replace("\r\n", "\n"), theirs.replace("\r\n", "\n"), self._lifted())
         except (ValueError, RecursionError):
@@ -125,7 +128,7 @@ class SettingsMerge:
         values = _values(self._format, text)
         if values is None or not same_value(values, self._merged.merged):
             return None
-        return text.replace("\n", ends).encode()
+        return text.encode().replace(b"\n", ends)
 
     def _lifted(self) -> KeyMerge:
         """Return the merge with changes below a mapping that ours does not have given for the whole mapping."""

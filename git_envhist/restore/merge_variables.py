@@ -23,7 +23,10 @@ class MergedVariables(NamedTuple):
 
 def merge_variables(base: bytes, ours: bytes, theirs: bytes, prefer: Prefer) -> MergedVariables | None:
     """Return the text of ours with the variables that only theirs changed; None if it cannot be edited."""
-    line_end = b"\r\n" if b"\r\n" in ours else b"\n"
+    line_end = line_end_of(ours)
+    if line_end is None or line_end_of(theirs) is None:
+        # A value of several lines would be written with other line ends.
+        return None
     base, ours, theirs = (text.replace(b"\r\n", b"\n") for text in (base, ours, theirs))
     found = KeyMerge.of(read_assignments(base), read_assignments(ours), read_assignments(theirs), prefer)
     text = ours
@@ -38,6 +41,14 @@ def merge_variables(base: bytes, ours: bytes, theirs: bytes, prefer: Prefer) -> 
         text.replace(b"\n", line_end) if line_end != b"\n" else text,
         tuple(name for (name,) in found.conflicts),
     )
+
+
+def line_end_of(text: bytes) -> bytes | None:
+    """Return the line end of a text; None if its lines end in different ways."""
+    windows = text.count(b"\r\n")
+    if windows not in (0, text.count(b"\n")):
+        return None
+    return b"\r\n" if windows else b"\n"
 
 
 def loses_text(base: bytes, ours: bytes, theirs: bytes) -> bool:

@@ -286,3 +286,12 @@ def test_edit_that_reads_back_as_other_values_is_not_used() -> None:
     base = b"part:\n  one: 1\n  two: 1\nlast: 1\n"
     ours, theirs = edit(base, (b"  one: 1\n", b"")), edit(base, (b"  two: 1\n", b""))
     assert merge(b"x.yaml", base, ours, theirs) == MergedSettings(None, ())
+
+
+def test_file_with_mixed_line_ends_is_not_edited() -> None:
+    base = edit(PROJECT, (b"size = 1\n", b"size = 1\r\n"))
+    ours, theirs = (
+        edit(base, (b"line = 100", b"line = 90")),
+        edit(base, (b"strict = true", b"strict = false")),
+    )
+    assert merge(b"x.toml", base, ours, theirs) == MergedSettings(None, ())

@@ -58,6 +58,8 @@ def test_variable_that_changed_on_both_sides_is_a_conflict_by_name(prefer: Prefe
         (BASE.replace(b"dev", b"it's"), BASE.replace(b"MODE=dev", b"MODE=dev\nLAST=it's")),
         (BASE, BASE.replace(b"dev", b'"open')),
         (BASE + b"LAST='never closed\n", b"NEW=1\n"),
+        (LINES.replace(b"dev\n", b"dev\r\n"), BASE.replace(b"dev", b"prod")),
+        (LINES, BASE.replace(b"dev\n", b"prod\r\n")),
     ],
 )
 def test_file_whose_edit_is_not_certain_is_not_merged_by_name(ours: bytes, theirs: bytes) -> None:
