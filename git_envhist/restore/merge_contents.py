@@ -109,10 +109,14 @@ def _merge_settings(
         return lines
     merged = settings.with_lines(None if lines is None or lines.conflicts else lines.content)
     if merged.conflicts:
-        return MergedContents(
-            versions.ours, tuple(f"setting {escape(key)} changed on both sides" for key in merged.conflicts)
-        )
+        named = tuple(f"setting {escape(key)} changed on both sides" for key in merged.conflicts)
+        # Keys may be secret: some programs use tokens as keys.
+        return MergedContents(versions.ours, (_count(len(named)),) if is_secret else named)
     return unmerged(tools) if merged.text is None else MergedContents(merged.text)
+
+
+def _count(settings: int) -> str:
+    return f"{settings:,} setting{'' if settings == 1 else 's'} changed on both sides"
 
 
 def merge_databases(

@@ -190,6 +190,10 @@ def test_sealed_settings_are_reverted_by_key_and_not_written_in_the_clear(repo: 
     repo.write("credentials.json", text.replace("a-x", "c-x").replace("b-x", "d-x"))
     history.revert(":/two")
     assert repo.read("credentials.json").decode() == text.replace("b-x", "d-x")
+    history.undo()
+    repo.write("credentials.json", text.replace("a-x", "e-x"))
+    refused = repo.run("envlog", "revert", ":/two")
+    assert refused.out == "conflict: credentials.json: 1 setting changed on both sides\n"
     listed = repo.git("cat-file", "--batch-check", "--batch-all-objects", "--unordered").splitlines()
     blobs = [line.split()[0] for line in listed if " blob " in line]
     assert "xyzzy" not in repo.git("cat-file", "--batch", input="\n".join(blobs))
