@@ -295,3 +295,22 @@ def test_file_with_mixed_line_ends_is_not_edited() -> None:
         edit(base, (b"strict = true", b"strict = false")),
     )
     assert merge(b"x.toml", base, ours, theirs) == MergedSettings(None, ())
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        (b"x.toml", ".".join(["a"] * 3000) + " = 1\nb = 1\n"),
+        (b"x.toml", "x = 0x" + "f" * 6000 + "\nb = 1\n"),
+    ],
+)
+def test_values_that_cannot_be_compared_end_in_no_error(name: bytes, text: str) -> None:
+    base, ours, theirs = text.encode(), edit(text.encode(), (b"b", b"d")), b""
+    for versions in ((base, ours, theirs), (theirs, ours, base), (base, base.replace(b"1", b"2"), ours)):
+        found = SettingsMerge.read(name, versions, Prefer.THEIRS)
+        assert found is None or isinstance(found.with_lines(None), MergedSettings)
+
+
+def test_key_that_is_no_unicode_text_is_not_merged() -> None:
+    theirs = b'{"a": 1, "\\ud800": 2}'
+    assert merge(b"x.json", b'{"a": 1}', b'{"a": 5}', theirs) == MergedSettings(None, ())

@@ -241,3 +241,20 @@ def test_reverted_lines_that_set_no_variable_are_a_conflict_if_they_cannot_be_me
         with pytest.raises(RevertConflicts):
             history.revert(":/1th", conflict=prefer)
     assert repo.read(name) == versions[2]
+
+
+def test_damaged_lists_of_packages_end_in_no_error(repo: Repo) -> None:
+    history = opened(repo)
+    site = ".venv/lib/python3.11/site-packages"
+    places = ("node_modules/x", "node_modules/a/node_modules/x", "node_modules/\ud800")
+    packages = {place: {"version": "1.0.0"} for place in places}
+    repo.write("package-lock.json", json.dumps({"lockfileVersion": 3, "packages": packages}))
+    repo.write("node_modules/x/package.json", '{"name": "x", "version": "2.0.0"}')
+    repo.write("node_modules/y/package.json", '{"name": "y", "version": {}}')
+    repo.write("node_modules/a/package.json", '{"name": "a"}')
+    history.capture("one")
+    repo.write("node_modules/a/node_modules/x/package.json", '{"name": "x", "version": "1.0.0"}')
+    repo.write(f"{site}/foo-1.0.dist-info/RECORD", '"' + "foo/x.py,,\n" * 20000)
+    history.capture("two")
+    warnings = history.revert(":/two").warnings
+    assert any("x 1.0.0 (not installed)" in one for one in warnings)
