@@ -59,6 +59,7 @@ from git_envhist.restore.three_way import (
     ThreeWayMerge,
     Unit,
     has_whole_content,
+    with_attributes,
 )
 from git_envhist.restore.write_entry import file_blocks
 from git_envhist.secrets.seal import SealingKey, seal
@@ -332,18 +333,21 @@ class RevertMerge:
         self, contents: ObjectReader, span: Span, trees: SpanTrees, unit: Unit, prefer: Prefer
     ) -> DatabaseMerge | None:
         """Merge a database with its log; None if it is taken from one side as a whole."""
-        versions, now = [], None
-        for number, listed in enumerate(trees.listings(unit)):
+        versions: list[DatabaseFiles] = []
+        entries: list[Entry] = []
+        for listed in trees.listings(unit):
             found = self._read_database(contents, unit, listed)
             if found is None:
                 return None
             versions.append(found)
-            now = listed[unit.path.rpartition(b"/")[2]] if number == 1 else now
+            entries.append(listed[unit.path.rpartition(b"/")[2]])
         merged = merge_databases((versions[0], versions[1], versions[2]), self._tools(span, prefer))
-        if merged is None or now is None:
+        if merged is None:
             return None
+        base, now, other = entries
         entry = now if merged.conflicts else self._entry(unit.shown, now, merged.content)
-        return DatabaseMerge(now, entry, merged.conflicts)
+        whole = with_attributes((base, other, base, now), entry, merged.conflicts, prefer)
+        return DatabaseMerge(now, whole.entry or now, whole.reasons)
 
     def _read_database(
         self, contents: ObjectReader, unit: Unit, listed: Mapping[bytes, Entry]

@@ -258,3 +258,25 @@ def test_damaged_lists_of_packages_end_in_no_error(repo: Repo) -> None:
     history.capture("two")
     warnings = history.revert(":/two").warnings
     assert any("x 1.0.0 (not installed)" in one for one in warnings)
+
+
+def test_mode_of_a_database_with_a_journal_is_reverted_with_its_rows(repo: Repo) -> None:
+    history = opened(repo)
+    path = repo.path / "data.db"
+    with database(repo) as made:
+        made.execute("create table t (id integer primary key)")
+    for number, (name, mode) in enumerate((("one", 0o600), ("two", 0o666), ("three", 0o666))):
+        with database(repo) as changed:
+            changed.execute("insert into t values (?)", (number,))
+        path.chmod(mode)
+        # Some programs keep an empty journal.
+        repo.write("data.db-journal", b"")
+        history.capture(name)
+    history.revert(":/two")
+    assert rows(repo) == [(0,), (2,)]
+    assert path.stat().st_mode & 0o777 == 0o600
+    history.undo()
+    path.chmod(0o640)
+    with pytest.raises(RevertConflicts) as raised:
+        history.revert(":/two")
+    assert [one.why for one in raised.value.conflicts] == ["its mode changed on both sides"]
