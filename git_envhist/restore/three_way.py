@@ -202,7 +202,17 @@ def _merge_attributes(
     else:
         found = other if prefer is Prefer.THEIRS else now
         reasons = () if prefer in (Prefer.OURS, Prefer.THEIRS) else (Reason.CONTENT,)
-    versions = (base, other, base_now, now)
+    return with_attributes((base, other, base_now, now), found, reasons, prefer)
+
+
+def with_attributes(
+    versions: tuple[Entry, Entry, Entry, Entry], found: Entry, reasons: tuple[str, ...], prefer: Prefer
+) -> MergedEntry:
+    """Return an entry with merged content, with the mode, owner and attributes merged one by one.
+
+    `versions`: base, other, base as it compares with now, and now.
+    """
+    now = versions[3]
     mode, mode_differs = _pick(prefer, *(one.mode for one in versions))
     owner, owner_differs = _pick(prefer, *((one.uid, one.gid) for one in versions))
     xattrs, attributes_differ = _pick(prefer, *(one.xattrs for one in versions))
