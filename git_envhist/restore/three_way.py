@@ -501,8 +501,15 @@ class ThreeWayMerge:
                 return result.after.own
         elif is_same(sides.base_now, now):
             return _own_of(result) if _is_directory(other) else other
-        self._results[child] = result._replace(after=result.before)
+        self._keep_below(child)
         return self._note_kinds(child, now)
+
+    def _keep_below(self, top: Key) -> None:
+        """Keep a directory and all directories below it as they are now."""
+        prefix = top[1] + b"/"
+        for key, result in self._results.items():
+            if key == top or (key[0] == top[0] and key[1].startswith(prefix)):
+                self._results[key] = result._replace(after=result.before)
 
     def _renumbered(self, entry: Entry | None, sides: Sides) -> Entry | None:
         """Return an entry with the link group of its snapshot."""

@@ -519,3 +519,18 @@ def test_forced_revert_changes_an_open_database(three: Repo) -> None:
         assert reader.stdin is not None
         reader.stdin.close()
     assert not (three.path / "data.db").exists()
+
+
+@pytest.mark.parametrize("option", ["--ours", "--skip-conflicts"])
+def test_directory_that_was_a_file_is_kept_with_all_below_it(repo: Repo, option: str) -> None:
+    repo.write("d", b"file")
+    history = opened(repo)
+    history.capture("one")
+    (repo.path / "d").unlink()
+    repo.write("d/sub/deep/x", b"x")
+    repo.write("d/y", b"y")
+    history.capture("two")
+    repo.write("d/later", b"later")
+    before = listing(repo.path)
+    repo.run("envlog", "revert", option, ":/two")
+    assert listing(repo.path) == before
