@@ -800,7 +800,7 @@ class RestoreOperation:
         )
         self.merged = merge.blobs
         contents = self.context.contents(git, merge.blobs)
-        planner = Planner(git, contents, captured.environment, merge)
+        planner = Planner(git, contents, captured.environment, merge, merge.together)
         target = judged[sources.target.id]
         plan = planner.plan(captured.finish().tree, target.tree, self.options, findings)
         conflicts = merge.conflicts(self.options)

@@ -10,7 +10,7 @@ Times and hard links never conflict: a file gets the time of the side that its c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from enum import StrEnum
 from typing import NamedTuple, TypeVar
 
@@ -86,8 +86,11 @@ class ContentMerge(NamedTuple):
 
 MergeContent = Callable[[EnvPath, Sides, Prefer], ContentMerge | None]
 """Merge the content of a file, given its displayed path; None if it cannot be merged."""
-NameBeside = Callable[[bytes, EnvPath], bytes | None]
-"""Return the name under which the other version of a path is written beside it; None if it must not be."""
+NameBeside = Callable[[bytes, EnvPath, Collection[bytes]], bytes | None]
+"""Return the name under which the other version of a path is written beside it; None if it must not be.
+
+Given the names of the directory on any side, which are taken.
+"""
 
 
 class DatabaseMerge(NamedTuple):
@@ -278,6 +281,8 @@ class ThreeWayMerge:
     conflicts: list[Conflict] = field(default_factory=list)
     skipped: list[Conflict] = field(default_factory=list)
     """The conflicts that are left as they are."""
+    beside_paths: list[tuple[EnvPath, EnvPath]] = field(default_factory=list)
+    """Each path that is kept in both versions, and the path of the other version, as they are displayed."""
     _results: dict[Key, DirectoryPair] = field(default_factory=dict)
     _units: dict[Unit, UnitChanges] = field(default_factory=dict)
     _beside: dict[Key, dict[bytes, Entry]] = field(default_factory=dict)
@@ -310,6 +315,11 @@ class ThreeWayMerge:
         """Return the paths that a conflict is about: those of a unit, or its own."""
         units = (changes.paths for unit, changes in self._units.items() if unit.shown == conflict.path)
         return next(units, [conflict.path])
+
+    def together(self) -> Iterator[Collection[EnvPath]]:
+        """Yield the displayed paths that are only right together: those of a unit, or of two versions of a file."""
+        yield from (changes.paths for changes in self._units.values() if changes.by_step)
+        yield from self.beside_paths
 
     def _sides(self, key: Key, name: bytes) -> Sides:
         step, since = self.step.get(key), self.since.get(key)
@@ -468,11 +478,13 @@ class ThreeWayMerge:
         if sides.other.stored is StoredAs.SEALED or self._unit(key, path) is not None:
             # The contents of a sealed file belong to its path.
             return False
-        name = self.beside(key[0], path)
+        beside = self._beside.setdefault(key, {})
+        name = self.beside(key[0], path, {*self._names(key), *beside})
         if name is None:
             return False
         entry = replace(sides.other, path=_join(key[1], name), link_group=None)
-        self._beside.setdefault(key, {})[name] = entry
+        beside[name] = entry
+        self.beside_paths.append((shown_path(key[0], path), shown_path(key[0], entry.path)))
         return True
 
     def _content(self, key: Key, path: EnvPath, sides: Sides) -> ContentMerge | None:

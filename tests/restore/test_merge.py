@@ -249,6 +249,23 @@ def test_both_versions_are_kept_side_by_side(overlapping: tuple[Repo, Repo]) -> 
     assert repo.read(f"src/app.{name}") == b"there"
 
 
+def test_both_versions_of_a_chosen_path_are_kept(overlapping: tuple[Repo, Repo]) -> None:
+    repo, other = overlapping
+    opened(repo).merge(timeline(other), conflict="both", paths=["binary"])
+    name = timeline(other).rpartition("/")[2]
+    assert (repo.read("binary"), repo.read(f"binary.{name}")) == (b"\0here", b"\0there")
+
+
+def test_other_version_is_not_written_over_a_file_of_the_other_side(overlapping: tuple[Repo, Repo]) -> None:
+    repo, other = overlapping
+    name = timeline(other).rpartition("/")[2]
+    other.write(f"binary.{name}", b"their own")
+    opened(other).capture("their own")
+    opened(repo).merge(timeline(other), conflict="both")
+    assert repo.read(f"binary.{name}") == b"their own"
+    assert (repo.read("binary"), repo.read(f"binary.{name}-2")) == (b"\0here", b"\0there")
+
+
 def test_conflicts_are_decided_by_path_and_class_and_the_last_rule_counts(
     overlapping: tuple[Repo, Repo],
 ) -> None:
@@ -432,6 +449,19 @@ def test_conflicts_of_a_session_name_the_command_that_lists_them(sessions: Repo)
     assert "git envlog revert -n --session aaaa" in refused.err
     opened(sessions).revert(session="aaaa", conflict="skip")
     assert made(sessions) == {"person", "b1", "later", "now", "again"}
+
+
+def test_both_versions_of_each_step_of_a_session_are_kept(repo: Repo) -> None:
+    repo.write("binary", b"\0start")
+    opened(repo).capture("start")
+    agent = Agent(repo, "aaaa")
+    agent.work(lambda: repo.write("binary", b"\0first"))
+    repo.write("binary", b"\0person")
+    agent.work(lambda: repo.write("binary", b"\0second"))
+    repo.write("binary", b"\0now")
+    opened(repo).revert(session="aaaa", conflict="both")
+    found = {path.read_bytes() for path in repo.path.glob("binary.*")}
+    assert (repo.read("binary"), found) == (b"\0now", {b"\0start", b"\0person"})
 
 
 def test_later_step_of_a_session_that_changed_an_earlier_one_is_no_conflict(repo: Repo) -> None:
