@@ -252,7 +252,7 @@ class UnitChanges:
     by_step: bool = False
     since: bool = False
     paths: list[EnvPath] = field(default_factory=list)
-    """The changed files, as they are displayed."""
+    """The changed files, and the database of a log, as they are displayed."""
     is_merged: bool = False
     reasons: tuple[str, ...] = ()
     """The reason of each conflict in the unit, if they are known."""
@@ -358,10 +358,13 @@ class ThreeWayMerge:
                     continue
                 if is_same(sides.now, sides.other):
                     continue
-                changes = self._units.setdefault(unit, UnitChanges())
+                # A database is named by its own path, also if only its log changed.
+                own = [unit.shown] if unit.reason is Reason.DATABASE else []
+                changes = self._units.setdefault(unit, UnitChanges(paths=own))
                 changes.by_step |= not is_same(sides.base, sides.other)
                 changes.since |= not is_same(sides.base_now, sides.now)
-                changes.paths.append(shown_path(key[0], path))
+                if shown_path(key[0], path) not in own:
+                    changes.paths.append(shown_path(key[0], path))
 
     def _merge_databases(self) -> None:
         """Merge the databases with a log that changed on both sides."""
