@@ -82,6 +82,7 @@ from git_envhist.restore.inspect_unsigned import (
 )
 from git_envhist.restore.journal import Phase, RestoreJournal, read_journal, read_phase
 from git_envhist.restore.options import STOPPED, RestoreOptions
+from git_envhist.restore.plan import SkipReason
 from git_envhist.restore.planner import (
     CapturedRows,
     Planner,
@@ -609,6 +610,10 @@ class RestoreDecision(NamedTuple):
     follow_up: FollowUp = FollowUp()
 
 
+NOTHING_LEFT = (SkipReason.OWN_FILES, SkipReason.OTHER_TREE, SkipReason.LEFT_OUT_THEN)
+"""Reasons for skipping a path that leave nothing of the merged snapshot."""
+
+
 @dataclass(slots=True)
 class RestoreOperation:
     """One restore under its locks."""
@@ -728,7 +733,9 @@ class RestoreOperation:
         sources = self.sources
         if sources is None or sources.role is not RestoreRole.MERGE or not sources.is_whole:
             return None
-        return None if self._is_part(planned) else sources.target.id
+        # A path that was left must come with a later merge, which begins before all that this snapshot names.
+        is_left = planned.losses or any(one.why not in NOTHING_LEFT for one in planned.plan.skipped)
+        return None if self._is_part(planned) or is_left else sources.target.id
 
     def _idle(self, captured: CapturedTree, planned: RestoreResult) -> RestoreResult:
         """Return a plan with nothing to do; refuse if the restore skips mounted directories."""
@@ -888,7 +895,7 @@ class RestoreOperation:
                 undone=self._undone(saved.safety) if self.role is RestoreRole.UNDO else None,
                 paths=_count_of_paths(planned) if self._is_part(planned) else "",
                 services=bool(self.options.stopped),
-                merged=self._merged(planned),
+                merged=self._merged(done),
             )
         except (EnvhistError, OSError) as error:
             warning = f"{NOT_RECORDED}: {in_words(error)}"

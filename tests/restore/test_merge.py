@@ -614,7 +614,20 @@ def test_file_that_is_edited_during_a_merge_is_kept_and_reported(pair: tuple[Rep
     assert repo.read("lines") == b"edited meanwhile"
     assert [one.path for one in merged.kept] == [b"lines"]
     assert not merged.exact
+    # A later merge brings what this one left.
+    assert newest(repo).merged is None
+    assert [one.path for one in opened(repo).merge(timeline(other), dry_run=True).conflicts] == [b"lines"]
     assert repo.read("page/index.html") == b"<p>"
+
+
+def test_merge_that_skips_excluded_paths_leaves_them_to_a_later_one(pair: tuple[Repo, Repo]) -> None:
+    repo, other = pair
+    repo.write(".envhistignore", b"page/\n")
+    opened(repo).merge(timeline(other))
+    assert (newest(repo).merged, (repo.path / "page").exists()) == (None, False)
+    (repo.path / ".envhistignore").unlink()
+    opened(repo).merge(timeline(other))
+    assert (newest(repo).merged, repo.read("page/index.html")) == (newest(other).id, b"<p>")
 
 
 # Random forks: both directions give the same tree, and each difference is a named conflict.
