@@ -627,7 +627,7 @@ class RestoreOperation:
     sources: MergeSources | None = None
     prediction: PredictedPlan = field(default_factory=PredictedPlan)
     merged: Mapping[bytes, bytes] = field(default_factory=dict)
-    """The texts that a revert or a merge made, by the id of their blob."""
+    """Contents that are in no snapshot: merged texts and reduced settings, by the id of their blob."""
     unfetched: tuple[MissingSubmoduleCommit, ...] = ()
     """Commits that submodules made in the snapshot's working tree and that this repository lacks."""
 
@@ -658,6 +658,7 @@ class RestoreOperation:
         if options.dry_run:
             return RestoreDecision(preview(self._with_missing_commits(planned), options, captured, guard))
         follow_up = guard()
+        write_blobs(self.capturing.repository.git, self._planned_blobs(planned.plan))
         safety = self._save(captured, planned)
         if options.saved is not None:
             options.saved(safety)
@@ -778,8 +779,7 @@ class RestoreOperation:
             return RestoreResult(target, plan, captured.environment.files, losses=losses, warnings=warnings)
         pairs, findings = self._inspect(target, captured.environment.scope.bases)
         plan = planner.plan(finished.tree, target.tree, options, findings)
-        if not options.dry_run:
-            write_blobs(captured.context.repository.git, findings.blobs)
+        self.merged = findings.blobs
         warnings += unstable_path_warnings(git, target.tree, plan)
         return untrusted_warnings(
             RestoreResult(target, plan, files=captured.environment.files, warnings=warnings), findings, pairs
@@ -805,14 +805,12 @@ class RestoreOperation:
             names_lister(scope.bases),
             () if findings is None else findings.dropped,
         )
-        self.merged = merge.blobs
         contents = self.context.contents(git, merge.blobs)
         planner = Planner(git, contents, captured.environment, merge, merge.together)
         target = judged[sources.target.id]
         plan = planner.plan(captured.finish().tree, target.tree, self.options, findings)
         conflicts = merge.conflicts(self.options)
-        if not (conflicts or self.options.dry_run):
-            write_blobs(repository.git, {**merge.blobs, **(findings.blobs if findings is not None else {})})
+        self.merged = {**merge.blobs, **(findings.blobs if findings is not None else {})}
         hidden = hidden_by_mounts(plan, captured.environment.out_of_reach)
         is_merge = sources.role is RestoreRole.MERGE
         disagreeing = () if self.options.is_part else merge.lock_warnings
@@ -866,6 +864,12 @@ class RestoreOperation:
             refuse_mounted(planned.plan, captured.environment.out_of_reach)
             refuse_open_databases(planned.plan, bases)
         return plan_follow_up(self.context.capturing, planned.target, captured.view, self.options)
+
+    def _planned_blobs(self, plan: RestorePlan) -> dict[bytes, bytes]:
+        """Return the contents that are in no snapshot and that the plan writes."""
+        entries = (entry for step in plan.steps for entry in (step.after, *step.below) if entry is not None)
+        found = {entry.oid for entry in entries if entry.oid is not None}
+        return {oid: data for oid, data in self.merged.items() if oid in found}
 
     def _save(self, captured: CapturedTree, planned: RestoreResult) -> Snapshot:
         # The intent of the target is not repeated, so that a search for it does not find this snapshot.
