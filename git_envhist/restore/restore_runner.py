@@ -835,7 +835,8 @@ class RestoreOperation:
         if not unsigned:
             return None
         inspected = [self._inspect(one, bases) for one in unsigned]
-        return InspectedSources.of([found for _, found in inspected], [pairs for pairs, _ in inspected])
+        found, pairs = [found for _, found in inspected], [pairs for pairs, _ in inspected]
+        return InspectedSources.of(found, pairs, names_lister(bases))
 
     def _inspect(
         self, target: Snapshot, bases: Mapping[bytes, bytes]

@@ -713,6 +713,27 @@ def test_fetched_timeline_without_your_signature_needs_the_option(repo: Repo, tm
     assert (theirs.path / "own").stat().st_mode & 0o7777 == 0o4755
 
 
+@pytest.mark.parametrize("is_changed_here", [True, False])
+def test_unsigned_side_removes_no_setting_of_a_nested_repository(
+    repo: Repo, tmp_path: Path, is_changed_here: bool
+) -> None:
+    config = b'[core]\n\trepositoryformatversion = 0\n[user]\n\tname = a\n[branch "m"]\n\tremote = o\n'
+    repo.git("init", "-q", "nested")
+    repo.write("nested/.git/config", config)
+    opened(repo).capture("start")
+    repo.write("nested/.git/config", config.replace(b"name = a", b"name = b"))
+    opened(repo).capture("work")
+    theirs = shared(repo, tmp_path)
+    base = next(one for one in opened(theirs).log(all_timelines=True) if one.intent == "start")
+    theirs.git("init", "-q", "nested")
+    ours = config + (b'[remote "mine"]\n\turl = /precious\n' if is_changed_here else b"")
+    theirs.write("nested/.git/config", ours)
+    words = ("envlog", "merge", "--base", base.id, "--allow-unsigned", f"origin/{timeline(repo)}")
+    done = theirs.run(*words)
+    assert theirs.read("nested/.git/config") == ours
+    assert "nested/.git/config: the present configuration of a repository stays" in done.out
+
+
 def test_fetched_timeline_of_your_own_key_is_merged(repo: Repo, tmp_path: Path) -> None:
     repo.write("lines", LINES)
     opened(repo).capture("start")
