@@ -193,6 +193,8 @@ class RevertMerge:
         """The merged contents, by id."""
         self.lock_warnings: tuple[str, ...] = ()
         """Lock files that disagree with the installed packages after the merge."""
+        self.together: list[Collection[bytes]] = []
+        """Paths that are only right together, so that one is never chosen without the others."""
 
     def pairs(
         self, contents: ObjectReader, before: bytes, after: bytes, taken: CapturedEnvironment | None = None
@@ -240,7 +242,7 @@ class RevertMerge:
                 packages.unit_of,
                 lambda unit, prefer: self._merge_database(contents, span, trees, unit, prefer),
                 side_of,
-                self._name_beside,
+                lambda root, path, taken: self._name_beside(span, root, path, taken),
                 LINKS_OF_OTHER * number,
             )
             return merge, merge.pairs()
@@ -251,17 +253,18 @@ class RevertMerge:
             found = {conflict: merge.paths_of(conflict) for conflict in merge.conflicts}
             sides = decisions.sides(self._git, found)
             merge, pairs = three_way(lambda path: sides.get(path, Prefer.NEITHER))
+        self.together += merge.together()
         for noted, conflicts in ((self._conflicts, merge.conflicts), (self._skipped, merge.skipped)):
             noted.update((conflict, merge.paths_of(conflict)) for conflict in conflicts)
         return pairs
 
-    def _name_beside(self, root: bytes, path: EnvPath) -> bytes | None:
+    def _name_beside(self, span: Span, root: bytes, path: EnvPath, names: Collection[bytes]) -> bytes | None:
         if shown_path(root, path) in self._dropped:
             return None
         directory, _, name = path.rpartition(b"/")
-        label = self._sources.label or self._sources.spans[0].other.id[:PRINTED_ID]
+        label = self._sources.label or span.other.id[:PRINTED_ID]
         wanted = free = name + b"." + os.fsencode(label)
-        taken = set(self._existing(root, directory))
+        taken = {*self._existing(root, directory), *names}
         number = 1
         while free in taken:
             number += 1

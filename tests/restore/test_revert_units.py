@@ -280,3 +280,29 @@ def test_mode_of_a_database_with_a_journal_is_reverted_with_its_rows(repo: Repo)
     with pytest.raises(RevertConflicts) as raised:
         history.revert(":/two")
     assert [one.why for one in raised.value.conflicts] == ["its mode changed on both sides"]
+
+
+@pytest.mark.parametrize("has_checkpoint", [True, False])
+@pytest.mark.parametrize("chosen", ["data.db", "data.db-wal"])
+def test_path_of_a_database_chooses_its_log_too(repo: Repo, chosen: str, has_checkpoint: bool) -> None:
+    history = opened(repo)
+    steps = (
+        "create table t (id integer primary key, word); insert into t values (1, 'a'), (2, 'b')",
+        "insert into t values (3, 'c')",
+        "insert into t values (4, 'd')",
+    )
+    with closing(sqlite3.connect(repo.path / "data.db", isolation_level=None)) as kept:
+        kept.execute("pragma journal_mode=wal")
+        for number, step in enumerate(steps):
+            kept.executescript(step)
+            if number == 1 and has_checkpoint:
+                kept.execute("pragma wal_checkpoint(truncate)")
+            history.capture(f"step {number}")
+        files = {name: repo.read(name) for name in ("data.db", "data.db-wal")}
+    # A crash leaves the log behind.
+    for name, content in files.items():
+        repo.write(name, content)
+    repo.write("other", b"later")
+    history.revert(":/step 1", paths=[chosen])
+    assert rows(repo) == [(1, "a"), (2, "b"), (4, "d")]
+    assert repo.read("other") == b"later"
