@@ -120,9 +120,11 @@ class VersionReader:
             below = directory + b"/" + name if directory else name
             inner = self._shard(snapshot, below)
             if inner is not None:
-                return ChangeTime(inner.own.mtime_ns / NS, placed)
+                return ChangeTime(inner.own.mtime_ns / NS, placed, is_directory=True)
             written = next((row.mtime_ns for row in shard.rows if row.name == name), None)
-            return ChangeTime(placed if written is None else written / NS, placed)
+            if written is None:
+                return ChangeTime(placed, placed, is_indirect=True)
+            return ChangeTime(written / NS, placed)
         above = path.rpartition(b"/")[0]
         return self._time_above(snapshot, EnvPath(above)) if path else ChangeTime()
 
@@ -183,7 +185,7 @@ class VersionReader:
                 shard = self._shard(snapshot, outer + b"/" + name if outer else name)
                 if shard is not None:
                     at = shard.own.mtime_ns / NS
-                    return ChangeTime(at, at)
+                    return ChangeTime(at, at, is_indirect=True)
             if not directory:
                 return ChangeTime()
             directory = EnvPath(directory.rpartition(b"/")[0])
