@@ -15,7 +15,7 @@ from git_envhist.errors import Damaged
 from git_envhist.git.cat_file import CatFile
 from git_envhist.git.process import Git
 from git_envhist.history.attribution import ChangeTime
-from git_envhist.model import EnvPath, Fact, FactChange, ObjectId, Snapshot
+from git_envhist.model import EnvPath, Fact, FactChange, ObjectId, Snapshot, StoredAs
 from git_envhist.objects.reader import PackFirstReader
 from git_envhist.objects.trees import DIRECTORY, FILE, decode_by_name
 from git_envhist.snapshots.layout import FACTS, MANIFEST, shard_path, stored_places
@@ -109,6 +109,15 @@ class VersionReader:
         if self._read_file is None or self.path_id(snapshot, path) == ABSENT:
             return None
         return self._read_file(snapshot, path)
+
+    def stored_as(self, snapshot: Snapshot, path: EnvPath) -> StoredAs:
+        """Return how a snapshot stores the bytes of a file; PLAIN for what is no file."""
+        for directory, name in stored_places(path):
+            shard = self._shard(snapshot, directory)
+            row = next((row for row in shard.rows if row.name == name), None) if shard is not None else None
+            if row is not None:
+                return row.entry().stored
+        return StoredAs.PLAIN
 
     def change_time(self, snapshot: Snapshot, path: EnvPath) -> ChangeTime:
         """Return when a path of a snapshot was written; for one that does not exist, the time of its directory."""

@@ -17,7 +17,7 @@ from git_envhist.diff.required_packages import PROBE as REQUIRED
 from git_envhist.errors import EnvhistError, UsageError
 from git_envhist.git.process import Git
 from git_envhist.history.attribution import RESTORED, Attribution, ChangeTime, attribute, run_calls
-from git_envhist.history.blame import blame, is_of_environment
+from git_envhist.history.blame import BlameLine, NoLines, blame, blame_versions, is_of_environment
 from git_envhist.history.rows import read_row
 from git_envhist.history.versions import (
     ABSENT,
@@ -31,7 +31,7 @@ from git_envhist.history.versions import (
     steps_of,
 )
 from git_envhist.lazy import dataclass, replace
-from git_envhist.model import EnvPath, Fact, FactChange, Snapshot
+from git_envhist.model import EnvPath, Fact, FactChange, Snapshot, StoredAs
 from git_envhist.probes import DATABASES, PACKAGES, PROBES, SERVICES, VARIABLES
 from git_envhist.snapshots.names import stored_path, true_path
 
@@ -199,12 +199,13 @@ class Origins:
         newest = self._snapshots[0]
         if self._reader.path_id(newest, path) == ABSENT:
             return
-        (line,) = blame(self._git, newest.commit, stored_path(path), f"{number},{number}")
+        # Raises an error that says what there is instead of a file.
+        self._reader.content(newest, path)
+        line, there = self._blamed(path, number)
         by_commit = {snapshot.commit: at for at, snapshot in enumerate(self._snapshots)}
         at = by_commit.get(line.commit)
         if at is None or not is_of_environment(line.stored):
             raise NotFound(f"the line is of no snapshot of this timeline: '{os.fsdecode(path)}:{number}'")
-        there = true_path(line.stored) if not line.stored.startswith(b".envhist/") else path
         snapshot = self._snapshots[at]
         before = self._snapshots[at + 1] if at + 1 < len(self._snapshots) else None
         change = f"line {line.original} of {os.fsdecode(there)}"
@@ -213,6 +214,35 @@ class Origins:
         for origin in self._of_path(there, self._snapshots[at:]):
             if origin.snapshot.commit != snapshot.commit:
                 yield origin
+
+    def _blamed(self, path: EnvPath, number: int) -> tuple[BlameLine, EnvPath]:
+        """Return a line of the newest snapshot, and the path of the file in the snapshot that brought it."""
+        newest = self._snapshots[0]
+        if self._reader.stored_as(newest, path) is StoredAs.PLAIN:
+            (line,) = blame(self._git, newest.commit, stored_path(path), f"{number},{number}")
+            there = true_path(line.stored) if not line.stored.startswith(b".envhist/") else path
+            if self._is_plain_before(line.commit, there):
+                return line, there
+        # git would compare the sealed bytes: the lines are compared here, in memory.
+        versions: list[tuple[str, bytes]] = []
+        paths: dict[str, EnvPath] = {}
+        for snapshot, place in self.contents_of(path):
+            kind = self._reader.stored_as(snapshot, place)
+            if kind not in (StoredAs.PLAIN, StoredAs.SEALED):
+                raise NoLines("the file is too large to compare its lines", hint="git envlog why <path>")
+            paths[snapshot.commit] = place
+            versions.append((snapshot.commit, self._reader.content(snapshot, place) or b""))
+        lines = blame_versions(stored_path(path), versions)
+        if number > len(lines):
+            raise UsageError(f"no such lines: '{number},{number}'")
+        return lines[number - 1], paths[lines[number - 1].commit]
+
+    def _is_plain_before(self, commit: str, path: EnvPath) -> bool:
+        """Return whether the file was no sealed one and none in chunks before a snapshot."""
+        at = next((at for at, one in enumerate(self._snapshots) if one.commit == commit), None)
+        if at is None or at + 1 == len(self._snapshots):
+            return True
+        return self._reader.stored_as(self._snapshots[at + 1], path) is StoredAs.PLAIN
 
     def at(self, commit: str, path: EnvPath | None) -> Origin:
         """Return the step that ends at a commit of this timeline, about a path."""
@@ -225,8 +255,10 @@ class Origins:
     def contents_of(self, path: EnvPath) -> Iterator[tuple[Snapshot, EnvPath]]:
         """Yield the snapshots that brought each version of a file, newest first, with its path in each."""
         for origin in self._of_path(path, self._snapshots):
-            if origin.path is not None and self._reader.path_id(origin.snapshot, origin.path) != ABSENT:
-                yield origin.snapshot, origin.path
+            if origin.path is None or self._reader.path_id(origin.snapshot, origin.path) == ABSENT:
+                # What came after the removal has no line of what was before it.
+                return
+            yield origin.snapshot, origin.path
 
     # Facts.
 
