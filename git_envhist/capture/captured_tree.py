@@ -17,7 +17,7 @@ from git_envhist.capture.environment_trees import CapturedEnvironment, TreeCaptu
 from git_envhist.capture.pipeline import CaptureOptions
 from git_envhist.capture.probe_runner import NAMES_IN_THE_CLEAR, ProbeRunner
 from git_envhist.capture.sealed_originals import remembered_twins
-from git_envhist.capture.tool_calls import CallRecord, ToolCalls, wall_time
+from git_envhist.capture.tool_calls import NO_RECORD, CallRecord, ToolCalls, wall_time
 from git_envhist.capture.worker import secret_rules
 from git_envhist.config import Settings
 from git_envhist.diff.changes import compare
@@ -67,14 +67,14 @@ from git_envhist.snapshots.layout import (
     whole_tree,
 )
 from git_envhist.snapshots.log import read_snapshot
-from git_envhist.snapshots.message import MessageFields, signed
+from git_envhist.snapshots.message import MessageFields, signed, write_message
 from git_envhist.snapshots.names import stored_name, stored_path
 from git_envhist.snapshots.publish import CommitDraft, PublishedSnapshot, publish
 from git_envhist.snapshots.quoting import quote_path
 from git_envhist.snapshots.records import name_record, write_git_changes, write_missing, write_rules
 from git_envhist.snapshots.staging import Staging
 from git_envhist.text import show
-from git_envhist.trace import step
+from git_envhist.trace import step, trace
 from git_envhist.worktree.ignore import path_filter
 from git_envhist.worktree.store_content import MAX_SEALED, BudgetExceeded
 from git_envhist.worktree.timeline_name import ensure_timeline
@@ -433,15 +433,13 @@ class CapturedTree:
         timeline = ensure_timeline(repository, self.context.settings, self.warnings.append)
         at = current_time(repository.git, self.context.environ)
         finished = self.finish(request.attach)
-        calls = ToolCalls(repository.state).record(time.time(), self.context.settings.agent_timeout)
-        draft = replace(
-            self._draft(request, timeline, finished.attachments), window=calls.window, calls=calls.calls
-        )
+        calls = self._recorded_calls()
+        draft = self._draft(request, timeline, finished.attachments)
         commit = CommitDraft(
             tree=finished.tree,
             signature=signature(draft.actor, at),
             describe=lambda parent: self._describe(
-                replace(draft, calls=self._with_written(calls, parent, finished.tree)), parent, finished.tree
+                self._with_calls(draft, calls, parent, finished.tree), parent, finished.tree
             ),
             records=lambda commit: (*_records(request, draft, at), *self._known_verdict(commit, finished)),
             key=self.key,
@@ -461,7 +459,7 @@ class CapturedTree:
         if not calls.exists:
             return
         # A list that cannot be written only widens the time in which a call can have changed something.
-        with suppress(OSError, EnvhistError):
+        with suppress(Exception):
             newest = snapshot or self._newest_snapshot()
             if newest is not None:
                 calls.looked(newest.id, wall_time(self.started), published=snapshot is not None)
@@ -473,6 +471,29 @@ class CapturedTree:
         with CatFile(self.context.repository.git) as reader:
             answer = reader.read(tip)
         return None if answer is None else read_snapshot(tip, answer[1])
+
+    def _recorded_calls(self) -> CallRecord:
+        # The list describes the snapshot; no damage to it may prevent the snapshot.
+        try:
+            calls = ToolCalls(self.context.repository.state)
+            return calls.record(time.time(), self.context.settings.agent_timeout)
+        except Exception as error:
+            trace(f"cannot read the list of tools' calls: {error}")
+            return NO_RECORD
+
+    def _with_calls(
+        self, draft: MessageFields, calls: CallRecord, parent: str | None, tree: str
+    ) -> MessageFields:
+        """Return the message with the calls and their window; without both if it cannot be written with them."""
+        if calls == NO_RECORD:
+            return draft
+        try:
+            complete = replace(draft, window=calls.window, calls=self._with_written(calls, parent, tree))
+            write_message(complete)
+        except Exception as error:
+            trace(f"the snapshot lists no calls of tools: {error}")
+            return draft
+        return complete
 
     def _with_written(self, calls: CallRecord, parent: str | None, tree: str) -> tuple[ToolCall, ...]:
         """Return the calls with the files that contain exactly what each was to write into them."""

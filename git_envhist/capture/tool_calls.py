@@ -8,22 +8,40 @@ call can have changed something. Without hooks there is no file, and a capture l
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
-from git_envhist.disk import Durability, locked, replace_file, state_directory
+from git_envhist.disk import (
+    Durability,
+    cannot_write,
+    lock_within,
+    replace_file,
+    state_directory,
+)
 from git_envhist.lazy import dataclass, field, replace
 from git_envhist.model import CallWindow, ToolCall
-from git_envhist.platform import open_file_only
+from git_envhist.platform import guarded_open, open_file_only
+from git_envhist.text import replace_surrogates
+from git_envhist.trace import trace
 
-DIRECTORY, FILE, LOCK = "agents", "calls", "calls.lock"
+DIRECTORY, FILE, LOCK, LOST = "agents", "calls", "calls.lock", "calls.lost"
 MAX_CALLS = 256
 MAX_AGE = 86_400.0
 """Seconds after which a call without an end is dropped."""
+MAX_BYTES = 1 << 20
+"""The size of a list above which a snapshot lists no call: its message would be too long."""
+LOST_FOR = 3_600.0
+"""Seconds for which a call that could not be added may change something."""
+CLOCK_STEP = 0.01
+"""The time of a file may be this much behind the clock."""
+LOCK_WAIT = 0.2
+"""Seconds to wait for another process that changes the list; then the change is not made."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,20 +133,28 @@ class ToolCalls:
 
         self._change_each(begun)
 
-    def end(self, session: str, key: str, at: float) -> None:
-        """Record the end of a call."""
+    def end(self, session: str, key: str, at: float, *, continues: bool = False) -> None:
+        """Record the end of a call; a call announced after `at` is another one.
+
+        `continues`: a process of the call still runs.
+        """
 
         def ended(one: OpenCall) -> OpenCall:
             is_meant = one.call.session == session and one.key == key and one.call.ended is None
-            return replace(one, call=replace(one.call, ended=at)) if is_meant else one
+            is_meant = is_meant and one.announced <= at + CLOCK_STEP
+            if not is_meant:
+                return one
+            may_continue = one.call.may_continue or continues
+            return replace(one, call=replace(one.call, ended=at, may_continue=may_continue))
 
         self._change_each(ended)
 
     def leave(self, session: str, at: float, subagents: Callable[[str | None], bool]) -> None:
-        """Record that all calls of some subagents of a session had ended by now; None is the main agent."""
+        """Record that all calls of some subagents of a session had ended at a time; None is the main agent."""
 
         def left(one: OpenCall) -> OpenCall:
             is_meant = one.call.session == session and subagents(one.call.subagent)
+            is_meant = is_meant and one.announced <= at + CLOCK_STEP
             return replace(one, left=at) if is_meant and one.left is None else one
 
         self._change_each(left)
@@ -142,7 +168,11 @@ class ToolCalls:
             one for one in listed.calls if one.listed or one.over is None or one.over >= listed.looked - 1.0
         ]
         calls = tuple(_with_begin(one, now, timeout) for one in shown)
-        window = CallWindow(listed.after, listed.looked, now) if listed.after and listed.is_whole else None
+        if sum(len(json.dumps(_write_open(one))) for one in shown) > MAX_BYTES:
+            trace("the list of tools' calls is too long: the snapshot lists none")
+            return NO_RECORD
+        is_known = listed.after and listed.is_whole and not self._has_lost()
+        window = CallWindow(listed.after, listed.looked, now) if is_known else None
         return CallRecord(window, calls, tuple(one.writes for one in shown))
 
     def looked(self, after: str, start: float, *, published: bool) -> None:
@@ -161,6 +191,16 @@ class ToolCalls:
 
         self._change(keep)
 
+    def lose(self) -> None:
+        """Record, without the lock, that a call could not be added: for some time nothing is claimed."""
+        state_directory(self._directory)
+        replace_file(os.path.join(self._directory, LOST), b"", durability=Durability.NONE)
+
+    def _has_lost(self) -> bool:
+        with suppress(OSError):
+            return os.stat(os.path.join(self._directory, LOST)).st_mtime > time.time() - LOST_FOR
+        return False
+
     def _change_each(self, change: Callable[[OpenCall], OpenCall]) -> None:
         if self.exists:
             self._change(lambda calls: replace(calls, calls=tuple(map(change, calls.calls))))
@@ -170,14 +210,22 @@ class ToolCalls:
             before = self._read()
             after = change(before)
             if after is not before:
-                data = json.dumps(_write_list(after)).encode("utf-8")
+                data = json.dumps(_write_list(after)).encode("ascii")
                 replace_file(self._path, data, durability=Durability.NONE)
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
         state_directory(self._directory)
-        with locked(os.path.join(self._directory, LOCK)):
+        path = os.path.join(self._directory, LOCK)
+        try:
+            descriptor = guarded_open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise cannot_write(error, path) from error
+        try:
+            lock_within(descriptor, fcntl.LOCK_EX, path, LOCK_WAIT)
             yield
+        finally:
+            os.close(descriptor)
 
     def _read(self) -> CallList:
         try:
@@ -185,7 +233,7 @@ class ToolCalls:
                 return _read_list(json.load(file))
         except FileNotFoundError:
             return CallList()
-        except (OSError, ValueError, RecursionError, KeyError, TypeError):
+        except (OSError, ValueError, RecursionError, LookupError, TypeError, OverflowError, AttributeError):
             # Calls may be lost: until the next capture nothing is claimed.
             return CallList(is_whole=False)
 
@@ -216,6 +264,11 @@ def _write_list(calls: CallList) -> dict[str, Any]:
 
 
 CALL_FIELDS = tuple(name for name in ToolCall.__annotations__ if name != "wrote")
+FLAGS = ("changes_only_paths", "may_continue")
+TIMES = ("began", "ended")
+LATEST = 1e11
+"""A later time cannot be written as a date."""
+SNAPSHOT_ID = re.compile(r"[0-9a-f]*")
 
 
 def _write_open(one: OpenCall) -> dict[str, Any]:
@@ -230,24 +283,52 @@ def _write_open(one: OpenCall) -> dict[str, Any]:
 
 
 def _read_list(value: Mapping[str, Any]) -> CallList:
+    """Return the list; raise ValueError, TypeError, LookupError or OverflowError if it is damaged."""
+    after = str(value["after"])
+    if SNAPSHOT_ID.fullmatch(after) is None:
+        raise ValueError("no id of a snapshot")
     return CallList(
         tuple(_read_open(one) for one in value["calls"]),
-        str(value["after"]),
-        float(value["looked"]),
+        after,
+        _time(value["looked"]),
         value["whole"] is True,
     )
 
 
 def _read_open(value: Mapping[str, Any]) -> OpenCall:
-    known: Mapping[str, Any] = value["call"]
-    fields: dict[str, Any] = {name: known[name] for name in CALL_FIELDS if name in known}
-    fields["paths"] = tuple(map(str, fields.get("paths", ())))
     writes: Sequence[Sequence[str]] = value["writes"]
     return OpenCall(
-        str(value["key"]),
-        ToolCall(**fields),
-        float(value["announced"]),
-        None if value["left"] is None else float(value["left"]),
-        tuple(FileWrite(*map(str, write)) for write in writes),
+        _text(value["key"]),
+        _read_call(value["call"]),
+        _time(value["announced"]),
+        None if value["left"] is None else _time(value["left"]),
+        tuple(FileWrite(*map(_text, write)) for write in writes),
         value["listed"] is True,
     )
+
+
+def _read_call(known: Mapping[str, Any]) -> ToolCall:
+    fields: dict[str, Any] = {}
+    for name in CALL_FIELDS:
+        value = known.get(name)
+        if value is None:
+            continue
+        if name == "paths":
+            fields[name] = tuple(map(_text, value))
+        elif name in FLAGS:
+            fields[name] = value is True
+        else:
+            fields[name] = _time(value) if name in TIMES else _text(value)
+    return ToolCall(**fields)
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError("no text")
+    return replace_surrogates(value)
+
+
+def _time(value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= float(value) <= LATEST:
+        raise ValueError("no time")
+    return float(value)

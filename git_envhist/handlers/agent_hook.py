@@ -15,8 +15,8 @@ import signal
 import stat
 import time
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 
 from git_envhist.api import EnvHistory
@@ -50,6 +50,7 @@ from git_envhist.model import Actor, CaptureResult, IntentSource, Snapshot, Tool
 from git_envhist.objects.trees import object_id
 from git_envhist.platform import open_file_only, own_command
 from git_envhist.secrets.rules import is_secret_name
+from git_envhist.trace import trace
 
 END_WAIT = 2.5
 """Seconds for which the end of a session waits for its last captures; agents grant such a hook 3."""
@@ -199,14 +200,19 @@ def _work(spool: str, event: AgentEvent | None, report: Report, environ: Mapping
     if event is not None and agents.latest is not None:
         report(WAIT + b"%g\n" % agents.latest.settings.agent_timeout)
     last = next((job for job, _ in reversed(due) if job.event is event), None)
+    # A tool does not wait for captures that are made again.
+    later = [one for one in due if event is not None and one[0].event.again]
     for job, file in due:
-        # The tool waits for the last of its captures.
-        outcomes.run(job, report if job is last else None)
-        if file is not None:
-            outcomes.release(job.event, file)
+        if event is None or not job.event.again:
+            # The tool waits for the last of its captures.
+            outcomes.run(job, report if job is last else None, file)
     if event is not None and event.kind == "before":
         agents.begin_call(event)
     report(DONE)
+    if later:
+        agents.tool_began()
+        for job, file in later:
+            outcomes.run(job, None, file)
     return agents
 
 
@@ -307,7 +313,7 @@ class AgentHistories:
             events: list[tuple[AgentEvent, str | None]] = list(take_spooled(spool, self.environ))
             for each, file in [*events, *([(event, None)] if event else [])]:
                 jobs = self._advance(each, outcomes)
-                if file is not None and each.kind == "prompt":
+                if file is not None and each.kind == "prompt" and not outcomes.has_failed(each):
                     # A prompt has changed the session already; taken again, it would begin another turn.
                     remove_if_present(file)
                     file = None
@@ -366,6 +372,10 @@ class AgentHistories:
             return event
         return replace(event, tool=None, subagent=None, subagent_type=None)
 
+    def tool_began(self) -> None:
+        """Note that a tool runs: what a capture finds from now on may be its work."""
+        self._tools.clear()
+
     def _started_tools(self, job: Job) -> tuple[int, int]:
         """Return the number of the turn, and of its tools that were announced before they ran."""
         turn = read_session(self._state_of(job), job.event.session)
@@ -376,26 +386,33 @@ class AgentHistories:
     ) -> None:
         """Add the call of a tool to the lists of the working trees; it begins at once where no capture is due."""
         for history in histories:
-            calls = ToolCalls(history.repository.state)
-            calls.announce(open_call(event, intent, history.repository))
-            if history.repository.root not in waiting:
-                calls.begin(event.session, event.call_key, time.time())
+            # The list describes the snapshot; no failure of it may prevent the snapshot.
+            with _traced("cannot add a call of a tool"):
+                calls = ToolCalls(history.repository.state)
+                try:
+                    calls.announce(open_call(event, intent, history.repository))
+                except Exception:
+                    calls.lose()
+                    raise
+                if history.repository.root not in waiting:
+                    calls.begin(event.session, event.call_key, time.time())
 
     def _note_end(self, event: AgentEvent, histories: Sequence[EnvHistory]) -> None:
         """Record in the lists of the working trees which calls have ended, as far as an event shows it."""
         at = time.time() if event.seen is None else event.seen
         for history in histories:
-            calls = ToolCalls(history.repository.state)
-            if event.kind in ("done", "after") and event.tool is not None:
-                calls.end(event.session, event.call_key, at)
-            elif event.kind == "end":
-                calls.leave(event.session, at, lambda _subagent: True)
-            elif event.kind == "after" or event.begins_turn:
-                calls.leave(event.session, at, lambda subagent: subagent == event.subagent)
+            with _traced("cannot record the end of a call"):
+                calls = ToolCalls(history.repository.state)
+                if event.kind in ("done", "after") and event.tool is not None:
+                    calls.end(event.session, event.call_key, at, continues=event.continues)
+                elif event.kind == "end":
+                    calls.leave(event.session, at, lambda _subagent: True)
+                elif event.kind == "after" or event.begins_turn:
+                    calls.leave(event.session, at, lambda subagent: subagent == event.subagent)
 
     def begin_call(self, event: AgentEvent) -> None:
         """Record that the tool of an event waits no longer."""
-        with suppress(EnvhistError, OSError):
+        with _traced("cannot record the beginning of a call"):
             for history in self.histories(event):
                 ToolCalls(history.repository.state).begin(event.session, event.call_key, time.time())
 
@@ -429,6 +446,15 @@ class AgentHistories:
             outcomes.failed(event, error)
         # A worktree in which the turn worked may have been removed since.
         return [job for job in jobs if os.path.isdir(job.place)]
+
+
+@contextmanager
+def _traced(text: str) -> Iterator[None]:
+    """Write an error of the block as a trace line, and continue after the block."""
+    try:
+        yield
+    except Exception as error:
+        trace(f"{text}: {error}")
 
 
 def other_worktree(repository: Repository, directory: str | None) -> str | None:
@@ -552,14 +578,24 @@ class HookOutcomes:
         self._agents = agents
         self._failed: list[AgentEvent] = []
 
+    def has_failed(self, event: AgentEvent) -> bool:
+        """Return whether the handling of an event failed in this process."""
+        return any(one is event for one in self._failed)
+
     def release(self, event: AgentEvent, file: str) -> None:
         """Remove the file of a spooled event; keep it for the next hook if a capture for the event failed."""
-        if any(one is event for one in self._failed):
+        if self.has_failed(event):
             put_back(file)
         else:
             remove_if_present(file)
 
-    def run(self, job: Job, report: Report | None) -> None:
+    def run(self, job: Job, report: Report | None, file: str | None) -> None:
+        """Capture for an event, and release its file in the spool."""
+        self._capture(job, report)
+        if file is not None:
+            self.release(job.event, file)
+
+    def _capture(self, job: Job, report: Report | None) -> None:
         """Capture; report it to the waiting hook, or add a remark to the snapshot if the hook stopped waiting."""
         waited = []
 

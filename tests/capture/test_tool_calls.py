@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import fcntl
+import json
+import os
+import time
 from pathlib import Path
 
+import pytest
+
 from git_envhist.capture.tool_calls import MAX_CALLS, NO_RECORD, OpenCall, ToolCalls
+from git_envhist.disk import StillLocked
 from git_envhist.model import ToolCall
+from tests.support.repository import Repo
 
 NEWEST = "3f" * 20
 
@@ -96,3 +104,70 @@ def test_same_call_of_two_hooks_is_listed_once(tmp_path: Path) -> None:
     calls.announce(open_call("1", 10.1))
     assert len(listed(calls)) == 1
     assert (tmp_path / "agents/calls").stat().st_mode & 0o777 == 0o600
+
+
+def test_list_that_is_too_long_for_a_message_is_not_recorded(tmp_path: Path) -> None:
+    calls = ToolCalls(str(tmp_path))
+    calls.looked(NEWEST, 9.0, published=True)
+    long = ToolCall("Write", "claude-code", session="s", id="1", paths=("a" * 4_300_000,))
+    calls.announce(OpenCall("1", long, 10.0))
+    assert calls.record(11.0, 3.0) == NO_RECORD
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("ended", "x"), ("began", 10**400), ("began", float("nan")), ("tool", 5), ("command", ["x"]),
+        ("session", "\ud800"), ("paths", ["\ud800"]), ("paths", 7), ("may_continue", "x"),
+    ],
+)  # fmt: skip
+def test_capture_succeeds_with_a_damaged_list(repo: Repo, name: str, value: object) -> None:
+    repo.run("envlog", "capture", check=True)
+    calls = ToolCalls(str(repo.path / ".git/envhist"))
+    calls.announce(open_call("1", 10.0))
+    path = repo.path / ".git/envhist/agents/calls"
+    found = json.loads(path.read_text())
+    found["calls"][0]["call"][name] = value
+    path.write_text(json.dumps(found))
+    repo.write("new", "file")
+    repo.run("envlog", "capture", check=True)
+
+
+def test_list_that_another_process_locks_is_given_up(repo: Repo) -> None:
+    repo.run("envlog", "capture", check=True)
+    calls = ToolCalls(str(repo.path / ".git/envhist"))
+    calls.announce(open_call("1", 10.0))
+    with open(repo.path / ".git/envhist/agents/calls.lock", "w", encoding="ascii") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with pytest.raises(StillLocked):
+            calls.announce(open_call("2", 10.0))
+        repo.write("new", "file")
+        repo.run("envlog", "capture", check=True)
+
+
+def test_end_ends_no_call_that_was_announced_later(tmp_path: Path) -> None:
+    calls = ToolCalls(str(tmp_path))
+    calls.announce(open_call("1", 10.0))
+    calls.end("s", "1", 9.0)
+    calls.leave("s", 9.0, lambda _subagent: True)
+    calls.looked(NEWEST, 20.0, published=True)
+    assert listed(calls) == [("1", True, False)]
+
+
+def test_call_moved_to_the_background_may_continue_after_its_end(tmp_path: Path) -> None:
+    calls = ToolCalls(str(tmp_path))
+    calls.announce(open_call("1", 10.0))
+    calls.end("s", "1", 11.0, continues=True)
+    calls.looked(NEWEST, 20.0, published=True)
+    assert listed(calls) == [("1", True, True)]
+
+
+def test_nothing_is_claimed_after_a_call_that_could_not_be_added(tmp_path: Path) -> None:
+    calls = ToolCalls(str(tmp_path))
+    calls.announce(open_call("1", 10.0))
+    calls.lose()
+    calls.looked(NEWEST, 12.0, published=True)
+    assert calls.record(13.0, 3.0).window is None
+    lost = tmp_path / "agents/calls.lost"
+    os.utime(lost, (time.time() - 4_000,) * 2)
+    assert calls.record(13.0, 3.0).window is not None

@@ -34,15 +34,19 @@ NEW = ("new_string", "newString", "new_str")
 ALL = ("replace_all", "replaceAll")
 COMMANDS = ("command", "cmd", "CommandLine", "script")
 PATCHES = ("command", "patch", "input", "patchText", "patch_text")
-PATCH_LINE = re.compile(r"^\*\*\* (?:(?:Add|Update|Delete) File|Move to): (.+?)\s*$", re.MULTILINE)
+PATCH_LINE = re.compile(r"^\*\*\* (?:(?:Add|Update|Delete) File|Move to): ([^\n]+)$", re.MULTILINE)
 BACKGROUND = re.compile(
-    r"(?<!&)(?<![<>\d])&(?![&>\d])|\b(?:nohup|setsid|disown|daemonize|pm2|systemctl|screen|tmux|at|batch|coproc|start-stop-daemon)\b"
+    r"(?<![<>&])&(?![&>\d])|\b(?:nohup|setsid|disown|daemonize|pm2|systemctl|screen|tmux|at|batch|coproc|start-stop-daemon)\b"
     r"|\s(?:-d|--detach(?:ed)?|--daemon(?:ize)?|--background)\b|\bdocker\b|\bpodman\b|\bservice\s"
 )
 """A command that may leave a process behind when it ends."""
 MAX_FILE = 4 << 20
 MAX_COMMAND = 2_000
 MAX_PATHS = 64
+MAX_PATH = 4096
+"""The bytes of the longest path that the system opens."""
+MAX_SEARCHED = 128 << 10
+"""The characters of a command that are searched; a longer one may leave a process behind."""
 TRACE = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 
 
@@ -83,13 +87,18 @@ def read_arguments(tool: str | None, text: str, directory: str | None) -> ToolAr
         # A tool without a command line, such as one of a server, may start anything.
         return ToolArguments(
             command=None if command is None else mask_command(command),
-            may_continue=bool(has_flag or (command is not None and BACKGROUND.search(command))),
+            may_continue=bool(has_flag or (command is not None and _may_continue(command))),
         )
     named = _named_paths(value)
     paths = tuple(dict.fromkeys(_absolute(path, directory) for path in named[:MAX_PATHS]))
-    is_known = bool(paths) and len(named) <= MAX_PATHS and all(path.startswith("/") for path in paths)
+    is_known = bool(paths) and len(named) <= MAX_PATHS and all(paths)
+    paths = tuple(filter(None, paths))
     writes = tuple(_planned(value, paths[0])) if is_known and len(paths) == 1 else ()
     return ToolArguments(paths=paths, changes_only_paths=is_known, writes=writes)
+
+
+def _may_continue(command: str) -> bool:
+    return len(command) > MAX_SEARCHED or BACKGROUND.search(command) is not None
 
 
 def mask_command(command: str) -> str:
@@ -114,12 +123,21 @@ def _named_paths(value: Mapping[str, Any]) -> list[str]:
     if named is not None:
         return [named]
     patch = _first_text(value, PATCHES)
-    return PATCH_LINE.findall(patch) if patch is not None and "*** Begin Patch" in patch else []
+    if patch is None or "*** Begin Patch" not in patch:
+        return []
+    return [name.strip() for name in PATCH_LINE.findall(patch)]
 
 
 def _absolute(path: str, directory: str | None) -> str:
+    """Return the absolute path; empty if there is none that the system can open."""
+    if len(path) > MAX_PATH or len(directory or "") > MAX_PATH:
+        return ""
     joined = os.path.join(directory or "", path)
-    return os.path.normpath(joined) if joined.startswith("/") and "\0" not in joined else ""
+    try:
+        is_short = len(os.fsencode(joined)) <= MAX_PATH
+    except UnicodeEncodeError:
+        return ""
+    return os.path.normpath(joined) if is_short and joined.startswith("/") and "\0" not in joined else ""
 
 
 def _planned(value: Mapping[str, Any], path: str) -> Iterator[PlannedWrite]:
@@ -141,10 +159,14 @@ def _replaced(data: bytes, edit: Mapping[str, Any]) -> bytes | None:
     if not old or new is None:
         return None
     is_all = any(edit.get(name) is True for name in ALL)
-    found = data.count(_bytes(old))
+    before, after = _bytes(old), _bytes(new)
+    found = data.count(before)
     if found == 0 or (found > 1 and not is_all):
         return None
-    return data.replace(_bytes(old), _bytes(new))
+    # Several edits can double the text each time.
+    if len(data) + found * (len(after) - len(before)) > MAX_FILE:
+        return None
+    return data.replace(before, after)
 
 
 def _read(path: str) -> bytes | None:

@@ -101,6 +101,8 @@ class AgentEvent:
     """The trace context of the agent (W3C traceparent)."""
     seen: float | None = None
     """The time at which the hook was called, in seconds; None: now."""
+    continues: bool = False
+    """True if the agent moved the command of the tool to the background (Claude Code)."""
     again: bool = False
     """True if a process began to handle this event and was killed, or its capture failed."""
 
@@ -156,11 +158,12 @@ def project_of(registered: str, environ: Mapping[str, str]) -> str:
 def read_event(
     registered: str, kind: str, data: bytes, environ: Mapping[str, str], project: str = ""
 ) -> AgentEvent | None:
-    """Return the event, or None if the input cannot be understood."""
+    """Return the event, or None if the input cannot be understood; a tool with such input may change something."""
     try:
-        value = json.loads(data)
+        value = json.loads(data.decode("utf-8-sig", "replace"))
     except (ValueError, RecursionError):
-        return None
+        # The snapshot before a tool is made without its input.
+        value = {} if kind == "before" else None
     if isinstance(value, dict) and registered == "antigravity":
         from git_envhist.integrations.agents.antigravity import common_form  # loaded late: one agent needs it
 
@@ -191,7 +194,12 @@ def read_event(
         subagent=subagent,
         subagent_type=_word(value, "agent_type", "agentType") if subagent else None,
         trace=trace_context(value, environ),
+        continues=_is_in_background(value.get("tool_response")),
     )
+
+
+def _is_in_background(response: object) -> bool:
+    return isinstance(response, dict) and bool(response.get("backgroundTaskId"))
 
 
 def version_in(transcript: bytes) -> str | None:
@@ -437,8 +445,6 @@ LOCK = "lock"
 SESSIONS = "sessions"
 UNFINISHED = 3600
 """Seconds after which an unfinished spool file is deleted, because its writer no longer runs."""
-RETRIED = 86_400
-"""Seconds during which later hooks capture again for an event whose capture failed."""
 KINDS = ("prompt", "done", "after", "end")
 OLD = 7 * 86_400
 """Seconds after which a session that was never ended is deleted."""
@@ -480,12 +486,12 @@ def take_spooled(spool: str, environ: Mapping[str, str]) -> Iterator[tuple[Agent
 
 
 def put_back(taken: str) -> None:
-    """Return an event to the spool, so that the next hook captures for it; remove it if that failed for a day."""
+    """Return an event to the spool, so that the next hook handles it once more; remove it if that was done before."""
+    spooled = taken.partition(TAKEN)[0].removesuffix(SPOOLED)
     with suppress(OSError):
-        if os.stat(taken).st_mtime < time.time() - RETRIED:
+        if spooled.endswith(AGAIN):
             os.unlink(taken)
         else:
-            spooled = taken.partition(TAKEN)[0].removesuffix(SPOOLED).removesuffix(AGAIN)
             os.rename(taken, f"{spooled}{AGAIN}{SPOOLED}")
 
 

@@ -105,6 +105,8 @@ def test_file_tools_name_their_paths_and_commands_do_not(tmp_path: Path) -> None
         ("Edit", '{"file_path": "a\\u0000b", "old_string": "a", "new_string": "b"}'),
         ("apply_patch", '{"command": "rm -rf *"}'),
         ("mcp__server__do", '{"file_path": "/f"}'),
+        ("Write", json.dumps({"file_path": "/" + "a" * 4_300_000, "content": "x"})),
+        ("Write", json.dumps({"file_path": "/\ud800", "content": "x"})),
         (None, "null"),
     ],
 )
@@ -112,6 +114,23 @@ def test_unknown_arguments_may_change_anything(tool: str | None, text: str) -> N
     found = read_arguments(tool, text, None)
     assert not found.changes_only_paths
     assert found.writes == ()
+    assert "" not in found.paths
+    assert all(len(path) <= 4096 for path in found.paths)
+
+
+def test_edits_that_make_a_file_too_long_are_not_planned(tmp_path: Path) -> None:
+    (tmp_path / "f").write_bytes(b"a")
+    doubled = {"old_string": "a", "new_string": "aa", "replace_all": True}
+    edits = {"file_path": "f", "edits": [doubled] * 23}
+    assert read_arguments("MultiEdit", json.dumps(edits), str(tmp_path)).writes == ()
+
+
+def test_name_in_a_patch_has_no_space_at_its_end() -> None:
+    patch = "*** Begin Patch\n*** Add File: a" + " " * 2_000 + "b \t\r\n*** Add File: c\n"
+    assert read_arguments("apply_patch", json.dumps({"patch": patch}), "/").paths == (
+        "/a" + " " * 2_000 + "b",
+        "/c",
+    )
 
 
 @pytest.mark.parametrize(
@@ -125,6 +144,12 @@ def test_unknown_arguments_may_change_anything(tool: str | None, text: str) -> N
         ("nohup make", True),
         ("docker compose up -d", True),
         ("redis-server --daemonize yes", True),
+        ("python app.py 8000&", True),
+        ("./server >log 2>&1&", True),
+        ("sleep 5&", True),
+        ("make &>log", False),
+        ("make <&3", False),
+        ("x " * 70_000, True),
     ],
 )
 def test_command_that_may_leave_a_process_is_known(command: str, continues: bool) -> None:

@@ -7,7 +7,6 @@ import os
 import shlex
 import subprocess
 import sys
-import time
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from git_envhist import EnvHistory
+from git_envhist.handlers.agent_client import DONE
 from git_envhist.handlers.agent_hook import _work
 from git_envhist.integrations.agents.events import (
     REPEAT_SECONDS,
@@ -225,10 +225,7 @@ def test_end_of_a_turn_whose_capture_failed_is_captured_by_the_next_hook(repo: R
     packs.rename(tmp_path / "packs")
     packs.write_text("in the way")
     _work(str(spool), None, lambda _data: True, repo.env)
-    again = spool / "claude-code.after.1.again.told"
-    assert again.exists()
-    _work(str(spool), None, lambda _data: True, repo.env)
-    assert again.exists()
+    assert (spool / "claude-code.after.1.again.told").exists()
     packs.unlink()
     (tmp_path / "packs").rename(packs)
     here.call("claude-code", "prompt", prompt="now green")
@@ -247,15 +244,77 @@ def test_event_that_is_handled_again_is_no_repetition_of_itself() -> None:
     assert advance(turn, replace(timed, again=True), now=3.0, every=1)[1]
 
 
-def test_event_that_fails_for_a_day_is_given_up(tmp_path: Path) -> None:
-    taken = tmp_path / "claude-code.done.1.told.taken.9-9"
-    for age in (0, 2 * 86_400):
-        taken.write_text('\n{"session_id": "s"}')
-        os.utime(taken, (time.time() - age,) * 2)
-        put_back(str(taken))
+def test_event_that_fails_twice_is_given_up(tmp_path: Path) -> None:
+    (tmp_path / "claude-code.done.1.told").write_text('\n{"session_id": "s"}')
+    ((first, taken),) = take_spooled(str(tmp_path), {})
+    put_back(taken)
     assert [path.name for path in tmp_path.iterdir()] == ["claude-code.done.1.again.told"]
-    ((event, _taken),) = take_spooled(str(tmp_path), {})
-    assert event.again
+    ((second, taken),) = take_spooled(str(tmp_path), {})
+    put_back(taken)
+    assert (first.again, second.again) == (False, True)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_prompt_that_could_not_be_handled_is_handled_by_the_next_hook(repo: Repo, tmp_path: Path) -> None:
+    here = Working(repo, tmp_path / "transcript.jsonl", "claude-code")
+    spool = hooks_of(repo) / "spool"
+    spool.mkdir(mode=0o700, exist_ok=True)
+    message = json.dumps(told("claude-code", "prompt", repo, here.transcript, prompt="make it blue"))
+    (spool / "claude-code.prompt.1.told").write_text(f"{repo.path}\n{message}")
+    config = repo.read(".git/config")
+    repo.write(".git/config", config + b"[damaged\n")
+    _work(str(spool), None, lambda _data: True, repo.env)
+    repo.write(".git/config", config)
+    here.call("claude-code", "before")
+    assert here.snapshots(1)[0].intent == "make it blue"
+
+
+def test_tool_does_not_wait_for_a_capture_that_is_made_again(repo: Repo, tmp_path: Path) -> None:
+    here = Working(repo, tmp_path / "transcript.jsonl", "claude-code")
+    spool = hooks_of(repo) / "spool"
+    spool.mkdir(mode=0o700, exist_ok=True)
+    again = spool / "claude-code.after.1.again.told"
+    again.write_text(f"{repo.path}\n{json.dumps(told('claude-code', 'after', repo, here.transcript))}")
+    data = json.dumps(told("claude-code", "before", repo, here.transcript)).encode()
+    waited: list[bool] = []
+
+    def report(message: bytes) -> bool:
+        if message == DONE and not waited:
+            moments = [dict(one.meta)["agent-moment"] for one in EnvHistory.open(str(repo.path)).log()]
+            waited.append(moments == ["before"])
+            repo.write("app.py", "by the tool")
+        return True
+
+    _work(str(spool), read_event("claude-code", "before", data, repo.env), report, repo.env)
+    assert waited == [True]
+    newest = EnvHistory.open(str(repo.path)).log()[0]
+    assert (dict(newest.meta)["agent-moment"], newest.actor.tool) == ("after", None)
+
+
+@pytest.mark.parametrize("name", ["calls", "calls.lock"])
+def test_capture_after_a_turn_needs_no_list_of_calls(repo: Repo, tmp_path: Path, name: str) -> None:
+    here = Working(repo, tmp_path / "transcript.jsonl", "claude-code")
+    place = repo.path / ".git/envhist/agents"
+    place.mkdir(parents=True, exist_ok=True)
+    (place / "calls").touch()
+    (place / name).unlink(missing_ok=True)
+    (place / name).mkdir()
+    here.call("claude-code", "prompt")
+    here.call("claude-code", "before")
+    here.snapshots(1)
+    assert (place / "calls.lost").exists()
+    repo.write("app.py", "changed")
+    here.call("claude-code", "after")
+    assert here.snapshots(2)[0].intent == here.snapshots(2)[1].intent != ""
+
+
+@pytest.mark.parametrize("data", [b'{"n": ' + b"9" * 5_000 + b"}", b'{"session_id": "\xff"}', b"", b"["])
+def test_input_that_cannot_be_read_does_not_prevent_the_snapshot_before_a_tool(
+    repo: Repo, tmp_path: Path, data: bytes
+) -> None:
+    here = Working(repo, tmp_path / "transcript.jsonl", "claude-code")
+    here.call("claude-code", "before", data)
+    here.snapshots(1)
 
 
 def test_event_of_a_killed_process_is_handled_if_another_process_has_its_id(tmp_path: Path) -> None:
