@@ -3,9 +3,11 @@
 A step is a snapshot and the one before it. Its calls are those that hooks reported for the time between the two
 captures. Nobody reports the edits of persons and of other programs, so a call is named only with evidence:
 
-- the file contains exactly the bytes that the call was to write, and contained before it what it was to read; or
+- the file contains exactly the bytes that the call was to write, contained before it what it was to read, and was
+  written between the reported beginning and end of the call; or
 - it is the only call that can have made the change, its beginning and its end are known, and the change was written
-  between the two: by the time of the file, and of its directory.
+  between the two: by the time of the file, and of its directory. No time shows when a path was removed: then it must
+  also be the only call since a capture for which it waited.
 
 Everything else is uncertain, with the calls that come into question. A program that writes while a call runs cannot be
 told from the call.
@@ -57,6 +59,9 @@ class Reason(Enum):
     NO_END = "the end of the call was not reported, so an edit after it cannot be told from it"
     OTHER_TIME = "it was not written while the call ran: a person or another program may have changed it"
     NO_TIME = "nothing shows when it was changed"
+    DIRECTORY = "the time of a directory does not show who changed what is below it"
+    NOT_WAITED = "nothing shows when it was changed between the last capture and the call"
+    NOT_RESTORED = "nothing shows that the restore wrote it: another program may have changed it"
     LATE = "the tool began before the capture had ended"
 
 
@@ -68,6 +73,10 @@ class ChangeTime:
     """The time of the file, or of the directory for a path that was removed."""
     placed: float | None = None
     """The time of its directory: later if an entry of it was added, removed or renamed after."""
+    is_indirect: bool = False
+    """The change may be older than these times: of a removed path, or of several files of a database."""
+    is_directory: bool = False
+    """The path is a directory: any path below it may have changed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,26 +100,35 @@ def attribute(
     path: str | None,
     time: ChangeTime,
     later: Sequence[Snapshot] = (),
+    *,
+    is_restored: bool = True,
 ) -> Attribution:
     """Return which call made a change of the step from `before` to `snapshot`.
 
     `path`: the path of the environment that changed, None for a change that no path shows. `later`: the snapshots
-    after this one, the nearest first, which may know the end of a call that still ran.
+    after this one, the nearest first, which may know the end of a call that still ran. `is_restored`: the path is as
+    in the restored snapshot; read only for a restore.
     """
     if before is None:
         return Attribution(Certainty.FIRST, Reason.FIRST)
     calls = _with_ends(snapshot.calls, later)
     window = snapshot.window if snapshot.window and snapshot.window.after == before.id else None
     if window is None:
-        found = _without_window(snapshot, before, [call for call in calls if call.began is not None])
+        ran = [call for call in calls if call.began is not None]
+        found = _without_window(snapshot, before, ran, later, is_restored=is_restored)
         return replace(found, start=before.at.timestamp(), end=snapshot.at.timestamp())
-    if snapshot.restore in RESTORED:
+    if snapshot.restore in RESTORED and is_restored:
         return Attribution(Certainty.RESTORE, Reason.RESTORED, start=window.start, end=window.end)
     calls += run_calls(snapshot)
     is_late = any(remark.text == LATE for remark in snapshot.remarks)
     ran = [call for call in calls if is_late or (call.began is not None and _ran_after(call, window.start))]
-    able = [call for call in ran if not call.changes_only_paths or (path is not None and path in call.paths)]
-    found = _without_trust(snapshot, _decide(able, path, time, ran, is_late=is_late))
+    able = [call for call in ran if _is_able(call, path, time)]
+    if snapshot.restore in RESTORED:
+        found = _uncertain(Reason.NOT_RESTORED, able)
+    else:
+        found = _without_trust(snapshot, _decide(able, path, time, ran, is_late=is_late))
+    if found.call is not None and time.is_indirect and not (len(ran) == 1 and _waited(found.call, before)):
+        found = _uncertain(Reason.NOT_WAITED, ran)
     return replace(found, start=window.start, end=window.end)
 
 
@@ -119,18 +137,60 @@ RUN = "git envlog run"
 """The name of the tool for a command that was run between two snapshots."""
 
 
-def _without_window(snapshot: Snapshot, before: Snapshot, ran: Sequence[ToolCall]) -> Attribution:
+def _is_able(call: ToolCall, path: str | None, time: ChangeTime) -> bool:
+    """Return whether a call can have changed a path, or one below a directory."""
+    if not call.changes_only_paths:
+        return True
+    if path is None:
+        return False
+    below = f"{path}/" if path else ""
+    return path in call.paths or (time.is_directory and any(one.startswith(below) for one in call.paths))
+
+
+def _waited(call: ToolCall, before: Snapshot) -> bool:
+    """Return whether the snapshot before lists a call as about to begin: then its capture ended before the call."""
+    is_late = any(remark.text == LATE for remark in before.remarks)
+    about = [(one.session, one.id) for one in before.calls if one.began is None]
+    return not is_late and call.id is not None and (call.session, call.id) in about
+
+
+def _without_window(
+    snapshot: Snapshot,
+    before: Snapshot,
+    ran: Sequence[ToolCall],
+    later: Sequence[Snapshot],
+    *,
+    is_restored: bool,
+) -> Attribution:
     """Return the answer about a step whose list of calls may be incomplete."""
     # The snapshot before is the one that the capture saw, unless the timeline was rewritten.
     is_next = snapshot.window is None and snapshot.id == snapshot.commit and snapshot.parent == before.commit
     if is_next and snapshot.restore in RESTORED:
+        if not is_restored:
+            return _uncertain(Reason.NOT_RESTORED, ran)
         return Attribution(Certainty.RESTORE, Reason.RESTORED)
     command = run_calls(snapshot)
     if not is_next and (snapshot.window is not None or snapshot.id != snapshot.commit):
         return _uncertain(Reason.THINNED, [*ran, *command])
     if is_next and command and not ran:
+        others = [call for one in later if _overlaps(one, snapshot, 1.0) for call in run_calls(one)]
+        if others or _overlaps(snapshot, before, -1.0):
+            return _uncertain(Reason.SEVERAL, [*command, *others])
         return _without_trust(snapshot, Attribution(Certainty.CALL, Reason.RAN, command[0]))
     return _uncertain(Reason.NO_RECORD, [*ran, *command])
+
+
+def _overlaps(run: Snapshot, earlier: Snapshot, slack: float) -> bool:
+    """Return whether the command of a snapshot began before an earlier snapshot was taken; times are whole seconds."""
+    meta = dict(run.meta)
+    if not run_calls(run):
+        return False
+    duration = meta.get("duration-ms", "")
+    if not (duration.isascii() and duration.isdecimal()):
+        return False
+    # A check runs after the command and before the time of its snapshot.
+    spent = int(duration) + (run.verdict.duration_ms or 0 if run.verdict is not None else 0)
+    return run.at.timestamp() - spent / 1000 < earlier.at.timestamp() + slack
 
 
 def run_calls(snapshot: Snapshot) -> list[ToolCall]:
@@ -162,7 +222,7 @@ def _decide(
     is_late: bool,
 ) -> Attribution:
     wrote = [call for call in able if path is not None and path in call.wrote]
-    if len(wrote) == 1 and not is_late:
+    if len(wrote) == 1 and not is_late and _is_within(wrote[0], time.written):
         return Attribution(Certainty.CALL, Reason.BYTES, wrote[0])
     if is_late:
         return _uncertain(Reason.LATE, ran)
@@ -176,14 +236,23 @@ def _decide(
 
 
 def _by_time(call: ToolCall, time: ChangeTime) -> Attribution:
+    if time.is_directory:
+        return _uncertain(Reason.DIRECTORY, (call,))
     if call.began is None or call.ended is None:
         return _uncertain(Reason.NO_END, (call,))
     if time.written is None or time.placed is None:
         return _uncertain(Reason.NO_TIME, (call,))
-    # Strictly before the end: an edit right after it may have the same rounded time.
-    if call.began <= time.written < call.ended and time.placed < call.ended:
+    if _is_within(call, time.written) and time.placed < call.ended:
         return Attribution(Certainty.CALL, Reason.TIME, call)
     return _uncertain(Reason.OTHER_TIME, (call,))
+
+
+def _is_within(call: ToolCall, at: float | None) -> bool:
+    """Return whether a file was written while a call ran: a tool that failed may be followed by another writer."""
+    if at is None or call.began is None or call.ended is None:
+        return False
+    # Strictly before the end: an edit right after it may have the same rounded time.
+    return call.began <= at < call.ended
 
 
 def _uncertain(reason: Reason, candidates: Iterable[ToolCall] = ()) -> Attribution:

@@ -15,7 +15,7 @@ from git_envhist.errors import Damaged
 from git_envhist.git.cat_file import CatFile
 from git_envhist.git.process import Git
 from git_envhist.history.attribution import ChangeTime
-from git_envhist.model import EnvPath, Fact, FactChange, ObjectId, Snapshot
+from git_envhist.model import EnvPath, Fact, FactChange, ObjectId, Snapshot, StoredAs
 from git_envhist.objects.reader import PackFirstReader
 from git_envhist.objects.trees import DIRECTORY, FILE, decode_by_name
 from git_envhist.snapshots.layout import FACTS, MANIFEST, shard_path, stored_places
@@ -110,6 +110,15 @@ class VersionReader:
             return None
         return self._read_file(snapshot, path)
 
+    def stored_as(self, snapshot: Snapshot, path: EnvPath) -> StoredAs:
+        """Return how a snapshot stores the bytes of a file; PLAIN for what is no file."""
+        for directory, name in stored_places(path):
+            shard = self._shard(snapshot, directory)
+            row = next((row for row in shard.rows if row.name == name), None) if shard is not None else None
+            if row is not None:
+                return row.entry().stored
+        return StoredAs.PLAIN
+
     def change_time(self, snapshot: Snapshot, path: EnvPath) -> ChangeTime:
         """Return when a path of a snapshot was written; for one that does not exist, the time of its directory."""
         for directory, name in stored_places(path):
@@ -120,9 +129,11 @@ class VersionReader:
             below = directory + b"/" + name if directory else name
             inner = self._shard(snapshot, below)
             if inner is not None:
-                return ChangeTime(inner.own.mtime_ns / NS, placed)
+                return ChangeTime(inner.own.mtime_ns / NS, placed, is_directory=True)
             written = next((row.mtime_ns for row in shard.rows if row.name == name), None)
-            return ChangeTime(placed if written is None else written / NS, placed)
+            if written is None:
+                return ChangeTime(placed, placed, is_indirect=True)
+            return ChangeTime(written / NS, placed)
         above = path.rpartition(b"/")[0]
         return self._time_above(snapshot, EnvPath(above)) if path else ChangeTime()
 
@@ -183,7 +194,7 @@ class VersionReader:
                 shard = self._shard(snapshot, outer + b"/" + name if outer else name)
                 if shard is not None:
                     at = shard.own.mtime_ns / NS
-                    return ChangeTime(at, at)
+                    return ChangeTime(at, at, is_indirect=True)
             if not directory:
                 return ChangeTime()
             directory = EnvPath(directory.rpartition(b"/")[0])

@@ -9,14 +9,15 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
+from functools import partial
 from typing import TypedDict
 
 from git_envhist.diff.facts import fact_words, pair_facts
 from git_envhist.diff.required_packages import PROBE as REQUIRED
 from git_envhist.errors import EnvhistError, UsageError
 from git_envhist.git.process import Git
-from git_envhist.history.attribution import Attribution, ChangeTime, attribute
-from git_envhist.history.blame import blame, is_of_environment
+from git_envhist.history.attribution import RESTORED, Attribution, ChangeTime, attribute, run_calls
+from git_envhist.history.blame import BlameLine, NoLines, blame, blame_versions, is_of_environment
 from git_envhist.history.rows import read_row
 from git_envhist.history.versions import (
     ABSENT,
@@ -29,8 +30,8 @@ from git_envhist.history.versions import (
     place_in,
     steps_of,
 )
-from git_envhist.lazy import dataclass
-from git_envhist.model import EnvPath, Fact, FactChange, Snapshot
+from git_envhist.lazy import dataclass, replace
+from git_envhist.model import EnvPath, Fact, FactChange, Snapshot, StoredAs
 from git_envhist.probes import DATABASES, PACKAGES, PROBES, SERVICES, VARIABLES
 from git_envhist.snapshots.names import stored_path, true_path
 
@@ -137,7 +138,7 @@ class Origins:
         self._snapshots = snapshots
         self._reader = reader
         self._judge = judge
-        everything = [*newer[-LATER:], *snapshots]
+        everything = [*newer, *snapshots]
         self._places = {snapshot.commit: place for place, snapshot in enumerate(everything)}
         self._everything = everything
 
@@ -168,13 +169,16 @@ class Origins:
     # Paths.
 
     def _of_path(self, path: EnvPath, snapshots: Sequence[Snapshot]) -> Iterator[Origin]:
-        for step in steps_of(snapshots, lambda one: self._reader.path_id(one, path), ABSENT):
-            renamed = self._renamed_from(step, path)
-            yield self._path_origin(step, path, renamed)
-            if renamed is not None and step.before is not None:
-                place = next(at for at, one in enumerate(snapshots) if one.commit == step.before.commit)
-                yield from self._of_path(renamed, snapshots[place:])
-                return
+        following: EnvPath | None = path
+        while following is not None:
+            path, following = following, None
+            for step in steps_of(snapshots, partial(self._reader.path_id, path=path), ABSENT):
+                renamed = self._renamed_from(step, path)
+                yield self._path_origin(step, path, renamed)
+                if renamed is not None and step.before is not None:
+                    place = next(at for at, one in enumerate(snapshots) if one.commit == step.before.commit)
+                    following, snapshots = renamed, snapshots[place:]
+                    break
 
     def _path_origin(self, step: Step[PathId], path: EnvPath, renamed: EnvPath | None = None) -> Origin:
         change = _change_word(step) if renamed is None else f"renamed from {os.fsdecode(renamed)}"
@@ -195,12 +199,13 @@ class Origins:
         newest = self._snapshots[0]
         if self._reader.path_id(newest, path) == ABSENT:
             return
-        (line,) = blame(self._git, newest.commit, stored_path(path), f"{number},{number}")
+        # Raises an error that says what there is instead of a file.
+        self._reader.content(newest, path)
+        line, there = self._blamed(path, number)
         by_commit = {snapshot.commit: at for at, snapshot in enumerate(self._snapshots)}
         at = by_commit.get(line.commit)
         if at is None or not is_of_environment(line.stored):
             raise NotFound(f"the line is of no snapshot of this timeline: '{os.fsdecode(path)}:{number}'")
-        there = true_path(line.stored) if not line.stored.startswith(b".envhist/") else path
         snapshot = self._snapshots[at]
         before = self._snapshots[at + 1] if at + 1 < len(self._snapshots) else None
         change = f"line {line.original} of {os.fsdecode(there)}"
@@ -209,6 +214,35 @@ class Origins:
         for origin in self._of_path(there, self._snapshots[at:]):
             if origin.snapshot.commit != snapshot.commit:
                 yield origin
+
+    def _blamed(self, path: EnvPath, number: int) -> tuple[BlameLine, EnvPath]:
+        """Return a line of the newest snapshot, and the path of the file in the snapshot that brought it."""
+        newest = self._snapshots[0]
+        if self._reader.stored_as(newest, path) is StoredAs.PLAIN:
+            (line,) = blame(self._git, newest.commit, stored_path(path), f"{number},{number}")
+            there = true_path(line.stored) if not line.stored.startswith(b".envhist/") else path
+            if self._is_plain_before(line.commit, there):
+                return line, there
+        # git would compare the sealed bytes: the lines are compared here, in memory.
+        versions: list[tuple[str, bytes]] = []
+        paths: dict[str, EnvPath] = {}
+        for snapshot, place in self.contents_of(path):
+            kind = self._reader.stored_as(snapshot, place)
+            if kind not in (StoredAs.PLAIN, StoredAs.SEALED):
+                raise NoLines("the file is too large to compare its lines", hint="git envlog why <path>")
+            paths[snapshot.commit] = place
+            versions.append((snapshot.commit, self._reader.content(snapshot, place) or b""))
+        lines = blame_versions(stored_path(path), versions)
+        if number > len(lines):
+            raise UsageError(f"no such lines: '{number},{number}'")
+        return lines[number - 1], paths[lines[number - 1].commit]
+
+    def _is_plain_before(self, commit: str, path: EnvPath) -> bool:
+        """Return whether the file was no sealed one and none in chunks before a snapshot."""
+        at = next((at for at, one in enumerate(self._snapshots) if one.commit == commit), None)
+        if at is None or at + 1 == len(self._snapshots):
+            return True
+        return self._reader.stored_as(self._snapshots[at + 1], path) is StoredAs.PLAIN
 
     def at(self, commit: str, path: EnvPath | None) -> Origin:
         """Return the step that ends at a commit of this timeline, about a path."""
@@ -221,8 +255,10 @@ class Origins:
     def contents_of(self, path: EnvPath) -> Iterator[tuple[Snapshot, EnvPath]]:
         """Yield the snapshots that brought each version of a file, newest first, with its path in each."""
         for origin in self._of_path(path, self._snapshots):
-            if origin.path is not None and self._reader.path_id(origin.snapshot, origin.path) != ABSENT:
-                yield origin.snapshot, origin.path
+            if origin.path is None or self._reader.path_id(origin.snapshot, origin.path) == ABSENT:
+                # What came after the removal has no line of what was before it.
+                return
+            yield origin.snapshot, origin.path
 
     # Facts.
 
@@ -260,7 +296,26 @@ class Origins:
 
         for step in steps_of(self._snapshots, row, ""):
             word = "row added" if not step.old else "row removed" if not step.new else "row changed"
-            yield self._origin(step.snapshot, step.before, "row present" if step.old is None else word, path)
+            words = "row present" if step.old is None else word
+            time = self._time_of_several(step.snapshot, step.before, related)
+            yield self._origin(step.snapshot, step.before, words, path, time=time)
+
+    def _time_of_several(
+        self, snapshot: Snapshot, before: Snapshot | None, paths: Sequence[EnvPath]
+    ) -> ChangeTime:
+        """Return the time in which those of some files that a step changed were written."""
+        if before is None:
+            return ChangeTime()
+        read = self._reader.path_id
+        changed = [path for path in paths if read(snapshot, path) != read(before, path)]
+        times = [self._reader.change_time(snapshot, path) for path in changed]
+        written = [time.written for time in times if time.written is not None]
+        placed = [time.placed for time in times if time.placed is not None]
+        if not times or len(written) < len(times) or len(placed) < len(times):
+            return ChangeTime()
+        # A row in a -wal file may be older than the call that moved it to the database.
+        is_indirect = len(times) > 1 or times[0].is_indirect
+        return ChangeTime(min(written), max(*written, *placed), is_indirect)
 
     def _place_of_table(self, table: str) -> str:
         """Return the file of a table; raise `UsageError` if several files have such a table."""
@@ -286,21 +341,48 @@ class Origins:
         path: EnvPath | None,
         line: int | None = None,
         renamed: EnvPath | None = None,
+        time: ChangeTime | None = None,
     ) -> Origin:
         snapshot = self._judge(snapshot)
         place = self._places.get(snapshot.commit, 0)
-        later = self._everything[max(0, place - LATER) : place][::-1]
-        time = self._reader.change_time(snapshot, path) if path is not None else ChangeTime()
+        # The end of a command that ran beside this one may be far later.
+        first = 0 if run_calls(snapshot) else max(0, place - LATER)
+        later = self._everything[first:place][::-1]
+        if time is None:
+            time = self._reader.change_time(snapshot, path) if path is not None else ChangeTime()
         named = None if path is None else os.fsdecode(path)
         return Origin(
             snapshot,
             None if before is None else self._judge(before),
             change,
-            attribute(snapshot, before, named, time, later),
+            attribute(
+                snapshot, before, named, time, later, is_restored=self._is_restored(snapshot, path, renamed)
+            ),
             path,
             line,
             renamed,
         )
+
+    def _is_restored(self, snapshot: Snapshot, path: EnvPath | None, renamed: EnvPath | None) -> bool:
+        """Return whether paths are as in the snapshot that a restore restored; False if this is not known."""
+        source = snapshot.restored_from
+        if snapshot.restore not in RESTORED or source is None or path is None:
+            return False
+        tree = self._tree_of(source)
+        if tree is None:
+            return False
+        restored = replace(snapshot, tree=tree)
+        paths = [one for one in (path, renamed) if one is not None]
+        return all(
+            self._reader.path_id(restored, one) == self._reader.path_id(snapshot, one) for one in paths
+        )
+
+    def _tree_of(self, source: str) -> str | None:
+        for one in self._everything:
+            if source in (one.id, one.commit):
+                return one.tree
+        done = self._git.try_run("rev-parse", "--verify", "--quiet", f"{source}^{{tree}}")
+        return None if done.status else done.out.decode("ascii").strip()
 
 
 def _change_word(step: Step[PathId]) -> str:

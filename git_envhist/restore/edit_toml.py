@@ -46,9 +46,9 @@ def edit_toml(
     ours: str, theirs: str, changes: Mapping[KeyPath, object], merged: Mapping[str, object]
 ) -> str | None:
     """Return the text of ours with changed keys, written as in theirs; None if a place is not certain."""
-    text = ours
+    text, new = ours, _statements(theirs)
     for path, value in changes.items():
-        old, new = _statements(text), _statements(theirs)
+        old = _statements(text)
         if old is None or new is None:
             return None
         edits = _edits(text, theirs, old, new, path, value, merged)

@@ -93,7 +93,12 @@ def _blocks(lines: list[str]) -> dict[KeyPath, Block]:
         open_blocks.append(Block((*above, key[1].strip("\"'")), indent, number, number + 1))
         rest = (key[2] or "").partition(" #")[0].strip()
         following = next(
-            (one for one in lines[number + 1 :] if one.strip() and not one.strip().startswith("#")), ""
+            (
+                lines[at]
+                for at in range(number + 1, len(lines))
+                if lines[at].strip() and not lines[at].strip().startswith("#")
+            ),
+            "",
         )
         if rest or following.strip().startswith("-") or KEY.match(following.strip()) is None:
             opaque = indent

@@ -201,6 +201,7 @@ SPACES = (b"security.", b"trusted.", b"system.")
 MODE = "its mode was not restored"
 ATTRIBUTES = "attributes were not restored"
 CONFIG = "its configuration was reduced to the repository format"
+CONFIG_KEPT = "the present configuration of a repository stays"
 OWNERS = "owners were not restored: all files are yours"
 
 Key = tuple[bytes, EnvPath]
@@ -895,9 +896,19 @@ class InspectedSources(NamedTuple):
     pairs: list[DirectoryPair]
 
     @classmethod
-    def of(cls, findings: Sequence[Findings], pairs: Sequence[list[DirectoryPair]]) -> InspectedSources:
-        """Join the findings; a path that one of them drops is dropped."""
+    def of(
+        cls,
+        findings: Sequence[Findings],
+        pairs: Sequence[list[DirectoryPair]],
+        existing: ExistingNames = lambda root, path: (),
+    ) -> InspectedSources:
+        """Join the findings; a path that one of them drops is dropped, and a configuration that exists is kept."""
         dropped = {path: why for one in findings for path, why in one.dropped.items()}
+        for root, path in (key for one in findings for key in one.configs):
+            above, _, name = path.rpartition(b"/")
+            # Reduced, it would lose the settings of this repository too.
+            if folded(name) in map(folded, existing(root, above)):
+                dropped.setdefault(shown_path(root, path), CONFIG_KEPT)
         configs = {key: reduced for one in findings for key, reduced in one.configs.items()}
         everything = [pair for listed in pairs for pair in listed]
         return cls(MergeFindings(dropped, configs, findings[0].owner), everything)

@@ -109,7 +109,7 @@ def _changed_names(pair: DirectoryPair) -> set[bytes]:
 
 
 def _warnings(root: bytes, lock: EnvPath, found: Iterable[Mismatch]) -> Iterator[str]:
-    differing = sorted(set(found))
+    differing = sorted(set(found), key=lambda one: (one.name, one.locked, one.installed or ""))
     if not differing:
         return
     named = [
@@ -129,12 +129,17 @@ def _npm(tree: MergedTree, root: bytes, directory: EnvPath, name: bytes) -> Iter
         return
     text = tree.text(root, _join(directory, name))
     for path, version in _locked(node.read_npm_lock(text or b"")).items():
-        place = _join(directory, path.encode("utf-8", "surrogateescape"))
+        try:
+            place = _join(directory, path.encode("utf-8", "surrogateescape"))
+        except UnicodeEncodeError:
+            # JSON can contain half of a surrogate pair, which no path has.
+            continue
         manifest = tree.text(root, _join(place, MANIFEST))
-        installed = None if manifest is None else node.read_object(manifest).get("version")
+        given = None if manifest is None else node.read_object(manifest).get("version")
+        installed = given if isinstance(given, str) else None
         is_new = (root, place) in tree.pairs
         if installed != version and (installed is not None or is_new):
-            yield Mismatch(path.rpartition("node_modules/")[2], version, installed if manifest else None)
+            yield Mismatch(path.rpartition("node_modules/")[2], version, installed)
 
 
 def _python(tree: MergedTree, root: bytes, directory: EnvPath, name: bytes) -> Iterator[Mismatch]:

@@ -17,8 +17,8 @@ from git_envhist.lazy import dataclass
 from git_envhist.model import EnvPath
 from git_envhist.probes.variables import is_variables
 from git_envhist.restore.merge_rows import DatabaseFiles, is_database, merge_rows
-from git_envhist.restore.merge_settings import SettingsMerge
-from git_envhist.restore.merge_variables import merge_variables
+from git_envhist.restore.merge_settings import SettingsMerge, format_of
+from git_envhist.restore.merge_variables import loses_text, merge_variables
 from git_envhist.restore.three_way import Prefer, Reason
 from git_envhist.text import escape
 
@@ -28,6 +28,8 @@ INSTALLED_LISTS = (b"node_modules/.package-lock.json", b"node_modules/.pnpm/lock
 """Lists of installed packages, which every installation changes."""
 SOURCE_LINKS = b"easy-install.pth"
 """The directories of packages that were installed as links to their source, one per line."""
+
+OTHER_TEXT = "lines that set no variable, or the words before a variable, changed there"
 
 
 class Versions(NamedTuple):
@@ -76,8 +78,22 @@ def merge_contents(
     if path.endswith(SOURCE_LINKS):
         return MergedContents(merge_set(versions))
     if all(map(is_database, versions)):
-        return merge_databases((DatabaseFiles(base), DatabaseFiles(ours), DatabaseFiles(theirs)), tools)
+        files = (DatabaseFiles(base), DatabaseFiles(ours), DatabaseFiles(theirs))
+        return merge_databases(files, tools) or unmerged(tools)
     return None if class_of(path) == PACKAGES else merge_lines(versions, tools)
+
+
+def has_units(path: EnvPath) -> bool:
+    """Return whether a file is merged by units that are smaller than lines, as far as its path shows."""
+    return is_variables(path) or (_has_keys(path) and format_of(path) is not None)
+
+
+def unmerged(tools: MergeTools) -> MergedContents | None:
+    """Return the result for a file that has units and cannot be merged.
+
+    It is a conflict also if theirs is preferred: the version of theirs would remove other changes of ours.
+    """
+    return MergedContents(b"", (Reason.CONTENT,)) if tools.prefer is Prefer.THEIRS else None
 
 
 def _has_keys(path: EnvPath) -> bool:
@@ -93,10 +109,14 @@ def _merge_settings(
         return lines
     merged = settings.with_lines(None if lines is None or lines.conflicts else lines.content)
     if merged.conflicts:
-        return MergedContents(
-            versions.ours, tuple(f"setting {escape(key)} changed on both sides" for key in merged.conflicts)
-        )
-    return None if merged.text is None else MergedContents(merged.text)
+        named = tuple(f"setting {escape(key)} changed on both sides" for key in merged.conflicts)
+        # Keys may be secret: some programs use tokens as keys.
+        return MergedContents(versions.ours, (_count(len(named)),) if is_secret else named)
+    return unmerged(tools) if merged.text is None else MergedContents(merged.text)
+
+
+def _count(settings: int) -> str:
+    return f"{settings:,} setting{'' if settings == 1 else 's'} changed on both sides"
 
 
 def merge_databases(
@@ -125,14 +145,15 @@ def _merge_named_variables(versions: Versions, tools: MergeTools, is_secret: boo
         return lines
     merged = merge_variables(*versions, tools.prefer)
     if merged is None:
-        return lines if lines is not None and lines.conflicts else None
+        return lines if lines is not None and lines.conflicts else unmerged(tools)
     same = lines is not None and read_assignments(lines.content) == read_assignments(merged.text)
     if lines is not None and same and not (lines.conflicts or merged.conflicts):
         # Lines also merge comments.
         return lines
-    return MergedContents(
-        merged.text, tuple(f"variable {escape(name)} changed on both sides" for name in merged.conflicts)
-    )
+    conflicts = tuple(f"variable {escape(name)} changed on both sides" for name in merged.conflicts)
+    if tools.prefer is not Prefer.OURS and loses_text(*versions):
+        conflicts += (OTHER_TEXT,)
+    return MergedContents(merged.text, conflicts)
 
 
 def merge_set(versions: Versions) -> bytes:

@@ -15,6 +15,7 @@ import os
 import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, closing, contextmanager
+from functools import partial
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
@@ -35,6 +36,9 @@ DENIED = frozenset((sqlite3.SQLITE_ATTACH, sqlite3.SQLITE_DETACH, sqlite3.SQLITE
 DENIED_FUNCTIONS = frozenset(("load_extension", "writefile", "readfile", "edit", "fts3_tokenizer"))
 HIDDEN_GENERATED = (2, 3)
 VALUES = ("user_version", "application_id")
+CANNOT_MERGE = "its rows cannot be merged"
+FAILURES = (sqlite3.Error, ArithmeticError, AttributeError, MemoryError, TypeError, ValueError)
+"""Errors of SQLite, and of a damaged schema or of keys that cannot be compared."""
 Row = tuple[Any, ...]
 Key = tuple[Any, ...]
 
@@ -70,13 +74,18 @@ def is_database(content: bytes) -> bool:
 def merge_rows(
     base: DatabaseFiles, ours: DatabaseFiles, theirs: DatabaseFiles, prefer: Prefer
 ) -> MergedRows | None:
-    """Return a database with the changed rows of both sides; None if it is not merged by rows."""
+    """Return a database with the changed rows of both sides; None if it is not merged and ours is preferred.
+
+    A database that cannot be merged is a conflict also if theirs is preferred: its other rows of ours would be lost.
+    """
+    watch = Watch()
     try:
         with TemporaryDirectory(prefix="git-envhist-") as place, ExitStack() as stack:
             databases = []
             for name, files in zip(NAMES, (base, ours, theirs), strict=True):
+                _require_no_journal(files)
                 path = _write(os.path.join(place, name), files)
-                databases.append(Database(stack.enter_context(closing(open_copy(path)))))
+                databases.append(Database(stack.enter_context(closing(open_copy(path, watch)))))
             merge = RowMerge(databases[0], databases[1], databases[2], prefer)
             target = merge.run()
             stack.close()
@@ -84,13 +93,23 @@ def merge_rows(
                 _read(os.path.join(place, NAMES[databases.index(target)])), tuple(merge.conflicts)
             )
     except Unmergeable as reason:
-        return MergedRows(b"", (str(reason),)) if prefer is Prefer.NEITHER else None
-    except (sqlite3.Error, UnicodeError, MemoryError, OverflowError):
-        return None
+        why = str(reason)
+    except FAILURES:
+        if watch.raised is not None:
+            raise watch.raised from None
+        why = CANNOT_MERGE
+    return None if prefer is Prefer.OURS else MergedRows(b"", (why,))
+
+
+def _require_no_journal(files: DatabaseFiles) -> None:
+    """Raise `Unmergeable` if a version has a journal: SQLite would delete files that a journal names."""
+    if files.journal:
+        raise Unmergeable("it has a journal of a transaction that did not finish")
 
 
 def _write(path: str, files: DatabaseFiles) -> str:
-    for ending, data in zip(("", *SIDECARS), files, strict=True):
+    """Write a database and its log, never its journal, and return the path of the copy."""
+    for ending, data in (("", files.database), ("-wal", files.log)):
         if data is not None:
             with open(path + ending, "xb") as file:
                 file.write(data)
@@ -104,13 +123,35 @@ def _read(path: str) -> bytes:
         return file.read()
 
 
-def open_copy(path: str) -> sqlite3.Connection:
+class Watch:
+    """Limit the time of a merge, and keep an exception that a signal raises while SQLite runs."""
+
+    def __init__(self) -> None:
+        self.raised: BaseException | None = None
+
+    def checks(self) -> Iterator[int]:
+        """Yield 0 while SQLite may go on.
+
+        A signal raises its exception where a function begins; a generator continues inside of its `try`.
+        """
+        left = MAX_INTERVALS
+        while left:
+            left -= 1
+            try:
+                yield 0
+            except GeneratorExit:
+                return
+            except BaseException as raised:
+                self.raised = raised
+                return
+
+
+def open_copy(path: str, watch: Watch) -> sqlite3.Connection:
     """Open a private copy; its log is applied, and nothing in its schema is trusted."""
     connection = sqlite3.connect(path, isolation_level=None, cached_statements=0)
     connection.set_authorizer(_authorize)
     connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_VALUE)
-    left = iter(range(MAX_INTERVALS))
-    connection.set_progress_handler(lambda: int(next(left, None) is None), INTERVAL)
+    connection.set_progress_handler(partial(next, watch.checks(), 1), INTERVAL)
     for pragma in ("trusted_schema=off", "cell_size_check=on", "foreign_keys=off", "recursive_triggers=off"):
         connection.execute(f"pragma {pragma}")
     return connection
@@ -330,7 +371,9 @@ class RowMerge:
         chosen = ", ".join(map(_quoted, base.names))
         rows = source.connection.execute(f"select {chosen} from {_quoted(base.name)}")
         marks = ", ".join("?" * len(base.names))
-        target.connection.executemany(f"insert into {_quoted(base.name)} ({chosen}) values ({marks})", rows)
+        target.connection.executemany(
+            f"insert or abort into {_quoted(base.name)} ({chosen}) values ({marks})", rows
+        )
 
     def _carry(self, table: Table, into: Table, target: Database, changes: dict[Key, RowChange]) -> None:
         """Write the rows that the source changed; those that the target changed as well are conflicts."""
@@ -447,25 +490,30 @@ def _replace_rows(
     connection: sqlite3.Connection, table: Table, into: Table, wanted: dict[Key, Row | None]
 ) -> None:
     """Remove all rows first, then write them, so that unique values can move between rows."""
-    name, where = _quoted(table.name), " and ".join(f"{_quoted(key)} is ?" for key in table.key)
+    name = _quoted(table.name)
+    # The first comparison can use the index; the second one leaves rows whose key is equal only in its collation.
+    where = " and ".join(f"{_quoted(key)} is ? and {_quoted(key)} collate binary is ?" for key in table.key)
     extra = [column.name for column in into.columns if column.name not in table.names]
     kept_names = [*(["rowid"] if into.has_rowid else []), *map(_quoted, extra)]
     kept: dict[Key, Row] = {}
     for key in wanted:
+        values = [value for value in key for _ in range(2)]
         if kept_names:
             found = connection.execute(
-                f"select {', '.join(kept_names)} from {name} where {where}", key
+                f"select {', '.join(kept_names)} from {name} where {where}", values
             ).fetchone()
             if found is not None:
                 kept[key] = found
-        connection.execute(f"delete from {name} where {where}", key)
+        connection.execute(f"delete from {name} where {where}", values)
     for key, row in wanted.items():
         if row is None:
             continue
         columns = [*map(_quoted, table.names), *(kept_names if key in kept else ())]
         marks = ", ".join("?" * len(columns))
         connection.execute(
-            f"insert into {name} ({', '.join(columns)}) values ({marks})", (*row, *kept.get(key, ()))
+            # A schema may name another action, which would replace or leave out rows silently.
+            f"insert or abort into {name} ({', '.join(columns)}) values ({marks})",
+            (*row, *kept.get(key, ())),
         )
 
 

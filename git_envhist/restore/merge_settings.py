@@ -15,11 +15,13 @@ from git_envhist.restore.edit_json import edit_json, read_json
 from git_envhist.restore.edit_toml import edit_toml
 from git_envhist.restore.edit_yaml import edit_yaml
 from git_envhist.restore.merge_keys import ABSENT, KeyMerge, KeyPath, same_value, value_at
+from git_envhist.restore.merge_variables import line_end_of
 from git_envhist.restore.three_way import Prefer
 
 MAX_JSON = 4 << 20
 """Larger JSON files are merged by lines; lock files are often larger than settings."""
-MAX_CHANGES = 2000
+MAX_CHANGES, MAX_SCANS = 2000, 100
+"""The number of changed keys that are edited; TOML and YAML are read again for each of them."""
 
 Values = dict[str, Any]
 Edit = Callable[[str, str, KeyMerge], str | None]
@@ -31,13 +33,21 @@ class SettingsFormat(NamedTuple):
     read: Callable[[str], Values | None]
     edit: Edit
     max_size: int
+    max_changes: int
 
 
-JSON = SettingsFormat(read_json, lambda ours, theirs, found: edit_json(ours, theirs, found.changes), MAX_JSON)
-TOML = SettingsFormat(
-    tomllib.loads, lambda ours, theirs, found: edit_toml(ours, theirs, found.changes, found.merged), MAX_SIZE
+JSON = SettingsFormat(
+    read_json, lambda ours, theirs, found: edit_json(ours, theirs, found.changes), MAX_JSON, MAX_CHANGES
 )
-YAML = SettingsFormat(read_yaml, lambda ours, theirs, found: edit_yaml(ours, theirs, found.changes), MAX_SIZE)
+TOML = SettingsFormat(
+    tomllib.loads,
+    lambda ours, theirs, found: edit_toml(ours, theirs, found.changes, found.merged),
+    MAX_SIZE,
+    MAX_SCANS,
+)
+YAML = SettingsFormat(
+    read_yaml, lambda ours, theirs, found: edit_yaml(ours, theirs, found.changes), MAX_SIZE, MAX_SCANS
+)
 FORMATS = {
     **dict.fromkeys((b".json", b".jsonc", b".webmanifest"), JSON),
     **dict.fromkeys((b".toml", b"Pipfile"), TOML),
@@ -89,10 +99,22 @@ class SettingsMerge:
         base, ours, theirs = values
         if base is None or ours is None or theirs is None:
             return None
-        return cls(form, (texts[0] or "", texts[1] or "", texts[2] or ""), (base, ours, theirs), prefer)
+        try:
+            return cls(form, (texts[0] or "", texts[1] or "", texts[2] or ""), (base, ours, theirs), prefer)
+        except (ValueError, RecursionError):
+            return None
 
     def with_lines(self, lines: bytes | None) -> MergedSettings:
-        """Return the merge by lines, which also merges comments, if it gives the merged values; else edit ours."""
+        """Return the merge by lines, which also merges comments, if it gives the merged values; else edit ours.
+
+        A file that is nested too deeply, or whose values cannot be written, has no text.
+        """
+        try:
+            return self._with_lines(lines)
+        except (ValueError, RecursionError):
+            return MergedSettings(None, ())
+
+    def _with_lines(self, lines: bytes | None) -> MergedSettings:
         conflicts = self._merged.conflicts
         text = None if lines is None else _decode(lines)
         values = None if text is None else _values(self._format, text)
@@ -113,19 +135,18 @@ class SettingsMerge:
 
     def _edited(self) -> bytes | None:
         _, ours, theirs = self._texts
-        if len(self._merged.changes) > MAX_CHANGES:
+        if len(self._merged.changes) > self._format.max_changes:
             return None
-        ends = "\r\n" if "\r\n" in ours else "\n"
-        try:
-            text = self._format.edit(ours.replace("\r\n", "\n"), theirs.replace("\r\n", "\n"), self._lifted())
-        except (ValueError, RecursionError):
+        ends = line_end_of(ours.encode())
+        if ends is None or line_end_of(theirs.encode()) is None:
             return None
+        text = self._format.edit(ours.replace("\r\n", "\n"), theirs.replace("\r\n", "\n"), self._lifted())
         if text is None:
             return None
         values = _values(self._format, text)
         if values is None or not same_value(values, self._merged.merged):
             return None
-        return text.replace("\n", ends).encode()
+        return text.encode().replace(b"\n", ends)
 
     def _lifted(self) -> KeyMerge:
         """Return the merge with changes below a mapping that ours does not have given for the whole mapping."""

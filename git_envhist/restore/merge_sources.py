@@ -210,7 +210,9 @@ def _common(history: HistoryContext, theirs: Snapshot) -> Snapshot:
     newest = next(_newest(catalog.own), None)
     common = None
     if position is not None and newest is not None:
-        common = common_snapshot(newest, position, lambda snapshot_id: find_position(catalog, snapshot_id))
+        common = common_snapshot(
+            newest, position, lambda snapshot_id: find_position(catalog, snapshot_id), history.judge
+        )
     if common is None:
         raise Refused(
             f"'{short(theirs)}' and this timeline have no snapshot in common",

@@ -23,7 +23,10 @@ class MergedVariables(NamedTuple):
 
 def merge_variables(base: bytes, ours: bytes, theirs: bytes, prefer: Prefer) -> MergedVariables | None:
     """Return the text of ours with the variables that only theirs changed; None if it cannot be edited."""
-    line_end = b"\r\n" if b"\r\n" in ours else b"\n"
+    line_end = line_end_of(ours)
+    if line_end is None or line_end_of(theirs) is None:
+        # A value of several lines would be written with other line ends.
+        return None
     base, ours, theirs = (text.replace(b"\r\n", b"\n") for text in (base, ours, theirs))
     found = KeyMerge.of(read_assignments(base), read_assignments(ours), read_assignments(theirs), prefer)
     text = ours
@@ -38,6 +41,47 @@ def merge_variables(base: bytes, ours: bytes, theirs: bytes, prefer: Prefer) -> 
         text.replace(b"\n", line_end) if line_end != b"\n" else text,
         tuple(name for (name,) in found.conflicts),
     )
+
+
+def line_end_of(text: bytes) -> bytes | None:
+    """Return the line end of a text; None if its lines end in different ways."""
+    windows = text.count(b"\r\n")
+    if windows not in (0, text.count(b"\n")):
+        return None
+    return b"\r\n" if windows else b"\n"
+
+
+def loses_text(base: bytes, ours: bytes, theirs: bytes) -> bool:
+    """Return whether theirs changed more than the variables that are merged: other lines, `export`, or duplicates.
+
+    The order of variables and empty lines do not count.
+    """
+    old, present, new = (_OtherText.of(text.replace(b"\r\n", b"\n")) for text in (base, ours, theirs))
+    if old.lines != new.lines != present.lines:
+        return True
+    common = old.heads.keys() & new.heads.keys()
+    return any(old.heads[name] != new.heads[name] != present.heads.get(name) for name in common)
+
+
+class _OtherText(NamedTuple):
+    """The text of a file that is no value of a variable."""
+
+    lines: list[bytes]
+    heads: dict[bytes, list[bytes]]
+    """The text before the value for each name; the whole assignment if a later one sets the variable again."""
+
+    @classmethod
+    def of(cls, text: bytes) -> _OtherText:
+        rest, heads, at = b"", dict[bytes, list[bytes]](), 0
+        found = find_assignments(text)
+        last = {one.name: one for one in found}
+        for one in found:
+            end = one.value if last[one.name] is one else one.end
+            heads.setdefault(one.name, []).append(b" ".join(text[one.start : end].split()))
+            rest += text[at : one.start]
+            at = one.end + 1
+        rest += text[at:]
+        return cls([line.rstrip() for line in rest.split(b"\n") if line.strip()], heads)
 
 
 def _only(text: bytes, name: bytes) -> Assignment | None:

@@ -12,6 +12,7 @@ import csv
 import posixpath
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 
 from git_envhist.lazy import dataclass, field
 from git_envhist.model import DirectoryPair, Entry, EntryKind, EnvPath, StoredAs
@@ -90,7 +91,7 @@ class PackageUnits:
 
     def _rows(self, record: Entry | None) -> Iterator[bytes]:
         text = self._text(record).decode("utf-8", "surrogateescape")
-        for row in csv.reader(text.splitlines()):
+        for row in _csv_rows(text.splitlines()):
             if row and row[0] and "\0" not in row[0]:
                 yield row[0].encode("utf-8", "surrogateescape")
 
@@ -106,6 +107,18 @@ class PackageUnits:
             return b""
         text = self._contents.plain(entry)
         return text if len(text) <= MAX_LIST else b""
+
+
+def _csv_rows(lines: list[str]) -> list[list[str]]:
+    """Return the rows of a list; if it is damaged, those of the lines that can be read alone."""
+    try:
+        return list(csv.reader(lines))
+    except csv.Error:
+        found: list[list[str]] = []
+        for line in lines:
+            with suppress(csv.Error):
+                found += csv.reader([line])
+        return found
 
 
 def _below(directory: bytes, name: bytes) -> EnvPath:

@@ -352,14 +352,21 @@ class Planner:
     """Plan the restore from one tree to another."""
 
     def __init__(
-        self, git: Git, contents: ObjectReader, taken: CapturedEnvironment, prediction: PairSource
+        self,
+        git: Git,
+        contents: ObjectReader,
+        taken: CapturedEnvironment,
+        prediction: PairSource,
+        together: Sequence[Collection[bytes]] = (),
     ) -> None:
+        """`together`: paths of which one is never chosen without the others; complete once the pairs are read."""
         self._git = git
         self._contents = contents
         self._survey = survey = taken.scope
         self._now = CapturedExtent.of(survey.ignore, survey.exclude, taken.out_of_reach)
         self._guess = prediction
         self._taken = taken
+        self._together = together
         self.spared: dict[EnvPath, SkippedSubmodule] = {}
         """The `.git` files of submodules that the plan skips."""
         self.unreached: tuple[SkippedPath, ...] = ()
@@ -382,7 +389,7 @@ class Planner:
         with CatFile(self._git, max_size=BUDGET.size) as reader:
             then = extent_of(reader, after)
         pairs = keep_unread_attributes(pairs, then.unread)
-        chosen = chosen_paths(self._git, pairs, options, (before, after))
+        chosen = chosen_paths(self._git, pairs, options, (before, after), self._together)
         scope = Scope(
             then,
             self._now,
@@ -432,12 +439,19 @@ def _without_parents(plan: RestorePlan, chosen: frozenset[bytes]) -> RestorePlan
 
 
 def chosen_paths(
-    git: Git, pairs: Sequence[DirectoryPair], options: RestoreOptions, trees: Sequence[str]
+    git: Git,
+    pairs: Sequence[DirectoryPair],
+    options: RestoreOptions,
+    trees: Sequence[str],
+    together: Sequence[Collection[bytes]] = (),
 ) -> Collection[bytes] | None:
-    """Return the chosen paths among those that differ, None for all; raise `NoSuchPath` if no tree has a match."""
+    """Return the chosen paths among those that differ, None for all; raise `NoSuchPath` if no tree has a match.
+
+    `together`: paths of which one is never chosen without the others.
+    """
     if not options.pathspecs and options.classes is None:
         return None
-    paths = dict(_paths(pairs))
+    paths = {**{path: False for group in together for path in group}, **dict(_paths(pairs))}
     tops = {shown_path(pair.root, TOP) for pair in pairs if pair.path == TOP}
     chosen: Collection[bytes] = {*paths, *tops}
     if options.pathspecs:
@@ -449,7 +463,19 @@ def chosen_paths(
         chosen = {*matching(git, paths, directories, options.pathspecs), *named}
         if not chosen:
             _refuse_unmatched(git, trees, options.pathspecs)
-    return [path for path in chosen if options.classes is None or class_of(path) in options.classes]
+    found = {path for path in chosen if options.classes is None or class_of(path) in options.classes}
+    return _with_groups(found, together)
+
+
+def _with_groups(chosen: set[bytes], groups: Iterable[Collection[bytes]]) -> Collection[bytes]:
+    """Return the chosen paths with all paths of each group that has one of them."""
+    waiting, is_found = list(groups), True
+    while is_found:
+        found = [group for group in waiting if not chosen.isdisjoint(group)]
+        waiting = [group for group in waiting if chosen.isdisjoint(group)]
+        is_found = bool(found)
+        chosen = chosen.union(*found)
+    return chosen
 
 
 def _refuse_unmatched(git: Git, trees: Sequence[str], pathspecs: Sequence[bytes]) -> None:

@@ -81,7 +81,8 @@ def _record_end(
     source: str | None = notes.get(goal) or None
     if role in MERGES:
         source = notes.get(REVERTED)
-    merged = notes.get(MERGED) if goal == TARGET else None
+    is_whole = goal == TARGET and not (carried.kept or carried.losses)
+    merged = notes.get(MERGED) if is_whole else None
     try:
         paths = "in part" if goal == TARGET and LESS in notes else ""
         undone = SnapshotId(notes[TARGET]) if role is RestoreRole.UNDO and notes.get(TARGET) else None

@@ -82,6 +82,7 @@ from git_envhist.restore.inspect_unsigned import (
 )
 from git_envhist.restore.journal import Phase, RestoreJournal, read_journal, read_phase
 from git_envhist.restore.options import STOPPED, RestoreOptions
+from git_envhist.restore.plan import SkipReason
 from git_envhist.restore.planner import (
     CapturedRows,
     Planner,
@@ -609,6 +610,10 @@ class RestoreDecision(NamedTuple):
     follow_up: FollowUp = FollowUp()
 
 
+NOTHING_LEFT = (SkipReason.OWN_FILES, SkipReason.OTHER_TREE, SkipReason.LEFT_OUT_THEN)
+"""Reasons for skipping a path that leave nothing of the merged snapshot."""
+
+
 @dataclass(slots=True)
 class RestoreOperation:
     """One restore under its locks."""
@@ -622,7 +627,7 @@ class RestoreOperation:
     sources: MergeSources | None = None
     prediction: PredictedPlan = field(default_factory=PredictedPlan)
     merged: Mapping[bytes, bytes] = field(default_factory=dict)
-    """The texts that a revert or a merge made, by the id of their blob."""
+    """Contents that are in no snapshot: merged texts and reduced settings, by the id of their blob."""
     unfetched: tuple[MissingSubmoduleCommit, ...] = ()
     """Commits that submodules made in the snapshot's working tree and that this repository lacks."""
 
@@ -653,6 +658,7 @@ class RestoreOperation:
         if options.dry_run:
             return RestoreDecision(preview(self._with_missing_commits(planned), options, captured, guard))
         follow_up = guard()
+        write_blobs(self.capturing.repository.git, self._planned_blobs(planned.plan))
         safety = self._save(captured, planned)
         if options.saved is not None:
             options.saved(safety)
@@ -728,7 +734,9 @@ class RestoreOperation:
         sources = self.sources
         if sources is None or sources.role is not RestoreRole.MERGE or not sources.is_whole:
             return None
-        return None if self._is_part(planned) else sources.target.id
+        # A path that was left must come with a later merge, which begins before all that this snapshot names.
+        is_left = planned.losses or any(one.why not in NOTHING_LEFT for one in planned.plan.skipped)
+        return None if self._is_part(planned) or is_left else sources.target.id
 
     def _idle(self, captured: CapturedTree, planned: RestoreResult) -> RestoreResult:
         """Return a plan with nothing to do; refuse if the restore skips mounted directories."""
@@ -771,8 +779,7 @@ class RestoreOperation:
             return RestoreResult(target, plan, captured.environment.files, losses=losses, warnings=warnings)
         pairs, findings = self._inspect(target, captured.environment.scope.bases)
         plan = planner.plan(finished.tree, target.tree, options, findings)
-        if not options.dry_run:
-            write_blobs(captured.context.repository.git, findings.blobs)
+        self.merged = findings.blobs
         warnings += unstable_path_warnings(git, target.tree, plan)
         return untrusted_warnings(
             RestoreResult(target, plan, files=captured.environment.files, warnings=warnings), findings, pairs
@@ -798,14 +805,12 @@ class RestoreOperation:
             names_lister(scope.bases),
             () if findings is None else findings.dropped,
         )
-        self.merged = merge.blobs
         contents = self.context.contents(git, merge.blobs)
-        planner = Planner(git, contents, captured.environment, merge)
+        planner = Planner(git, contents, captured.environment, merge, merge.together)
         target = judged[sources.target.id]
         plan = planner.plan(captured.finish().tree, target.tree, self.options, findings)
         conflicts = merge.conflicts(self.options)
-        if not (conflicts or self.options.dry_run):
-            write_blobs(repository.git, {**merge.blobs, **(findings.blobs if findings is not None else {})})
+        self.merged = {**merge.blobs, **(findings.blobs if findings is not None else {})}
         hidden = hidden_by_mounts(plan, captured.environment.out_of_reach)
         is_merge = sources.role is RestoreRole.MERGE
         disagreeing = () if self.options.is_part else merge.lock_warnings
@@ -830,7 +835,8 @@ class RestoreOperation:
         if not unsigned:
             return None
         inspected = [self._inspect(one, bases) for one in unsigned]
-        return InspectedSources.of([found for _, found in inspected], [pairs for pairs, _ in inspected])
+        found, pairs = [found for _, found in inspected], [pairs for pairs, _ in inspected]
+        return InspectedSources.of(found, pairs, names_lister(bases))
 
     def _inspect(
         self, target: Snapshot, bases: Mapping[bytes, bytes]
@@ -860,6 +866,12 @@ class RestoreOperation:
             refuse_open_databases(planned.plan, bases)
         return plan_follow_up(self.context.capturing, planned.target, captured.view, self.options)
 
+    def _planned_blobs(self, plan: RestorePlan) -> dict[bytes, bytes]:
+        """Return the contents that are in no snapshot and that the plan writes."""
+        entries = (entry for step in plan.steps for entry in (step.after, *step.below) if entry is not None)
+        found = {entry.oid for entry in entries if entry.oid is not None}
+        return {oid: data for oid, data in self.merged.items() if oid in found}
+
     def _save(self, captured: CapturedTree, planned: RestoreResult) -> Snapshot:
         # The intent of the target is not repeated, so that a search for it does not find this snapshot.
         meant = planned.target.id[:7] if self.sources is None else self.sources.words
@@ -888,7 +900,7 @@ class RestoreOperation:
                 undone=self._undone(saved.safety) if self.role is RestoreRole.UNDO else None,
                 paths=_count_of_paths(planned) if self._is_part(planned) else "",
                 services=bool(self.options.stopped),
-                merged=self._merged(planned),
+                merged=self._merged(done),
             )
         except (EnvhistError, OSError) as error:
             warning = f"{NOT_RECORDED}: {in_words(error)}"

@@ -45,7 +45,7 @@ from git_envhist.restore.compose_pairs import (
 from git_envhist.restore.decisions import UNDECIDED, Decisions
 from git_envhist.restore.inspect_unsigned import ExistingNames
 from git_envhist.restore.lock_files import MergedTree, lock_warnings
-from git_envhist.restore.merge_contents import MergeTools, merge_contents, merge_databases
+from git_envhist.restore.merge_contents import MergeTools, has_units, merge_contents, merge_databases
 from git_envhist.restore.merge_rows import DatabaseFiles, is_database
 from git_envhist.restore.options import RestoreOptions
 from git_envhist.restore.package_units import PackageUnits
@@ -54,10 +54,12 @@ from git_envhist.restore.three_way import (
     ContentMerge,
     DatabaseMerge,
     Prefer,
+    Reason,
     Sides,
     ThreeWayMerge,
     Unit,
     has_whole_content,
+    with_attributes,
 )
 from git_envhist.restore.write_entry import file_blocks
 from git_envhist.secrets.seal import SealingKey, seal
@@ -191,6 +193,8 @@ class RevertMerge:
         """The merged contents, by id."""
         self.lock_warnings: tuple[str, ...] = ()
         """Lock files that disagree with the installed packages after the merge."""
+        self.together: list[Collection[bytes]] = []
+        """Paths that are only right together, so that one is never chosen without the others."""
 
     def pairs(
         self, contents: ObjectReader, before: bytes, after: bytes, taken: CapturedEnvironment | None = None
@@ -238,7 +242,7 @@ class RevertMerge:
                 packages.unit_of,
                 lambda unit, prefer: self._merge_database(contents, span, trees, unit, prefer),
                 side_of,
-                self._name_beside,
+                lambda root, path, taken: self._name_beside(span, root, path, taken),
                 LINKS_OF_OTHER * number,
             )
             return merge, merge.pairs()
@@ -249,17 +253,18 @@ class RevertMerge:
             found = {conflict: merge.paths_of(conflict) for conflict in merge.conflicts}
             sides = decisions.sides(self._git, found)
             merge, pairs = three_way(lambda path: sides.get(path, Prefer.NEITHER))
+        self.together += merge.together()
         for noted, conflicts in ((self._conflicts, merge.conflicts), (self._skipped, merge.skipped)):
             noted.update((conflict, merge.paths_of(conflict)) for conflict in conflicts)
         return pairs
 
-    def _name_beside(self, root: bytes, path: EnvPath) -> bytes | None:
+    def _name_beside(self, span: Span, root: bytes, path: EnvPath, names: Collection[bytes]) -> bytes | None:
         if shown_path(root, path) in self._dropped:
             return None
         directory, _, name = path.rpartition(b"/")
-        label = self._sources.label or self._sources.spans[0].other.id[:PRINTED_ID]
+        label = self._sources.label or span.other.id[:PRINTED_ID]
         wanted = free = name + b"." + os.fsencode(label)
-        taken = set(self._existing(root, directory))
+        taken = {*self._existing(root, directory), *names}
         number = 1
         while free in taken:
             number += 1
@@ -293,7 +298,9 @@ class RevertMerge:
             return None
         versions = self._read_versions(contents, path, (base, now, other))
         if versions is None:
-            return None
+            # The version of theirs would remove other changes of ours.
+            is_kept = prefer is Prefer.THEIRS and self._has_units(contents, path, now)
+            return ContentMerge(now, (Reason.CONTENT,)) if is_kept else None
         is_secret = any(one.stored is StoredAs.SEALED for one in (base, now, other))
         merged = merge_contents(path, *versions, self._tools(span, prefer), is_secret=is_secret)
         if merged is None or (is_secret and self._key is None):
@@ -301,6 +308,15 @@ class RevertMerge:
         if merged.conflicts or merged.content == versions[1]:
             return ContentMerge(now, merged.conflicts)
         return ContentMerge(self._entry(path, now, merged.content, is_secret=is_secret))
+
+    def _has_units(self, contents: ObjectReader, path: EnvPath, now: Entry) -> bool:
+        """Return whether a file is merged by units that are smaller than lines."""
+        if has_units(path):
+            return True
+        if now.oid is None or now.stored is StoredAs.SEALED:
+            return False
+        blocks = iter(file_blocks(contents, path, now, contents.blob(now.oid)))
+        return is_database(next(blocks, b""))
 
     def _tools(self, span: Span, prefer: Prefer) -> MergeTools:
         labels = ("now", span.base.id[:PRINTED_ID], self._sources.label or span.other.id[:PRINTED_ID])
@@ -320,18 +336,21 @@ class RevertMerge:
         self, contents: ObjectReader, span: Span, trees: SpanTrees, unit: Unit, prefer: Prefer
     ) -> DatabaseMerge | None:
         """Merge a database with its log; None if it is taken from one side as a whole."""
-        versions, now = [], None
-        for number, listed in enumerate(trees.listings(unit)):
+        versions: list[DatabaseFiles] = []
+        entries: list[Entry] = []
+        for listed in trees.listings(unit):
             found = self._read_database(contents, unit, listed)
             if found is None:
                 return None
             versions.append(found)
-            now = listed[unit.path.rpartition(b"/")[2]] if number == 1 else now
+            entries.append(listed[unit.path.rpartition(b"/")[2]])
         merged = merge_databases((versions[0], versions[1], versions[2]), self._tools(span, prefer))
-        if merged is None or now is None:
+        if merged is None:
             return None
+        base, now, other = entries
         entry = now if merged.conflicts else self._entry(unit.shown, now, merged.content)
-        return DatabaseMerge(now, entry, merged.conflicts)
+        whole = with_attributes((base, other, base, now), entry, merged.conflicts, prefer)
+        return DatabaseMerge(now, whole.entry or now, whole.reasons)
 
     def _read_database(
         self, contents: ObjectReader, unit: Unit, listed: Mapping[bytes, Entry]

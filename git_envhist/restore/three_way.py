@@ -10,7 +10,7 @@ Times and hard links never conflict: a file gets the time of the side that its c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from enum import StrEnum
 from typing import NamedTuple, TypeVar
 
@@ -86,8 +86,11 @@ class ContentMerge(NamedTuple):
 
 MergeContent = Callable[[EnvPath, Sides, Prefer], ContentMerge | None]
 """Merge the content of a file, given its displayed path; None if it cannot be merged."""
-NameBeside = Callable[[bytes, EnvPath], bytes | None]
-"""Return the name under which the other version of a path is written beside it; None if it must not be."""
+NameBeside = Callable[[bytes, EnvPath, Collection[bytes]], bytes | None]
+"""Return the name under which the other version of a path is written beside it; None if it must not be.
+
+Given the names of the directory on any side, which are taken.
+"""
 
 
 class DatabaseMerge(NamedTuple):
@@ -202,7 +205,17 @@ def _merge_attributes(
     else:
         found = other if prefer is Prefer.THEIRS else now
         reasons = () if prefer in (Prefer.OURS, Prefer.THEIRS) else (Reason.CONTENT,)
-    versions = (base, other, base_now, now)
+    return with_attributes((base, other, base_now, now), found, reasons, prefer)
+
+
+def with_attributes(
+    versions: tuple[Entry, Entry, Entry, Entry], found: Entry, reasons: tuple[str, ...], prefer: Prefer
+) -> MergedEntry:
+    """Return an entry with merged content, with the mode, owner and attributes merged one by one.
+
+    `versions`: base, other, base as it compares with now, and now.
+    """
+    now = versions[3]
     mode, mode_differs = _pick(prefer, *(one.mode for one in versions))
     owner, owner_differs = _pick(prefer, *((one.uid, one.gid) for one in versions))
     xattrs, attributes_differ = _pick(prefer, *(one.xattrs for one in versions))
@@ -249,7 +262,7 @@ class UnitChanges:
     by_step: bool = False
     since: bool = False
     paths: list[EnvPath] = field(default_factory=list)
-    """The changed files, as they are displayed."""
+    """The changed files, and the database of a log, as they are displayed."""
     is_merged: bool = False
     reasons: tuple[str, ...] = ()
     """The reason of each conflict in the unit, if they are known."""
@@ -278,6 +291,8 @@ class ThreeWayMerge:
     conflicts: list[Conflict] = field(default_factory=list)
     skipped: list[Conflict] = field(default_factory=list)
     """The conflicts that are left as they are."""
+    beside_paths: list[tuple[EnvPath, EnvPath]] = field(default_factory=list)
+    """Each path that is kept in both versions, and the path of the other version, as they are displayed."""
     _results: dict[Key, DirectoryPair] = field(default_factory=dict)
     _units: dict[Unit, UnitChanges] = field(default_factory=dict)
     _beside: dict[Key, dict[bytes, Entry]] = field(default_factory=dict)
@@ -310,6 +325,11 @@ class ThreeWayMerge:
         """Return the paths that a conflict is about: those of a unit, or its own."""
         units = (changes.paths for unit, changes in self._units.items() if unit.shown == conflict.path)
         return next(units, [conflict.path])
+
+    def together(self) -> Iterator[Collection[EnvPath]]:
+        """Yield the displayed paths that are only right together: those of a unit, or of two versions of a file."""
+        yield from (changes.paths for changes in self._units.values() if changes.by_step)
+        yield from self.beside_paths
 
     def _sides(self, key: Key, name: bytes) -> Sides:
         step, since = self.step.get(key), self.since.get(key)
@@ -348,10 +368,13 @@ class ThreeWayMerge:
                     continue
                 if is_same(sides.now, sides.other):
                     continue
-                changes = self._units.setdefault(unit, UnitChanges())
+                # A database is named by its own path, also if only its log changed.
+                own = [unit.shown] if unit.reason is Reason.DATABASE else []
+                changes = self._units.setdefault(unit, UnitChanges(paths=own))
                 changes.by_step |= not is_same(sides.base, sides.other)
                 changes.since |= not is_same(sides.base_now, sides.now)
-                changes.paths.append(shown_path(key[0], path))
+                if shown_path(key[0], path) not in own:
+                    changes.paths.append(shown_path(key[0], path))
 
     def _merge_databases(self) -> None:
         """Merge the databases with a log that changed on both sides."""
@@ -468,11 +491,13 @@ class ThreeWayMerge:
         if sides.other.stored is StoredAs.SEALED or self._unit(key, path) is not None:
             # The contents of a sealed file belong to its path.
             return False
-        name = self.beside(key[0], path)
+        beside = self._beside.setdefault(key, {})
+        name = self.beside(key[0], path, {*self._names(key), *beside})
         if name is None:
             return False
         entry = replace(sides.other, path=_join(key[1], name), link_group=None)
-        self._beside.setdefault(key, {})[name] = entry
+        beside[name] = entry
+        self.beside_paths.append((shown_path(key[0], path), shown_path(key[0], entry.path)))
         return True
 
     def _content(self, key: Key, path: EnvPath, sides: Sides) -> ContentMerge | None:
@@ -501,8 +526,15 @@ class ThreeWayMerge:
                 return result.after.own
         elif is_same(sides.base_now, now):
             return _own_of(result) if _is_directory(other) else other
-        self._results[child] = result._replace(after=result.before)
+        self._keep_below(child)
         return self._note_kinds(child, now)
+
+    def _keep_below(self, top: Key) -> None:
+        """Keep a directory and all directories below it as they are now."""
+        prefix = top[1] + b"/"
+        for key, result in self._results.items():
+            if key == top or (key[0] == top[0] and key[1].startswith(prefix)):
+                self._results[key] = result._replace(after=result.before)
 
     def _renumbered(self, entry: Entry | None, sides: Sides) -> Entry | None:
         """Return an entry with the link group of its snapshot."""

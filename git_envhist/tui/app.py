@@ -13,7 +13,7 @@ from textual.binding import Binding
 from textual.containers import Horizontal
 from textual.screen import ModalScreen
 from textual.widgets import Footer, Input, Static
-from textual.worker import get_current_worker
+from textual.worker import Worker, get_current_worker
 
 from git_envhist.text import escape
 from git_envhist.tui import styled_text as plans
@@ -123,6 +123,9 @@ class Browser(App[None]):
         self.query_one(SnapshotList).put(shown)
         self._head()
         if not shown and self._all:
+            # The details of the row before may still be loading.
+            self.workers.cancel_group(self, "card")
+            self._shown_for = None
             self.query_one(Panel).show_text(Text("no snapshot matches these words"))
 
     def _head(self) -> None:
@@ -155,17 +158,22 @@ class Browser(App[None]):
         if worker.is_cancelled:
             return
         result = ask_json("envlog", "show", row.id)
-        self._show(worker.is_cancelled, headline(row), result, snapshot_text)
+        self._show(worker, headline(row), result, snapshot_text)
 
     @work(thread=True, exclusive=True, group="card")
     def _load_diff(self, old: str, new: str) -> None:
         result = ask_json("envdiff", f"{old}..{new}")
         head = Text(f"from {old[:7]} to {new[:7]}", style="bold")
-        self._show(get_current_worker().is_cancelled, head, result, diff_text)
+        self._show(get_current_worker(), head, result, diff_text)
 
-    def _show(self, cancelled: bool, head: Text, result: JsonResult, write: Write) -> None:
-        if not cancelled:
-            self.call_from_thread(self.query_one(Panel).draw, head, result, write)
+    def _show(self, worker: Worker[None], head: Text, result: JsonResult, write: Write) -> None:
+        def draw() -> None:
+            # Asked here, in the thread that cancels.
+            if not worker.is_cancelled:
+                self.query_one(Panel).draw(head, result, write)
+
+        if not worker.is_cancelled:
+            self.call_from_thread(draw)
 
     def on_resize(self) -> None:
         # In a narrow terminal there is no space for summaries next to the details.

@@ -150,7 +150,7 @@ class SnapshotList(ScrollView, can_focus=True):
         # Bound here and not in the application, so that they apply to the row of the latest cursor movement.
         Binding("d", "ask_for('mark')", "mark, diff"),
         Binding("r", "ask_for('restore')", "restore"),
-        Binding("v", "ask_for('revert')", "revert"),
+        Binding("v", "ask_for('revert')", "revert", show=False),
     ]
     cursor: reactive[int] = reactive(0)
     marked: reactive[str | None] = reactive(None)

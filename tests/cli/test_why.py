@@ -64,6 +64,26 @@ def test_line_names_the_step_that_brought_it(told: Repo) -> None:
     assert "no such lines" in told.run("envlog", "why", "--at", "@", "build/moved:99").err
 
 
+def test_line_of_a_sealed_file_names_the_step_that_brought_it(told: Repo) -> None:
+    told.write(".env", "KEY=hunter3hunter3\nMORE=hunter5hunter5\n")
+    told.run("envlog", "capture", "-m", "fifth", check=True)
+    assert titles(told, "-n1", ".env:1")[0][0] == "second"
+    assert titles(told, "-n1", ".env:2")[0][0] == "fifth"
+    assert "no such lines: '9,9'" in told.run("envlog", "why", "--at", "@", ".env:9").err
+
+
+def test_file_in_chunks_has_no_lines(told: Repo) -> None:
+    told.git("config", "envhist.bigFile", "1m")
+    told.write("big", "".join(f"{number:09}\n" for number in range(200_000)))
+    told.run("envlog", "capture", "-m", "big", check=True)
+    done = told.run("envlog", "why", "big:2")
+    assert (done.status, "too large to compare its lines" in done.err) == (128, True)
+
+
+def test_directory_has_no_lines(told: Repo) -> None:
+    assert told.run("envlog", "why", "build:1").status == 4
+
+
 def test_facts_and_rows_name_the_step_that_changed_them(told: Repo) -> None:
     assert titles(told, "--var", "KEY") == [("second", "~ KEY"), ("first", "present")]
     assert titles(told, "--var", "MORE") == [("second", "+ MORE")]
@@ -103,6 +123,9 @@ def test_answer_has_the_commands_to_look_and_to_go_back(told: Repo) -> None:
         (("--row", "users"), "not a row: 'users'"),
         (("--row", "nobody:1"), "no snapshot of this timeline has this table: 'nobody'"),
         (("--var", "KEY", "a"), "name one subject"),
+        (("gone:" + "9" * 5000,), "no snapshot of this timeline has it: 'gone:999"),
+        (("gone:\u00b2",), "no snapshot of this timeline has it: 'gone:\u00b2'"),
+        ((".",), "the whole environment: '.'"),
         (("-n0", "a"), "not a number of steps: 0"),
     ],
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from hypothesis import given
@@ -68,12 +68,39 @@ def test_edit_outside_of_the_call_is_uncertain(written: float | None, placed: fl
 
 
 def test_bytes_that_the_call_was_to_write_name_it_beside_other_calls() -> None:
-    wrote = replace(EDIT, wrote=("f",), ended=None)
-    found = of(step(SHELL, wrote), "f", ChangeTime())
+    wrote = replace(EDIT, wrote=("f",))
+    found = of(step(SHELL, wrote), "f", ChangeTime(100.5, 119.0))
     assert (found.reason, found.call) == (Reason.BYTES, wrote)
     assert of(step(SHELL, wrote), "g").call == SHELL
     twice = of(step(wrote, replace(wrote, id="3")))
     assert (twice.certainty, twice.reason) == (Certainty.UNCERTAIN, Reason.SEVERAL)
+
+
+@pytest.mark.parametrize(("ended", "written"), [(101.0, 105.0), (101.0, None), (None, 100.5)])
+def test_bytes_of_a_call_that_may_have_failed_do_not_name_it(
+    ended: float | None, written: float | None
+) -> None:
+    wrote = replace(EDIT, wrote=("f",), ended=ended)
+    for calls in ((wrote,), (SHELL, wrote)):
+        assert of(step(*calls), "f", ChangeTime(written, 90.0)).certainty is Certainty.UNCERTAIN
+
+
+def test_removed_path_names_only_the_one_call_that_waited_for_the_capture() -> None:
+    removed = ChangeTime(105.0, 105.0, is_indirect=True)
+    assert of(step(SHELL), "f", removed).reason is Reason.NOT_WAITED
+    before = replace(BEFORE, calls=(replace(SHELL, began=None, ended=None),))
+    assert attribute(step(SHELL), before, "f", removed).call == SHELL
+    taken = step(replace(EDIT, paths=("g",)), SHELL)
+    assert attribute(taken, before, "f", removed).reason is Reason.NOT_WAITED
+
+
+def test_directory_is_not_decided_by_its_time() -> None:
+    directory = ChangeTime(100.5, 90.0, is_directory=True)
+    edit = replace(EDIT, paths=("d/f",))
+    assert of(step(edit), "d", directory).candidates == (edit,)
+    assert of(step(edit), "d", directory).reason is Reason.DIRECTORY
+    assert of(step(edit, SHELL), "d", directory).reason is Reason.SEVERAL
+    assert of(step(edit), "dd", directory).reason is Reason.NOT_NAMED
 
 
 def test_tool_that_edits_files_is_no_candidate_for_other_paths() -> None:
@@ -138,12 +165,24 @@ def test_command_between_two_snapshots_is_named_unless_the_timeline_was_rewritte
     assert (found.reason, found.call and found.call.command) == (Reason.RAN, "make")
     rewritten = replace(run, commit="d" * 40)
     assert of(rewritten).certainty is Certainty.UNCERTAIN
+    # Another command that began before the end of this one and ended after it may have made the change.
+    other = replace(
+        run,
+        id="f" * 40,
+        at=run.at + timedelta(seconds=4),
+        meta=(("command", "b"), ("duration-ms", "6000")),
+    )
+    assert of(run, "f", INSIDE, other).reason is Reason.SEVERAL
+    following = replace(other, meta=(("command", "b"), ("duration-ms", "1000")))
+    assert of(run, "f", INSIDE, following).reason is Reason.RAN
 
 
 def test_restore_is_named_as_a_restore() -> None:
     restored = replace(snapshot("after", "10:05"), parent=BEFORE.commit, restore=RestoreRole.TO, trusted=True)
     assert of(restored).certainty is Certainty.RESTORE
     assert of(replace(restored, commit="d" * 40)).certainty is Certainty.UNCERTAIN
+    other = attribute(restored, BEFORE, "f", INSIDE, is_restored=False)
+    assert (other.certainty, other.reason) == (Certainty.UNCERTAIN, Reason.NOT_RESTORED)
 
 
 def test_unsigned_snapshot_names_nobody() -> None:

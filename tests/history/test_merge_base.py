@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+import pytest
+
+from git_envhist.errors import Refused
 from git_envhist.history.merge_base import ancestors, common_snapshot
 from git_envhist.history.timeline import Position, Timeline
 from git_envhist.lazy import replace
@@ -74,3 +77,30 @@ def test_ancestors_end_where_timelines_refer_to_each_other() -> None:
     fork = timeline("fork", one("g", 1, forked_from="m"))
     places = {"g": Position(fork, 0), "m": Position(main, 0)}
     assert [found.id for found in ancestors(Position(main, 0), places.get)] == ["m", "a", "g"]
+
+
+def test_snapshot_that_another_common_one_continues_is_not_the_newest() -> None:
+    fork = timeline("fork", one("f", 9, forked_from="a"), one("g", 10), one("h", 11, merged="m"))
+    main = timeline("main", one("a", 0), one("m", 2, merged="g"), one("n", 3))
+    # The clock of the fork is ahead.
+    assert common(main, fork) == common(fork, main) == "m"
+
+
+def test_timelines_that_merged_each_other_have_no_newest_common_snapshot() -> None:
+    fork = timeline("fork", one("f", 1, forked_from="a"), one("g", 2), one("h", 4, merged="b"))
+    main = timeline("main", one("a", 0), one("b", 3), one("m", 5, merged="g"), one("n", 6))
+    for sides in ((main, fork), (fork, main)):
+        with pytest.raises(Refused) as raised:
+            common(*sides)
+        assert "--base b" in str(raised.value.hint)
+
+
+def test_unsigned_snapshot_cannot_claim_a_merge() -> None:
+    for claim in (
+        {"merged": "b"},
+        {"restored_from": "b", "restore": RestoreRole.TO, "intent": "restore of b"},
+    ):
+        for trusted, found in ((True, "b"), (False, "a")):
+            fork = timeline("fork", one("f", 1, forked_from="a"), one("g", 5, trusted=trusted, **claim))
+            main = timeline("main", one("a", 0), one("b", 3))
+            assert common(main, fork) == found

@@ -249,6 +249,23 @@ def test_both_versions_are_kept_side_by_side(overlapping: tuple[Repo, Repo]) -> 
     assert repo.read(f"src/app.{name}") == b"there"
 
 
+def test_both_versions_of_a_chosen_path_are_kept(overlapping: tuple[Repo, Repo]) -> None:
+    repo, other = overlapping
+    opened(repo).merge(timeline(other), conflict="both", paths=["binary"])
+    name = timeline(other).rpartition("/")[2]
+    assert (repo.read("binary"), repo.read(f"binary.{name}")) == (b"\0here", b"\0there")
+
+
+def test_other_version_is_not_written_over_a_file_of_the_other_side(overlapping: tuple[Repo, Repo]) -> None:
+    repo, other = overlapping
+    name = timeline(other).rpartition("/")[2]
+    other.write(f"binary.{name}", b"their own")
+    opened(other).capture("their own")
+    opened(repo).merge(timeline(other), conflict="both")
+    assert repo.read(f"binary.{name}") == b"their own"
+    assert (repo.read("binary"), repo.read(f"binary.{name}-2")) == (b"\0here", b"\0there")
+
+
 def test_conflicts_are_decided_by_path_and_class_and_the_last_rule_counts(
     overlapping: tuple[Repo, Repo],
 ) -> None:
@@ -434,6 +451,19 @@ def test_conflicts_of_a_session_name_the_command_that_lists_them(sessions: Repo)
     assert made(sessions) == {"person", "b1", "later", "now", "again"}
 
 
+def test_both_versions_of_each_step_of_a_session_are_kept(repo: Repo) -> None:
+    repo.write("binary", b"\0start")
+    opened(repo).capture("start")
+    agent = Agent(repo, "aaaa")
+    agent.work(lambda: repo.write("binary", b"\0first"))
+    repo.write("binary", b"\0person")
+    agent.work(lambda: repo.write("binary", b"\0second"))
+    repo.write("binary", b"\0now")
+    opened(repo).revert(session="aaaa", conflict="both")
+    found = {path.read_bytes() for path in repo.path.glob("binary.*")}
+    assert (repo.read("binary"), found) == (b"\0now", {b"\0start", b"\0person"})
+
+
 def test_later_step_of_a_session_that_changed_an_earlier_one_is_no_conflict(repo: Repo) -> None:
     repo.write("lines", LINES)
     opened(repo).capture("start")
@@ -584,7 +614,20 @@ def test_file_that_is_edited_during_a_merge_is_kept_and_reported(pair: tuple[Rep
     assert repo.read("lines") == b"edited meanwhile"
     assert [one.path for one in merged.kept] == [b"lines"]
     assert not merged.exact
+    # A later merge brings what this one left.
+    assert newest(repo).merged is None
+    assert [one.path for one in opened(repo).merge(timeline(other), dry_run=True).conflicts] == [b"lines"]
     assert repo.read("page/index.html") == b"<p>"
+
+
+def test_merge_that_skips_excluded_paths_leaves_them_to_a_later_one(pair: tuple[Repo, Repo]) -> None:
+    repo, other = pair
+    repo.write(".envhistignore", b"page/\n")
+    opened(repo).merge(timeline(other))
+    assert (newest(repo).merged, (repo.path / "page").exists()) == (None, False)
+    (repo.path / ".envhistignore").unlink()
+    opened(repo).merge(timeline(other))
+    assert (newest(repo).merged, repo.read("page/index.html")) == (newest(other).id, b"<p>")
 
 
 # Random forks: both directions give the same tree, and each difference is a named conflict.
@@ -668,6 +711,27 @@ def test_fetched_timeline_without_your_signature_needs_the_option(repo: Repo, tm
     assert not (theirs.path / "src/.git/hooks/post-checkout").exists()
     # What the unsigned side did not change is as before.
     assert (theirs.path / "own").stat().st_mode & 0o7777 == 0o4755
+
+
+@pytest.mark.parametrize("is_changed_here", [True, False])
+def test_unsigned_side_removes_no_setting_of_a_nested_repository(
+    repo: Repo, tmp_path: Path, is_changed_here: bool
+) -> None:
+    config = b'[core]\n\trepositoryformatversion = 0\n[user]\n\tname = a\n[branch "m"]\n\tremote = o\n'
+    repo.git("init", "-q", "nested")
+    repo.write("nested/.git/config", config)
+    opened(repo).capture("start")
+    repo.write("nested/.git/config", config.replace(b"name = a", b"name = b"))
+    opened(repo).capture("work")
+    theirs = shared(repo, tmp_path)
+    base = next(one for one in opened(theirs).log(all_timelines=True) if one.intent == "start")
+    theirs.git("init", "-q", "nested")
+    ours = config + (b'[remote "mine"]\n\turl = /precious\n' if is_changed_here else b"")
+    theirs.write("nested/.git/config", ours)
+    words = ("envlog", "merge", "--base", base.id, "--allow-unsigned", f"origin/{timeline(repo)}")
+    done = theirs.run(*words)
+    assert theirs.read("nested/.git/config") == ours
+    assert "nested/.git/config: the present configuration of a repository stays" in done.out
 
 
 def test_fetched_timeline_of_your_own_key_is_merged(repo: Repo, tmp_path: Path) -> None:

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import signal
 import sqlite3
+import struct
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from git_envhist.restore.merge_rows import DatabaseFiles, MergedRows, merge_rows, open_copy
+from git_envhist.probes.sqlite_file import JOURNAL_MAGIC
+from git_envhist.restore.merge_rows import (
+    CANNOT_MERGE,
+    DatabaseFiles,
+    MergedRows,
+    Watch,
+    merge_rows,
+    open_copy,
+)
 from git_envhist.restore.three_way import Prefer
 
 SCHEMA = """
@@ -210,8 +220,103 @@ def test_rows_keep_their_number_when_they_are_written_again(tmp_path: Path) -> N
 @pytest.mark.parametrize("statement", ["attach '{}' as more", "select load_extension('{}')"])
 def test_opened_copy_reaches_no_other_file(tmp_path: Path, statement: str) -> None:
     build(tmp_path / "database", SCHEMA)
-    with closing(open_copy(str(tmp_path / "database"))) as opened:
+    with closing(open_copy(str(tmp_path / "database"), Watch())) as opened:
         with pytest.raises(sqlite3.DatabaseError, match="not authorized"):
             opened.execute(statement.format(tmp_path / "other"))
         assert opened.execute("pragma trusted_schema").fetchone() == (0,)
     assert not (tmp_path / "other").exists()
+
+
+def journal_of(named: Path) -> bytes:
+    """Return a journal that SQLite takes as part of a transaction with another journal."""
+    name = str(named).encode()
+    head = (JOURNAL_MAGIC + struct.pack(">IIIII", 0, 1, 2, 512, 4096)).ljust(512, b"\0")
+    return head + struct.pack(">I", 262145) + name + struct.pack(">II", len(name), sum(name)) + JOURNAL_MAGIC
+
+
+@pytest.mark.parametrize("prefer", [Prefer.NEITHER, Prefer.THEIRS])
+@pytest.mark.parametrize("side", [0, 1, 2])
+def test_journal_of_a_version_is_never_applied(tmp_path: Path, side: int, prefer: Prefer) -> None:
+    named = tmp_path / "named"
+    named.write_text("kept")
+    scripts = ("", "update person set age = 10 where id = 1;", "update person set age = 30 where id = 3;")
+    versions = [build(tmp_path / "database", SCHEMA, script) for script in scripts]
+    versions[side] = versions[side]._replace(journal=journal_of(named))
+    found = merge_rows(versions[0], versions[1], versions[2], prefer)
+    assert named.read_text() == "kept"
+    assert found == MergedRows(b"", ("it has a journal of a transaction that did not finish",))
+
+
+@pytest.mark.parametrize(
+    ("schema", "ours", "theirs", "rows"),
+    [
+        (
+            "create table t (name text collate nocase primary key, mail text); insert into t values ('ann', 'a');",
+            "insert into t values ('bob', 'ours');",
+            "insert into t values ('BOB', 'theirs');",
+            None,
+        ),
+        (
+            "create table t (name text collate nocase primary key, mail text); insert into t values ('ann', 'a');",
+            "insert into t values ('bob', 'ours');",
+            "update t set name = 'ANN';",
+            [("ANN", "a"), ("bob", "ours")],
+        ),
+        (
+            "create table t (id integer primary key, mail text unique on conflict replace);",
+            "insert into t values (1, 'same');",
+            "insert into t values (2, 'same');",
+            None,
+        ),
+    ],
+)
+def test_row_with_an_equal_unique_value_is_not_replaced(
+    tmp_path: Path, schema: str, ours: str, theirs: str, rows: list[object] | None
+) -> None:
+    versions = [build(tmp_path / "database", schema, script) for script in ("", ours, theirs)]
+    found = merge_rows(versions[0], versions[1], versions[2], Prefer.NEITHER)
+    if rows is None:
+        assert found == MergedRows(b"", (CANNOT_MERGE,))
+        return
+    assert found is not None
+    (tmp_path / "result").write_bytes(found.database)
+    with closing(sqlite3.connect(tmp_path / "result")) as opened:
+        assert opened.execute("select * from t order by name").fetchall() == rows
+
+
+def test_exception_of_a_signal_is_raised_while_sqlite_runs(tmp_path: Path) -> None:
+    build(tmp_path / "database", SCHEMA)
+    watch = Watch()
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    previous = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        with closing(open_copy(str(tmp_path / "database"), watch)) as opened:
+            signal.setitimer(signal.ITIMER_REAL, 0.05)
+            with pytest.raises(sqlite3.OperationalError, match="interrupted"):
+                opened.execute(
+                    "with recursive n (i) as (values (1) union all select i + 1 from n) select count(*) from n"
+                ).fetchone()
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, previous)
+    assert isinstance(watch.raised, KeyboardInterrupt)
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        "create table t (id integer primary key desc, w); insert into t values (1, 'a'), ('x', 'b');",
+        (
+            "create table t (id integer primary key, w); pragma writable_schema=on;"
+            "update sqlite_master set sql = cast(sql as blob);"
+        ),
+    ],
+)
+def test_keys_or_a_schema_of_unexpected_types_are_a_conflict(tmp_path: Path, schema: str) -> None:
+    changes = ("", "insert into t values (5, 'step');", "insert into t values (3, 'later');")
+    versions = [build(tmp_path / "database", schema, script) for script in changes]
+    found = merge_rows(versions[0], versions[1], versions[2], Prefer.NEITHER)
+    assert found == MergedRows(b"", (CANNOT_MERGE,))

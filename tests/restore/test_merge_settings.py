@@ -286,3 +286,31 @@ def test_edit_that_reads_back_as_other_values_is_not_used() -> None:
     base = b"part:\n  one: 1\n  two: 1\nlast: 1\n"
     ours, theirs = edit(base, (b"  one: 1\n", b"")), edit(base, (b"  two: 1\n", b""))
     assert merge(b"x.yaml", base, ours, theirs) == MergedSettings(None, ())
+
+
+def test_file_with_mixed_line_ends_is_not_edited() -> None:
+    base = edit(PROJECT, (b"size = 1\n", b"size = 1\r\n"))
+    ours, theirs = (
+        edit(base, (b"line = 100", b"line = 90")),
+        edit(base, (b"strict = true", b"strict = false")),
+    )
+    assert merge(b"x.toml", base, ours, theirs) == MergedSettings(None, ())
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        (b"x.toml", ".".join(["a"] * 3000) + " = 1\nb = 1\n"),
+        (b"x.toml", "x = 0x" + "f" * 6000 + "\nb = 1\n"),
+    ],
+)
+def test_values_that_cannot_be_compared_end_in_no_error(name: bytes, text: str) -> None:
+    base, ours, theirs = text.encode(), edit(text.encode(), (b"b", b"d")), b""
+    for versions in ((base, ours, theirs), (theirs, ours, base), (base, base.replace(b"1", b"2"), ours)):
+        found = SettingsMerge.read(name, versions, Prefer.THEIRS)
+        assert found is None or isinstance(found.with_lines(None), MergedSettings)
+
+
+def test_key_that_is_no_unicode_text_is_not_merged() -> None:
+    theirs = b'{"a": 1, "\\ud800": 2}'
+    assert merge(b"x.json", b'{"a": 1}', b'{"a": 5}', theirs) == MergedSettings(None, ())

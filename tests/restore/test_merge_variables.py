@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from git_envhist.restore.merge_variables import merge_variables
+from git_envhist.restore.merge_variables import loses_text, merge_variables
 from git_envhist.restore.three_way import Prefer
 
 BASE = b"# database\nURL=one\nexport TOKEN='a b' # note\n\nMODE=dev\n"
@@ -58,7 +58,29 @@ def test_variable_that_changed_on_both_sides_is_a_conflict_by_name(prefer: Prefe
         (BASE.replace(b"dev", b"it's"), BASE.replace(b"MODE=dev", b"MODE=dev\nLAST=it's")),
         (BASE, BASE.replace(b"dev", b'"open')),
         (BASE + b"LAST='never closed\n", b"NEW=1\n"),
+        (LINES.replace(b"dev\n", b"dev\r\n"), BASE.replace(b"dev", b"prod")),
+        (LINES, BASE.replace(b"dev\n", b"prod\r\n")),
     ],
 )
 def test_file_whose_edit_is_not_certain_is_not_merged_by_name(ours: bytes, theirs: bytes) -> None:
     assert merge_variables(BASE, ours, theirs, Prefer.NEITHER) is None
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "is_lost"),
+    [
+        (b"one", b"two", False),
+        (b"MODE=dev\n", b"", False),
+        (b"\n\nMODE", b"\nNEW=1\n\n\nMODE", False),
+        (b"# database", b"# databases", True),
+        (b"export TOKEN", b"TOKEN", True),
+        (b"MODE=dev\n", b"MODE=dev\nsource ./more\n", True),
+        (b"URL=one\n", b"URL=zero\nURL=one\n", True),
+    ],
+)
+def test_change_of_theirs_beside_the_values_is_found(old: bytes, new: bytes, is_lost: bool) -> None:
+    theirs = BASE.replace(old, new)
+    assert theirs != BASE
+    assert loses_text(BASE, BASE.replace(b"'a b'", b"c"), theirs) is is_lost
+    assert not loses_text(BASE, theirs, theirs)
+    assert not loses_text(BASE, theirs, BASE)

@@ -519,3 +519,27 @@ def test_forced_revert_changes_an_open_database(three: Repo) -> None:
         assert reader.stdin is not None
         reader.stdin.close()
     assert not (three.path / "data.db").exists()
+
+
+@pytest.mark.parametrize("option", ["--ours", "--skip-conflicts"])
+def test_directory_that_was_a_file_is_kept_with_all_below_it(repo: Repo, option: str) -> None:
+    repo.write("d", b"file")
+    history = opened(repo)
+    history.capture("one")
+    (repo.path / "d").unlink()
+    repo.write("d/sub/deep/x", b"x")
+    repo.write("d/y", b"y")
+    history.capture("two")
+    repo.write("d/later", b"later")
+    before = listing(repo.path)
+    repo.run("envlog", "revert", option, ":/two")
+    assert listing(repo.path) == before
+
+
+@pytest.mark.parametrize("words", ["--plan=0000000 :/two", "-n :/two", ":/two -- new"])
+def test_merged_text_that_is_not_written_is_not_stored(three: Repo, words: str) -> None:
+    merged = three.git("hash-object", "--stdin", input=LINES.replace(b"\n25\n", b"\ntwenty-five\n"))
+    three.run("envlog", "revert", *words.split())
+    assert three.run_git("cat-file", "-e", merged, check=False).status != 0
+    three.run("envlog", "revert", ":/two", "--", "lines", check=True)
+    assert three.run_git("cat-file", "-e", merged).status == 0

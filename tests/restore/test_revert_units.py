@@ -101,9 +101,10 @@ def test_larger_database_than_the_limit_is_one_conflict(repo: Repo) -> None:
         with database(repo) as changed:
             changed.execute("insert into t values (?, 'x')", (number,))
         history.capture(name)
-    with pytest.raises(RevertConflicts) as raised:
-        history.revert(":/two")
-    assert [one.why for one in raised.value.conflicts] == ["its contents changed on both sides"]
+    for prefer in ("", "theirs"):
+        with pytest.raises(RevertConflicts) as raised:
+            history.revert(":/two", conflict=prefer)
+        assert [one.why for one in raised.value.conflicts] == ["its contents changed on both sides"]
     repo.git("config", "envhist.mergeLimit", "1m")
     opened(repo).revert(":/two")
     assert [row[0] for row in rows(repo)] == [1, 3]
@@ -189,6 +190,119 @@ def test_sealed_settings_are_reverted_by_key_and_not_written_in_the_clear(repo: 
     repo.write("credentials.json", text.replace("a-x", "c-x").replace("b-x", "d-x"))
     history.revert(":/two")
     assert repo.read("credentials.json").decode() == text.replace("b-x", "d-x")
+    history.undo()
+    repo.write("credentials.json", text.replace("a-x", "e-x"))
+    refused = repo.run("envlog", "revert", ":/two")
+    assert refused.out == "conflict: credentials.json: 1 setting changed on both sides\n"
     listed = repo.git("cat-file", "--batch-check", "--batch-all-objects", "--unordered").splitlines()
     blobs = [line.split()[0] for line in listed if " blob " in line]
     assert "xyzzy" not in repo.git("cat-file", "--batch", input="\n".join(blobs))
+
+
+def test_preferred_version_of_a_file_that_cannot_be_merged_does_not_replace_it(repo: Repo) -> None:
+    history = opened(repo)
+    with database(repo) as made:
+        made.executescript("create table t (id integer primary key, word unique); create table k (v)")
+    repo.write("public.env", b"C=9\nC=9\nB=2\nD=1\n")
+    history.capture("one")
+    with database(repo) as changed:
+        changed.executescript("insert into t values (2, 'step'); insert into k values ('step')")
+    repo.write("public.env", b"C=1\nC=1\nB=1\nD=1\n")
+    history.capture("two")
+    with database(repo) as changed:
+        changed.executescript("insert into t values (3, 'later'); insert into k values ('later')")
+    repo.write("public.env", b"C=1\nC=1\nB=1\nD=5\nE=new\n")
+    before = listing(repo.path)
+    with pytest.raises(RevertConflicts) as raised:
+        history.revert(":/two", conflict="theirs")
+    assert {(one.path, one.why) for one in raised.value.conflicts} == {
+        (b"data.db", "table k has no primary key, and changed on both sides"),
+        (b"public.env", "its contents changed on both sides"),
+    }
+    assert listing(repo.path) == before
+    history.revert(":/two", conflict="ours")
+    assert repo.read("public.env").endswith(b"E=new\n")
+
+
+@pytest.mark.parametrize("name", ["public.env", ".env", ".envrc"])
+def test_reverted_lines_that_set_no_variable_are_a_conflict_if_they_cannot_be_merged(
+    repo: Repo, name: str
+) -> None:
+    history = opened(repo)
+    versions = [
+        b"export A=1\nPATH_add bin\n",
+        b"export A=1\nPATH_add other\n",
+        b"export A=2\nPATH_add other\n",
+    ]
+    for number, content in enumerate(versions):
+        repo.write(name, content)
+        history.capture(str(number) + "th")
+    for prefer in ("", "theirs"):
+        with pytest.raises(RevertConflicts):
+            history.revert(":/1th", conflict=prefer)
+    assert repo.read(name) == versions[2]
+
+
+def test_damaged_lists_of_packages_end_in_no_error(repo: Repo) -> None:
+    history = opened(repo)
+    site = ".venv/lib/python3.11/site-packages"
+    places = ("node_modules/x", "node_modules/a/node_modules/x", "node_modules/\ud800")
+    packages = {place: {"version": "1.0.0"} for place in places}
+    repo.write("package-lock.json", json.dumps({"lockfileVersion": 3, "packages": packages}))
+    repo.write("node_modules/x/package.json", '{"name": "x", "version": "2.0.0"}')
+    repo.write("node_modules/y/package.json", '{"name": "y", "version": {}}')
+    repo.write("node_modules/a/package.json", '{"name": "a"}')
+    history.capture("one")
+    repo.write("node_modules/a/node_modules/x/package.json", '{"name": "x", "version": "1.0.0"}')
+    repo.write(f"{site}/foo-1.0.dist-info/RECORD", '"' + "foo/x.py,,\n" * 20000)
+    history.capture("two")
+    warnings = history.revert(":/two").warnings
+    assert any("x 1.0.0 (not installed)" in one for one in warnings)
+
+
+def test_mode_of_a_database_with_a_journal_is_reverted_with_its_rows(repo: Repo) -> None:
+    history = opened(repo)
+    path = repo.path / "data.db"
+    with database(repo) as made:
+        made.execute("create table t (id integer primary key)")
+    for number, (name, mode) in enumerate((("one", 0o600), ("two", 0o666), ("three", 0o666))):
+        with database(repo) as changed:
+            changed.execute("insert into t values (?)", (number,))
+        path.chmod(mode)
+        # Some programs keep an empty journal.
+        repo.write("data.db-journal", b"")
+        history.capture(name)
+    history.revert(":/two")
+    assert rows(repo) == [(0,), (2,)]
+    assert path.stat().st_mode & 0o777 == 0o600
+    history.undo()
+    path.chmod(0o640)
+    with pytest.raises(RevertConflicts) as raised:
+        history.revert(":/two")
+    assert [one.why for one in raised.value.conflicts] == ["its mode changed on both sides"]
+
+
+@pytest.mark.parametrize("has_checkpoint", [True, False])
+@pytest.mark.parametrize("chosen", ["data.db", "data.db-wal"])
+def test_path_of_a_database_chooses_its_log_too(repo: Repo, chosen: str, has_checkpoint: bool) -> None:
+    history = opened(repo)
+    steps = (
+        "create table t (id integer primary key, word); insert into t values (1, 'a'), (2, 'b')",
+        "insert into t values (3, 'c')",
+        "insert into t values (4, 'd')",
+    )
+    with closing(sqlite3.connect(repo.path / "data.db", isolation_level=None)) as kept:
+        kept.execute("pragma journal_mode=wal")
+        for number, step in enumerate(steps):
+            kept.executescript(step)
+            if number == 1 and has_checkpoint:
+                kept.execute("pragma wal_checkpoint(truncate)")
+            history.capture(f"step {number}")
+        files = {name: repo.read(name) for name in ("data.db", "data.db-wal")}
+    # A crash leaves the log behind.
+    for name, content in files.items():
+        repo.write(name, content)
+    repo.write("other", b"later")
+    history.revert(":/step 1", paths=[chosen])
+    assert rows(repo) == [(1, "a"), (2, "b"), (4, "d")]
+    assert repo.read("other") == b"later"

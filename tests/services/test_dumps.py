@@ -188,7 +188,7 @@ def test_service_state_is_shown_from_capture_to_restore(repo: Repo) -> None:
     repo.write("dump.sql", (PG % b"b").replace(b"2\ttwo\n3\tthree\n", b""))
     repo.run("envlog", "capture", "without", check=True)
     listed = repo.run("envlog", "-1", check=True).out
-    assert re.search(r"✓ from .*, services differ · pg: -2 rows in 1 table", listed)
+    assert re.search(r"✓ as at .*, services differ · pg: -2 rows in 1 table", listed)
     assert "dump      pg             ~ public.users 3 → 1 row" in repo.run("envdiff", "@~1", "@").out
     # Names of tables are sealed and stored nowhere else.
     assert "users" not in repo.git("cat-file", "-p", repo.run("envlog", "-1", "--format=%H").out.strip())
@@ -197,7 +197,7 @@ def test_service_state_is_shown_from_capture_to_restore(repo: Repo) -> None:
     assert "services neither compared nor restored: pg; to restore their state from " in dry
     done = repo.run("envrestore", "--json", "@~1", check=True).out
     assert json.loads(done)["services_held"] == ["pg"]
-    assert "✓ from" in repo.run("envlog", "-1").out
+    assert "✓ as at" in repo.run("envlog", "-1").out
     assert ", services not compared" in repo.run("envlog", "-1").out
     repo.git("config", "envhist.service.pg.dump", "echo 'error: no server' >&2; exit 1")
     failed = repo.run("envlog", "capture", "no server", check=True)

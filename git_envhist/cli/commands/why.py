@@ -19,6 +19,8 @@ from git_envhist.model import EnvPath
 DEFAULT_LIMIT = 3
 KEYS = ("path_gone", "package", "var", "table", "row", "service")
 MAX_FILE = 64 << 20
+MAX_DIGITS = 18
+"""Digits of the number of a line; more are part of a path."""
 
 
 @command("why", "git envlog why [<options>] (<path>[:<line>] | --failed [<command>])", counts=True, bare=True)
@@ -71,9 +73,15 @@ def _subject(session: Session, place: str | None, options: dict[str, Any]) -> Su
     if place is None:
         return subject_of(None, None, _from_top(session, keywords))
     name, colon, number = place.rpartition(":")
-    is_line = colon and number.isdigit() and name and not os.path.lexists(place)
+    is_number = number.isascii() and number.isdecimal() and len(number) <= MAX_DIGITS
+    is_line = colon and is_number and name and not os.path.lexists(place)
     path, line = (name, int(number)) if is_line else (place, None)
-    return subject_of(_path(session, path), line, keywords)
+    inside = _path(session, path)
+    if not inside and path:
+        raise UsageError(
+            f"the whole environment: '{path}'", hint="name a path below it: git envlog why <path>"
+        )
+    return subject_of(inside, line, keywords)
 
 
 def _from_top(session: Session, keywords: Any) -> Any:

@@ -182,7 +182,8 @@ def test_hook_runs_a_configured_command_only_after_a_person_ran_it_in_this_repos
     call(1)
     here.idle()
     assert not ran.exists()
-    assert "no person ran this command" in repo.run("envlog", "status", check=True).out
+    # The hook returns before its result is written.
+    wait_for(lambda: "no person ran this command" in repo.run("envlog", "status", check=True).out)
     # A command in an agent's shell does not count as run by a person.
     repo.run("envlog", "verify", env={"CLAUDECODE": "1"}, check=True)
     ran.unlink()
