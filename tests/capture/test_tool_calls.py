@@ -117,7 +117,8 @@ def test_list_that_is_too_long_for_a_message_is_not_recorded(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("ended", "x"), ("began", 10**400), ("began", float("nan")), ("tool", 5), ("command", ["x"]),
+        ("ended", "x"), pytest.param("began", 10**400, id="began-long"),
+        ("began", float("nan")), ("tool", 5), ("command", ["x"]),
         ("session", "\ud800"), ("paths", ["\ud800"]), ("paths", 7), ("may_continue", "x"),
     ],
 )  # fmt: skip
