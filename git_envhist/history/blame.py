@@ -98,7 +98,7 @@ def blame_versions(stored: bytes, versions: Sequence[tuple[str, bytes]]) -> list
     newest = versions[0][1].split(b"\n")
     lines = newest[:-1] if newest[-1] == b"" else newest
     if len(lines) > MAX_LINES:
-        raise NoLines(f"the file has more than {MAX_LINES:,} lines")
+        raise NoLines(f"the file has more than {MAX_LINES:,} lines", hint="git envlog why <path>")
     # For each line that is not assigned yet, its number in the version that is looked at.
     places = {number: number for number in range(len(lines))}
     assigned: dict[int, tuple[str, int]] = {}
@@ -123,6 +123,6 @@ def line_before(old: bytes, new: bytes, number: int) -> int | None:
     """Return the number in the older content of a line of the newer one; None if the line is new."""
     older, newer = old.split(b"\n"), new.split(b"\n")
     if max(len(older), len(newer)) > MAX_LINES:
-        raise NoLines(f"the file has more than {MAX_LINES:,} lines")
+        raise NoLines(f"the file has more than {MAX_LINES:,} lines", hint="git envlog why <path>")
     found = _kept(newer, older).get(number - 1)
     return None if found is None else found + 1

@@ -205,7 +205,10 @@ class Origins:
         by_commit = {snapshot.commit: at for at, snapshot in enumerate(self._snapshots)}
         at = by_commit.get(line.commit)
         if at is None or not is_of_environment(line.stored):
-            raise NotFound(f"the line is of no snapshot of this timeline: '{os.fsdecode(path)}:{number}'")
+            raise NotFound(
+                f"the line is of no snapshot of this timeline: '{os.fsdecode(path)}:{number}'",
+                hint="its last step: git envlog why <path>",
+            )
         snapshot = self._snapshots[at]
         before = self._snapshots[at + 1] if at + 1 < len(self._snapshots) else None
         change = f"line {line.original} of {os.fsdecode(there)}"
@@ -248,7 +251,9 @@ class Origins:
         """Return the step that ends at a commit of this timeline, about a path."""
         place = next((number for number, one in enumerate(self._snapshots) if one.commit == commit), None)
         if place is None:
-            raise NotFound(f"the snapshot is not of this timeline: '{commit[:7]}'")
+            raise NotFound(
+                f"the snapshot is not of this timeline: '{commit[:7]}'", hint="to list all: git envlog --all"
+            )
         before = self._snapshots[place + 1] if place + 1 < len(self._snapshots) else None
         return self._origin(self._snapshots[place], before, "present" if before is None else "changed", path)
 
