@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from git_envhist.git.process import Git
     from git_envhist.git.repository import Repository
     from git_envhist.history.search import LogKeywords
-    from git_envhist.history.why import Origin, Origins, WhyKeywords
+    from git_envhist.history.why import Origin, OriginReader, WhyKeywords
     from git_envhist.integrations.base import InstallTarget
     from git_envhist.model import (
         BisectResult,
@@ -426,10 +426,10 @@ class EnvHistory(HistoryContext):
             return list(islice(origins.of(subject), limit))
 
     @contextmanager
-    def origins(self, at: SnapshotRef = "@") -> Iterator[Origins]:
+    def origins(self, at: SnapshotRef = "@") -> Iterator[OriginReader]:
         """Yield a reader of the steps along the timeline of a snapshot, up to that snapshot."""
         from git_envhist.history.versions import VersionReader  # loaded late: few programs ask
-        from git_envhist.history.why import Origins  # loaded late: few programs ask
+        from git_envhist.history.why import OriginReader  # loaded late: few programs ask
 
         newest = self.snapshot_of(at)
         line = next(
@@ -441,7 +441,7 @@ class EnvHistory(HistoryContext):
         refuse_oversized_trees(self, snapshots[place:])
         git = self.repository.git
         with VersionReader(git, newest.tree, self.keys.opening, self.read_file) as reader:
-            yield Origins(git, snapshots[place:], reader, self.judge, snapshots[:place])
+            yield OriginReader(git, snapshots[place:], reader, self.judge, snapshots[:place])
 
     def recent(self, span: str = "1h") -> RecentChanges:
         """Return what changed within a span without any snapshot: by change times, and by logs of installers."""

@@ -127,7 +127,7 @@ complete -c git-envlog -n '__envhist_in why' -l var -x -d 'ask about a variable 
 complete -c git-envlog -n '__envhist_in why' -l table -x -d 'ask about a table of a database'
 complete -c git-envlog -n '__envhist_in why' -l row -x -d 'ask about a row of a SQLite table'
 complete -c git-envlog -n '__envhist_in why' -l service -x -d 'ask about a service'
-complete -c git-envlog -n '__envhist_in why' -l path-gone -r -F -d 'ask about a path that does not exist any more'
+complete -c git-envlog -n '__envhist_in why' -l path-gone -r -F -d 'ask about a path that was removed'
 complete -c git-envlog -n '__envhist_in why' -l at -x -k -a '(git envhist complete revisions 2>/dev/null)' -d 'the state to explain (default: now)'
 complete -c git-envlog -n '__envhist_in why' -s n -l max-count -x -d 'print at most <n> steps (default: 3)'
 complete -c git-envlog -n '__envhist_in why' -l all -d 'print all steps that changed it'

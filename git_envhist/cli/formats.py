@@ -245,9 +245,9 @@ def _ended(snapshot: Snapshot) -> str:
 
 def claim(snapshot: Snapshot) -> str:
     """Return `unsigned (author given as <name>)` if none of the user's keys signed the snapshot, else an empty text."""
-    return (
-        f"unsigned (author given as {snapshot.actor.name or 'nobody'})" if snapshot.trusted is False else ""
-    )
+    if snapshot.trusted is not False:
+        return ""
+    return f"unsigned (author given as {snapshot.actor.name or 'unknown'})"
 
 
 def effect_words(effect: Effect) -> str:

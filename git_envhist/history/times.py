@@ -42,7 +42,7 @@ class TimeSpan:
     """The gap between the two occurrences of a local time that occurs twice."""
 
     def covers(self, at: datetime) -> bool:
-        """Return whether an instant lies in this span, and not in its gap."""
+        """Return whether a time is in this span and outside of its gap."""
         instant = at.astimezone(UTC)
         if self.between is not None and self.between[0] < instant < self.between[1]:
             return False

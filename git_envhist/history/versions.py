@@ -29,7 +29,7 @@ MAX_TREES = 20_000
 NS = 1e9
 
 
-class Step(NamedTuple, Generic[V]):
+class VersionStep(NamedTuple, Generic[V]):
     """A snapshot that changed a value, and the one before; `before` is None for the oldest snapshot."""
 
     snapshot: Snapshot
@@ -40,7 +40,7 @@ class Step(NamedTuple, Generic[V]):
 
 def steps_of(
     snapshots: Iterable[Snapshot], value_of: Callable[[Snapshot], V | None], absent: V
-) -> Iterator[Step[V]]:
+) -> Iterator[VersionStep[V]]:
     """Yield the steps that changed a value, newest first; a value of None is not known and passed over."""
     newer: tuple[Snapshot, V] | None = None
     for snapshot in snapshots:
@@ -48,10 +48,10 @@ def steps_of(
         if value is None:
             continue
         if newer is not None and newer[1] != value:
-            yield Step(newer[0], snapshot, newer[1], value)
+            yield VersionStep(newer[0], snapshot, newer[1], value)
         newer = (snapshot, value)
     if newer is not None and newer[1] != absent:
-        yield Step(newer[0], None, newer[1], None)
+        yield VersionStep(newer[0], None, newer[1], None)
 
 
 PathId = tuple[int, bytes]

@@ -1,6 +1,7 @@
 """Answer why a path, a line, a package, a variable, a table, a row or a service is as it is.
 
-`Origins` reads the steps that changed it along one timeline, newest first, and lets `attribution` decide about each.
+`OriginReader` reads the steps that changed it along one timeline, newest first, and lets `attribution` decide about
+each.
 An answer comes as soon as its step is found; older snapshots are read only when the next one is asked for.
 """
 
@@ -23,8 +24,8 @@ from git_envhist.history.versions import (
     ABSENT,
     FactRow,
     PathId,
-    Step,
     VersionReader,
+    VersionStep,
     name_in,
     path_of_fact,
     place_in,
@@ -46,7 +47,7 @@ DUMPS = ("dump",)
 
 
 class SubjectKind(Enum):
-    """What a question is about."""
+    """Kinds of subjects that a question can have."""
 
     PATH = "path"
     LINE = "line"
@@ -122,7 +123,7 @@ class NotFound(EnvhistError):
     exit_code = 4
 
 
-class Origins:
+class OriginReader:
     """Reads the origins of subjects along one timeline."""
 
     def __init__(
@@ -180,11 +181,13 @@ class Origins:
                     following, snapshots = renamed, snapshots[place:]
                     break
 
-    def _path_origin(self, step: Step[PathId], path: EnvPath, renamed: EnvPath | None = None) -> Origin:
+    def _path_origin(
+        self, step: VersionStep[PathId], path: EnvPath, renamed: EnvPath | None = None
+    ) -> Origin:
         change = _change_word(step) if renamed is None else f"renamed from {os.fsdecode(renamed)}"
         return self._origin(step.snapshot, step.before, change, path, renamed=renamed)
 
-    def _renamed_from(self, step: Step[PathId], path: EnvPath) -> EnvPath | None:
+    def _renamed_from(self, step: VersionStep[PathId], path: EnvPath) -> EnvPath | None:
         """Return the earlier path of a file that a step added, if the step renamed it."""
         if step.before is None or step.old != ABSENT or step.new == ABSENT:
             return None
@@ -390,7 +393,7 @@ class Origins:
         return None if done.status else done.out.decode("ascii").strip()
 
 
-def _change_word(step: Step[PathId]) -> str:
+def _change_word(step: VersionStep[PathId]) -> str:
     if step.before is None:
         return "present"
     if step.old == ABSENT:

@@ -26,15 +26,13 @@ async def why(
             min_length=1,
         ),
     ],
-    kind: Annotated[
-        Kind, Field(description="What the name is; path-gone: a path that no longer exists")
-    ] = "path",
+    kind: Annotated[Kind, Field(description="Kind of the name; path-gone: a path that was removed")] = "path",
     line: Annotated[int | None, Field(description="Ask about this line of the path only", ge=1)] = None,
     revision: Annotated[
         Revision | None, Field(description="Explain this snapshot (default: the current state)")
     ] = None,
     limit: Annotated[int, Field(description="Return at most this many steps", ge=1, le=20)] = 3,
-) -> Annotated[CallToolResult, schemas.Answer[schemas.Origins]]:
+) -> Annotated[CallToolResult, schemas.Answer[schemas.OriginAnswer]]:
     """Find out which step gave a file, line, package, variable, table, row or service its form, and by which tool call.
 
     Use it to learn why something is as it is: when it changed, the prompt, the command line, and the check before and

@@ -227,8 +227,8 @@ async def plan_fork(
 ConflictSide = Annotated[
     Literal["list", "ours", "theirs", "both", "skip"],
     Field(
-        description="What happens to paths that both sides changed: list them and change nothing, keep the present "
-        "version (ours), take the other one (theirs), write the other one beside it (both), or skip these paths"
+        description="Treatment of paths that both sides changed. list: list them and change nothing. ours: keep the "
+        "present version. theirs: take the other version. both: write the other version beside it. skip: merge the rest"
     ),
 ]
 SIDE_OPTIONS = {

@@ -83,7 +83,7 @@ class SnapshotDetails(Page):
 
 
 class DiffPage(Page):
-    """What differs between two snapshots; a later page has its files alone."""
+    """Differences between two snapshots; a later page has its files alone."""
 
     before: str | None = None
     after: str | None = None
@@ -112,7 +112,7 @@ class OriginStep(Open):
     between: list[str | None] = []
 
 
-class Origins(Open):
+class OriginAnswer(Open):
     """The steps that changed a subject, newest first."""
 
     subject: str
@@ -135,7 +135,7 @@ class FileContent(Page):
 
 
 class RestorePlanPage(Page):
-    """What a restore or an undo would do; a later page contains only steps."""
+    """The plan of a restore or an undo; a later page contains only steps."""
 
     plan_id: str = Field(description="Pass it to the tool that carries out the plan")
     counts: dict[str, int] = {}
@@ -154,7 +154,7 @@ class ConflictEntry(Open):
 
 
 class MergePlanPage(RestorePlanPage):
-    """What a revert or a merge would do; a later page contains only steps."""
+    """The plan of a revert or a merge; a later page contains only steps."""
 
     conflicts: list[ConflictEntry] = Field(
         default=[], description="Undecided: nothing is changed before they are"

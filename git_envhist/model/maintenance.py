@@ -27,8 +27,8 @@ class Fault:
     """A damaged file or object."""
 
     kind: str
-    """`pack`, `ref`, `notes`, `cache`, `snapshot`, `gone`: a timeline without its ref, or
-    `timeline`: the file with the name of this working tree's timeline."""
+    """`pack`, `ref`, `notes`, `cache` or `snapshot`; `gone` for a timeline whose ref is missing; `timeline` for the
+    file that names the timeline of this working tree."""
     subject: str
     why: str
 

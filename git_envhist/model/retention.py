@@ -79,7 +79,7 @@ class DropResult:
 
     snapshots: tuple[Snapshot, ...]
     until: date
-    """The first day on which it may be gone for good."""
+    """The first day on which the dropped snapshots may be deleted for good."""
     dry_run: bool = False
     warnings: tuple[str, ...] = ()
 

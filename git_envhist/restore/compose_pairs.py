@@ -72,7 +72,7 @@ def _as_after(pair: DirectoryPair, ignored: DirectoryPair | None) -> DirectoryPa
 
 
 def _only_ignored(pair: DirectoryPair, ignored: DirectoryPair | None) -> list[bytes]:
-    """Return the names that a comparison changed to what the ignored one has."""
+    """Return the names whose change in this pair is the change of the ignored pair."""
     after, known, reached = _entries(pair.after), _entries(pair.before), ignored and ignored.after
     if not reached:
         return []

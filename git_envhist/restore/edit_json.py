@@ -20,7 +20,7 @@ MAX_DEPTH = 100
 
 
 @dataclass(slots=True)
-class Node:
+class JsonNode:
     """A value and its place in the text."""
 
     value: Any
@@ -37,7 +37,7 @@ class Member:
 
     key: str
     start: int
-    node: Node
+    node: JsonNode
     comma: int
     """The position after its value and the comments behind that: of the comma or of the closing brace."""
 
@@ -56,7 +56,7 @@ def edit_json(ours: str, theirs: str, changes: Mapping[KeyPath, object]) -> str 
     return _Editor(ours, theirs, old, new, changes).run()
 
 
-def _parse(text: str) -> Node | None:
+def _parse(text: str) -> JsonNode | None:
     try:
         node = _value(text, _blank(text, 0), 0)
         return node if _blank(text, node.end) == len(text) else None
@@ -69,7 +69,7 @@ def _blank(text: str, at: int) -> int:
     return at if found is None else found.end()
 
 
-def _value(text: str, at: int, depth: int) -> Node:
+def _value(text: str, at: int, depth: int) -> JsonNode:
     if depth > MAX_DEPTH:
         raise ValueError("too deep")
     first = text[at]
@@ -79,14 +79,14 @@ def _value(text: str, at: int, depth: int) -> Node:
         return _array(text, at, depth)
     if first == '"':
         value, end = DECODER.raw_decode(text, at)
-        return Node(value, at, end)
+        return JsonNode(value, at, end)
     found = SCALAR.match(text, at)
     if found is None:
         raise ValueError("no value")
-    return Node(json.loads(found[0]), at, found.end())
+    return JsonNode(json.loads(found[0]), at, found.end())
 
 
-def _array(text: str, start: int, depth: int) -> Node:
+def _array(text: str, start: int, depth: int) -> JsonNode:
     values: list[Any] = []
     at = _blank(text, start + 1)
     while text[at] != "]":
@@ -97,10 +97,10 @@ def _array(text: str, start: int, depth: int) -> Node:
             at = _blank(text, at + 1)
         elif text[at] != "]":
             raise ValueError("no comma")
-    return Node(values, start, at + 1)
+    return JsonNode(values, start, at + 1)
 
 
-def _object(text: str, start: int, depth: int) -> Node:
+def _object(text: str, start: int, depth: int) -> JsonNode:
     members: list[Member] = []
     values: dict[str, Any] = {}
     is_after_comma = False
@@ -120,11 +120,11 @@ def _object(text: str, start: int, depth: int) -> Node:
         at = _blank(text, comma + 1) if is_after_comma else comma
         if not is_after_comma and text[at] != "}":
             raise ValueError("no comma")
-    return Node(values, start, at + 1, members, is_after_comma)
+    return JsonNode(values, start, at + 1, members, is_after_comma)
 
 
 @dataclass(slots=True)
-class Segment:
+class MemberText:
     """The text of a member, with the blanks and comments around it."""
 
     lead: str
@@ -146,7 +146,7 @@ class _Changes:
 
 class _Editor:
     def __init__(
-        self, ours: str, theirs: str, old: Node, new: Node, changes: Mapping[KeyPath, object]
+        self, ours: str, theirs: str, old: JsonNode, new: JsonNode, changes: Mapping[KeyPath, object]
     ) -> None:
         self._ours, self._theirs = ours, theirs
         self._old, self._new = old, new
@@ -163,7 +163,7 @@ class _Editor:
         edited = self._object(self._old, self._new, self._changes, 0)
         return self._ours[: self._old.start] + edited + self._ours[self._old.end :]
 
-    def _object(self, node: Node, new: Node | None, changes: _Changes, depth: int) -> str:
+    def _object(self, node: JsonNode, new: JsonNode | None, changes: _Changes, depth: int) -> str:
         assert node.members is not None
         segments, closing = self._segments(node)
         order = [member.key for member in node.members]
@@ -196,15 +196,15 @@ class _Editor:
             place = place_in_order(key, order, list(their_members))
             lead, closing = self._lead(by_key, order, place, closing, depth)
             head = json.dumps(key, ensure_ascii=False) + (": " if self._unit or ": " in self._ours else ":")
-            by_key[key] = Segment(lead, head + self._raw(theirs, value, _line_indent(lead), depth))
+            by_key[key] = MemberText(lead, head + self._raw(theirs, value, _line_indent(lead), depth))
             order.insert(place, key)
         return _joined([by_key[key] for key in order], closing, node.has_last_comma)
 
-    def _segments(self, node: Node) -> tuple[list[Segment], str]:
+    def _segments(self, node: JsonNode) -> tuple[list[MemberText], str]:
         """Return the segments of an object, and the text before its closing brace."""
         assert node.members is not None
         text = self._ours
-        found: list[Segment] = []
+        found: list[MemberText] = []
         at = node.start + 1
         for number, member in enumerate(node.members):
             lead = text[at : member.start]
@@ -213,7 +213,7 @@ class _Editor:
                 if line and first.strip():
                     found[-1].rest, lead = first, line + other
             trail = text[member.node.end : member.comma]
-            found.append(Segment(lead, text[member.start : member.node.end], trail))
+            found.append(MemberText(lead, text[member.start : member.node.end], trail))
             at = member.comma + (text[member.comma] == ",")
         closing = text[at : node.end - 1]
         if found and not node.has_last_comma:
@@ -222,7 +222,7 @@ class _Editor:
         return found, closing
 
     def _lead(
-        self, by_key: dict[str, Segment], order: list[str], place: int, closing: str, depth: int
+        self, by_key: dict[str, MemberText], order: list[str], place: int, closing: str, depth: int
     ) -> tuple[str, str]:
         """Return the blanks before a new member, and those before the closing brace."""
         if not order:
@@ -238,7 +238,7 @@ class _Editor:
         return lead, closing
 
     def _raw(self, theirs: Member | None, value: object, indent: str | None, depth: int) -> str:
-        """Return the text of a value: as in theirs if that has it, with the indentation of ours."""
+        """Return the text of a value, copied from the other side if it has this value, with the present indentation."""
         if theirs is not None and same_value(theirs.node.value, value):
             raw = self._theirs[theirs.node.start : theirs.node.end]
             line = self._theirs[: theirs.start].rpartition("\n")[2]
@@ -257,7 +257,7 @@ def _nested(change: _Changes) -> object:
     return {key: _nested(one) for key, one in change.below.items() if _nested(one) is not ABSENT}
 
 
-def _joined(segments: list[Segment], closing: str, has_last_comma: bool) -> str:
+def _joined(segments: list[MemberText], closing: str, has_last_comma: bool) -> str:
     if not segments:
         return "{}"
     parts = ["{"]
@@ -279,7 +279,7 @@ def _line_indent(lead: str) -> str | None:
     return lead.rpartition("\n")[2] if "\n" in lead else None
 
 
-def _indent_of(text: str, node: Node) -> str:
+def _indent_of(text: str, node: JsonNode) -> str:
     """Return the indentation of one level; empty if the object is in one line."""
     if not node.members:
         return ""

@@ -32,7 +32,7 @@ MAX_LOCK = 16 << 20
 Versions = dict[str, str]
 
 
-class Mismatch(NamedTuple):
+class LockMismatch(NamedTuple):
     """A package whose locked version is not installed."""
 
     name: str
@@ -108,7 +108,7 @@ def _changed_names(pair: DirectoryPair) -> set[bytes]:
     return {name for name in before.keys() | after.keys() if before.get(name) != after.get(name)}
 
 
-def _warnings(root: bytes, lock: EnvPath, found: Iterable[Mismatch]) -> Iterator[str]:
+def _warnings(root: bytes, lock: EnvPath, found: Iterable[LockMismatch]) -> Iterator[str]:
     differing = sorted(set(found), key=lambda one: (one.name, one.locked, one.installed or ""))
     if not differing:
         return
@@ -124,7 +124,7 @@ def _warnings(root: bytes, lock: EnvPath, found: Iterable[Mismatch]) -> Iterator
     )
 
 
-def _npm(tree: MergedTree, root: bytes, directory: EnvPath, name: bytes) -> Iterator[Mismatch]:
+def _npm(tree: MergedTree, root: bytes, directory: EnvPath, name: bytes) -> Iterator[LockMismatch]:
     if MODULES not in tree.entries(root, directory):
         return
     text = tree.text(root, _join(directory, name))
@@ -139,10 +139,10 @@ def _npm(tree: MergedTree, root: bytes, directory: EnvPath, name: bytes) -> Iter
         installed = given if isinstance(given, str) else None
         is_new = (root, place) in tree.pairs
         if installed != version and (installed is not None or is_new):
-            yield Mismatch(path.rpartition("node_modules/")[2], version, installed)
+            yield LockMismatch(path.rpartition("node_modules/")[2], version, installed)
 
 
-def _python(tree: MergedTree, root: bytes, directory: EnvPath, name: bytes) -> Iterator[Mismatch]:
+def _python(tree: MergedTree, root: bytes, directory: EnvPath, name: bytes) -> Iterator[LockMismatch]:
     text = tree.text(root, _join(directory, name)) or b""
     locked = _locked(_python_reader(name)(text))
     for site in _sites(tree, root, directory):
@@ -152,7 +152,7 @@ def _python(tree: MergedTree, root: bytes, directory: EnvPath, name: bytes) -> I
         for package, version in locked.items():
             present = installed.get(package)
             if present != version and (present is not None or package in before):
-                yield Mismatch(package, version, present)
+                yield LockMismatch(package, version, present)
 
 
 def _sites(tree: MergedTree, root: bytes, directory: EnvPath) -> set[EnvPath]:

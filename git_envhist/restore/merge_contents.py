@@ -16,10 +16,10 @@ from git_envhist.git.process import Git
 from git_envhist.lazy import dataclass
 from git_envhist.model import EnvPath
 from git_envhist.probes.variables import is_variables
-from git_envhist.restore.merge_rows import DatabaseFiles, is_database, merge_rows
+from git_envhist.restore.merge_rows import DatabaseVersion, is_database, merge_rows
 from git_envhist.restore.merge_settings import SettingsMerge, format_of
 from git_envhist.restore.merge_variables import loses_text, merge_variables
-from git_envhist.restore.three_way import Prefer, Reason
+from git_envhist.restore.three_way import ConflictReason, Prefer
 from git_envhist.text import escape
 
 SIDES = {Prefer.OURS, Prefer.THEIRS}
@@ -78,7 +78,7 @@ def merge_contents(
     if path.endswith(SOURCE_LINKS):
         return MergedContents(merge_set(versions))
     if all(map(is_database, versions)):
-        files = (DatabaseFiles(base), DatabaseFiles(ours), DatabaseFiles(theirs))
+        files = (DatabaseVersion(base), DatabaseVersion(ours), DatabaseVersion(theirs))
         return merge_databases(files, tools) or unmerged(tools)
     return None if class_of(path) == PACKAGES else merge_lines(versions, tools)
 
@@ -93,7 +93,7 @@ def unmerged(tools: MergeTools) -> MergedContents | None:
 
     It is a conflict also if theirs is preferred: the version of theirs would remove other changes of ours.
     """
-    return MergedContents(b"", (Reason.CONTENT,)) if tools.prefer is Prefer.THEIRS else None
+    return MergedContents(b"", (ConflictReason.CONTENT,)) if tools.prefer is Prefer.THEIRS else None
 
 
 def _has_keys(path: EnvPath) -> bool:
@@ -120,7 +120,7 @@ def _count(settings: int) -> str:
 
 
 def merge_databases(
-    versions: tuple[DatabaseFiles, DatabaseFiles, DatabaseFiles], tools: MergeTools
+    versions: tuple[DatabaseVersion, DatabaseVersion, DatabaseVersion], tools: MergeTools
 ) -> MergedContents | None:
     """Return a database (base, ours, theirs) merged by rows, without a log; None if one side is taken whole."""
     if max(one.size for one in versions) > tools.max_database:
@@ -136,7 +136,7 @@ def merge_lines(versions: Versions, tools: MergeTools) -> MergedContents | None:
     if merged is None:
         return None
     is_open = merged.conflicts and tools.prefer is Prefer.NEITHER
-    return MergedContents(merged.text, (Reason.CONTENT,) if is_open else ())
+    return MergedContents(merged.text, (ConflictReason.CONTENT,) if is_open else ())
 
 
 def _merge_named_variables(versions: Versions, tools: MergeTools, is_secret: bool) -> MergedContents | None:

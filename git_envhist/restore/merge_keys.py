@@ -1,4 +1,4 @@
-"""Merge three mappings by their keys (pure): the changes that ours takes from theirs, and the conflicts."""
+"""Merge three mappings by their keys (pure): the changes to take from the other side, and the conflicts."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _collated(key: object) -> str:
 
 
 def place_in_order(key: object, order: Sequence[Any], theirs: Sequence[Any]) -> int:
-    """Return the index for a new key: in order if the keys are sorted, else where its neighbours of theirs are."""
+    """Return the index for a new key: its place in sorted keys, else next to its neighbours on the other side."""
     for rank in (str, _collated):
         if len(theirs) > 1 and all(list(map(rank, one)) == sorted(map(rank, one)) for one in (order, theirs)):
             return bisect(list(map(rank, order)), rank(key))
@@ -77,7 +77,7 @@ class KeyMerge:
     def of(
         cls, base: Mapping[Any, Any], ours: Mapping[Any, Any], theirs: Mapping[Any, Any], prefer: Prefer
     ) -> KeyMerge:
-        """Merge three mappings; keys in conflict take the preferred side, or keep the value of ours."""
+        """Merge three mappings; a key in conflict gets the value of the preferred side, by default the present one."""
         found = cls(prefer)
         found.merged = found._merge(base, ours, theirs, ())
         return found

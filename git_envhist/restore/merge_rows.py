@@ -43,7 +43,7 @@ Row = tuple[Any, ...]
 Key = tuple[Any, ...]
 
 
-class DatabaseFiles(NamedTuple):
+class DatabaseVersion(NamedTuple):
     """A database with its log and its journal, as stored in a snapshot."""
 
     database: bytes
@@ -72,7 +72,7 @@ def is_database(content: bytes) -> bool:
 
 
 def merge_rows(
-    base: DatabaseFiles, ours: DatabaseFiles, theirs: DatabaseFiles, prefer: Prefer
+    base: DatabaseVersion, ours: DatabaseVersion, theirs: DatabaseVersion, prefer: Prefer
 ) -> MergedRows | None:
     """Return a database with the changed rows of both sides; None if it is not merged and ours is preferred.
 
@@ -101,13 +101,13 @@ def merge_rows(
     return None if prefer is Prefer.OURS else MergedRows(b"", (why,))
 
 
-def _require_no_journal(files: DatabaseFiles) -> None:
+def _require_no_journal(files: DatabaseVersion) -> None:
     """Raise `Unmergeable` if a version has a journal: SQLite would delete files that a journal names."""
     if files.journal:
         raise Unmergeable("it has a journal of a transaction that did not finish")
 
 
-def _write(path: str, files: DatabaseFiles) -> str:
+def _write(path: str, files: DatabaseVersion) -> str:
     """Write a database and its log, never its journal, and return the path of the copy."""
     for ending, data in (("", files.database), ("-wal", files.log)):
         if data is not None:
@@ -169,7 +169,7 @@ def _quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-class Column(NamedTuple):
+class TableColumn(NamedTuple):
     """A column that is stored."""
 
     name: str
@@ -186,7 +186,7 @@ class Table:
 
     name: str
     sql: str
-    columns: tuple[Column, ...]
+    columns: tuple[TableColumn, ...]
     is_keyless: bool
     """Whether the table has no primary key that names a row."""
     is_numbered: bool
@@ -223,7 +223,7 @@ class Database:
     def _table(self, name: str, sql: str) -> Table:
         rows = self.connection.execute(f"pragma table_xinfo({_quoted(name)})")
         columns = tuple(
-            Column(column, kind, bool(required), default, key)
+            TableColumn(column, kind, bool(required), default, key)
             for _, column, kind, required, default, key, hidden in rows
             if hidden not in HIDDEN_GENERATED
         )

@@ -22,7 +22,7 @@ class MergedVariables(NamedTuple):
 
 
 def merge_variables(base: bytes, ours: bytes, theirs: bytes, prefer: Prefer) -> MergedVariables | None:
-    """Return the text of ours with the variables that only theirs changed; None if it cannot be edited."""
+    """Return the present text with the variables that only the other side changed; None if it cannot be edited."""
     line_end = line_end_of(ours)
     if line_end is None or line_end_of(theirs) is None:
         # A value of several lines would be written with other line ends.

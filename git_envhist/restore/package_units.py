@@ -18,7 +18,7 @@ from git_envhist.lazy import dataclass, field
 from git_envhist.model import DirectoryPair, Entry, EntryKind, EnvPath, StoredAs
 from git_envhist.objects.reader import ObjectReader
 from git_envhist.restore.plan import Key
-from git_envhist.restore.three_way import Reason, Unit, database_units
+from git_envhist.restore.three_way import ConflictReason, Unit, database_units
 
 NODE_MODULES = b"node_modules"
 STORES = (b".pnpm", b".store")
@@ -86,7 +86,7 @@ class PackageUnits:
             for name, entry in ({} if listing is None else listing.entries).items():
                 target = COMMAND_TARGET.search(self._text(entry))
                 if target is not None:
-                    unit = Unit(pair.root, EnvPath(above + b"/" + target[1]), Reason.PACKAGE)
+                    unit = Unit(pair.root, EnvPath(above + b"/" + target[1]), ConflictReason.PACKAGE)
                     self._units[pair.root, EnvPath(pair.path + b"/" + name)] = unit
 
     def _rows(self, record: Entry | None) -> Iterator[bytes]:
@@ -133,7 +133,7 @@ def distribution_unit(root: bytes, place: bytes) -> Unit:
         name = name.removesuffix(ending)
     # The name of a link has no version, and may have hyphens.
     package = SEPARATORS.sub(b"-", name if is_link else name.partition(b"-")[0]).lower()
-    return Unit(root, EnvPath(site + b"/" + package if site else package), Reason.PACKAGE)
+    return Unit(root, EnvPath(site + b"/" + package if site else package), ConflictReason.PACKAGE)
 
 
 def python_unit(root: bytes, path: EnvPath) -> Unit | None:
@@ -162,4 +162,4 @@ def node_unit(root: bytes, path: EnvPath) -> Unit | None:
         return None
     if names[first] in STORES and end == len(names):
         return None
-    return Unit(root, EnvPath(b"/".join(names[:end])), Reason.PACKAGE)
+    return Unit(root, EnvPath(b"/".join(names[:end])), ConflictReason.PACKAGE)

@@ -46,15 +46,15 @@ from git_envhist.restore.decisions import UNDECIDED, Decisions
 from git_envhist.restore.inspect_unsigned import ExistingNames
 from git_envhist.restore.lock_files import MergedTree, lock_warnings
 from git_envhist.restore.merge_contents import MergeTools, has_units, merge_contents, merge_databases
-from git_envhist.restore.merge_rows import DatabaseFiles, is_database
+from git_envhist.restore.merge_rows import DatabaseVersion, is_database
 from git_envhist.restore.options import RestoreOptions
 from git_envhist.restore.package_units import PackageUnits
 from git_envhist.restore.three_way import (
     LINKS_OF_OTHER,
+    ConflictReason,
     ContentMerge,
     DatabaseMerge,
     Prefer,
-    Reason,
     Sides,
     ThreeWayMerge,
     Unit,
@@ -298,9 +298,9 @@ class RevertMerge:
             return None
         versions = self._read_versions(contents, path, (base, now, other))
         if versions is None:
-            # The version of theirs would remove other changes of ours.
+            # The whole file of the other side would remove unrelated changes of this side.
             is_kept = prefer is Prefer.THEIRS and self._has_units(contents, path, now)
-            return ContentMerge(now, (Reason.CONTENT,)) if is_kept else None
+            return ContentMerge(now, (ConflictReason.CONTENT,)) if is_kept else None
         is_secret = any(one.stored is StoredAs.SEALED for one in (base, now, other))
         merged = merge_contents(path, *versions, self._tools(span, prefer), is_secret=is_secret)
         if merged is None or (is_secret and self._key is None):
@@ -336,7 +336,7 @@ class RevertMerge:
         self, contents: ObjectReader, span: Span, trees: SpanTrees, unit: Unit, prefer: Prefer
     ) -> DatabaseMerge | None:
         """Merge a database with its log; None if it is taken from one side as a whole."""
-        versions: list[DatabaseFiles] = []
+        versions: list[DatabaseVersion] = []
         entries: list[Entry] = []
         for listed in trees.listings(unit):
             found = self._read_database(contents, unit, listed)
@@ -354,7 +354,7 @@ class RevertMerge:
 
     def _read_database(
         self, contents: ObjectReader, unit: Unit, listed: Mapping[bytes, Entry]
-    ) -> DatabaseFiles | None:
+    ) -> DatabaseVersion | None:
         name = unit.path.rpartition(b"/")[2]
         found: list[bytes | None] = []
         for ending in (b"", b"-wal", b"-journal"):
@@ -368,7 +368,9 @@ class RevertMerge:
                 if data is None:
                     return None
                 found.append(data)
-        return None if found[0] is None or not is_database(found[0]) else DatabaseFiles(found[0], *found[1:])
+        return (
+            None if found[0] is None or not is_database(found[0]) else DatabaseVersion(found[0], *found[1:])
+        )
 
     def _read_versions(
         self, contents: ObjectReader, path: EnvPath, entries: tuple[Entry, ...]

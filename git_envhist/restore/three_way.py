@@ -53,8 +53,8 @@ DECIDED = (Prefer.OURS, Prefer.THEIRS, Prefer.MARKERS)
 """The sides that `merge_entry` takes itself."""
 
 
-class Reason(StrEnum):
-    """Reason for a conflict, as printed."""
+class ConflictReason(StrEnum):
+    """ConflictReason for a conflict, as printed."""
 
     CONTENT = "its contents changed on both sides"
     MODE = "its mode changed on both sides"
@@ -111,7 +111,7 @@ class Unit(NamedTuple):
     root: bytes
     path: EnvPath
     """The path that is printed for the unit."""
-    reason: Reason
+    reason: ConflictReason
 
     @property
     def shown(self) -> EnvPath:
@@ -164,13 +164,13 @@ def merge_entry(sides: Sides, content: Callable[[], ContentMerge | None], prefer
     return _merge_attributes(sides, content, prefer)
 
 
-def _existence(sides: Sides) -> Reason:
+def _existence(sides: Sides) -> ConflictReason:
     if sides.base is None:
-        return Reason.CREATED
-    return Reason.REMOVED_NOW if sides.now is None else Reason.REMOVED_THERE
+        return ConflictReason.CREATED
+    return ConflictReason.REMOVED_NOW if sides.now is None else ConflictReason.REMOVED_THERE
 
 
-def _preferred(sides: Sides, reason: Reason, prefer: Prefer) -> MergedEntry:
+def _preferred(sides: Sides, reason: ConflictReason, prefer: Prefer) -> MergedEntry:
     if prefer is Prefer.OURS:
         return MergedEntry(sides.now)
     return MergedEntry(sides.other) if prefer is Prefer.THEIRS else MergedEntry(sides.now, (reason,))
@@ -204,7 +204,7 @@ def _merge_attributes(
         found, reasons = merged
     else:
         found = other if prefer is Prefer.THEIRS else now
-        reasons = () if prefer in (Prefer.OURS, Prefer.THEIRS) else (Reason.CONTENT,)
+        reasons = () if prefer in (Prefer.OURS, Prefer.THEIRS) else (ConflictReason.CONTENT,)
     return with_attributes((base, other, base_now, now), found, reasons, prefer)
 
 
@@ -220,9 +220,9 @@ def with_attributes(
     owner, owner_differs = _pick(prefer, *((one.uid, one.gid) for one in versions))
     xattrs, attributes_differ = _pick(prefer, *(one.xattrs for one in versions))
     differing = (
-        (mode_differs, Reason.MODE),
-        (owner_differs, Reason.OWNER),
-        (attributes_differ, Reason.ATTRIBUTES),
+        (mode_differs, ConflictReason.MODE),
+        (owner_differs, ConflictReason.OWNER),
+        (attributes_differ, ConflictReason.ATTRIBUTES),
     )
     reasons = reasons or tuple([why for differs, why in differing if differs][:1])
     if reasons:
@@ -369,7 +369,7 @@ class ThreeWayMerge:
                 if is_same(sides.now, sides.other):
                     continue
                 # A database is named by its own path, also if only its log changed.
-                own = [unit.shown] if unit.reason is Reason.DATABASE else []
+                own = [unit.shown] if unit.reason is ConflictReason.DATABASE else []
                 changes = self._units.setdefault(unit, UnitChanges(paths=own))
                 changes.by_step |= not is_same(sides.base, sides.other)
                 changes.since |= not is_same(sides.base_now, sides.now)
@@ -379,7 +379,7 @@ class ThreeWayMerge:
     def _merge_databases(self) -> None:
         """Merge the databases with a log that changed on both sides."""
         for unit, changes in self._units.items():
-            if unit.reason is not Reason.DATABASE or not changes.is_conflict:
+            if unit.reason is not ConflictReason.DATABASE or not changes.is_conflict:
                 continue
             merged = self.merge_database(unit, self._decided(unit.shown))
             if merged is None:
@@ -547,7 +547,7 @@ class ThreeWayMerge:
 
     def _note_kinds(self, key: Key, now: Entry | None) -> Entry | None:
         """Keep the present version of a path that is a file on one side and a directory on the other."""
-        self._note(shown_path(*key), (Reason.KIND,))
+        self._note(shown_path(*key), (ConflictReason.KIND,))
         return now
 
 
@@ -571,6 +571,6 @@ def database_units(pairs: Iterable[DirectoryPair]) -> Iterator[tuple[Key, Unit]]
             for name in _entries(listing):
                 database = database_of_sidecar(name)
                 if database is not None:
-                    unit = Unit(pair.root, _join(pair.path, database), Reason.DATABASE)
+                    unit = Unit(pair.root, _join(pair.path, database), ConflictReason.DATABASE)
                     yield (pair.root, _join(pair.path, name)), unit
                     yield (pair.root, unit.path), unit

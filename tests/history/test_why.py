@@ -8,8 +8,8 @@ import pytest
 
 from git_envhist.git.process import Git
 from git_envhist.history.attribution import Certainty, ChangeTime, attribute
-from git_envhist.history.versions import ABSENT, PathId, Step, VersionReader
-from git_envhist.history.why import Origins, Subject, SubjectKind
+from git_envhist.history.versions import ABSENT, PathId, VersionReader, VersionStep
+from git_envhist.history.why import OriginReader, Subject, SubjectKind
 from git_envhist.lazy import replace
 from git_envhist.model import CallWindow, EnvPath, RestoreRole, Snapshot, ToolCall
 from tests.history.snapshots import snapshot
@@ -27,8 +27,8 @@ class Renamed:
         return ChangeTime()
 
 
-class RenamedOrigins(Origins):
-    def _renamed_from(self, step: Step[PathId], path: EnvPath) -> EnvPath | None:
+class RenamedOriginReader(OriginReader):
+    def _renamed_from(self, step: VersionStep[PathId], path: EnvPath) -> EnvPath | None:
         return None if step.before is None else EnvPath(step.before.tree.encode())
 
 
@@ -69,7 +69,7 @@ def test_time_of_a_row_is_that_of_all_files_that_changed(
         window=CallWindow(before.id, 90.0, 120.0),
     )
     reader = cast(VersionReader, Database(changed))
-    origins = Origins(cast(Git, None), [after, before], reader, lambda taken: taken)
+    origins = OriginReader(cast(Git, None), [after, before], reader, lambda taken: taken)
     monkeypatch.setattr(origins, "_place_of_table", lambda table: "db")
     monkeypatch.setattr("git_envhist.history.why.read_row", lambda contents, table, key: str(contents))
     (first, *_) = origins.of(Subject(SubjectKind.ROW, "t:1"))
@@ -96,7 +96,7 @@ def test_restore_is_named_only_for_a_path_as_in_the_restored_snapshot() -> None:
 
     for path, certainty in (("by-restore", Certainty.RESTORE), ("by-another", Certainty.UNCERTAIN)):
         reader = cast(VersionReader, Restored())
-        origins = Origins(cast(Git, None), [restored, before, source], reader, lambda taken: taken)
+        origins = OriginReader(cast(Git, None), [restored, before, source], reader, lambda taken: taken)
         first = next(origins.of(Subject(SubjectKind.PATH, path)))
         assert first.attribution.certainty is certainty
 
@@ -107,7 +107,7 @@ def test_path_is_followed_across_any_number_of_renames() -> None:
         replace(one, id=f"{at:040}", commit=f"{at:040}", tree=str(at), trusted=True)
         for at in range(RENAMES, 0, -1)
     ]
-    origins = RenamedOrigins(cast(Git, None), line, cast(VersionReader, Renamed()), lambda taken: taken)
+    origins = RenamedOriginReader(cast(Git, None), line, cast(VersionReader, Renamed()), lambda taken: taken)
     steps = list(origins.of(Subject(SubjectKind.PATH, str(RENAMES))))
     assert [step.snapshot for step in steps] == line
     assert steps[-1].path == b"1"

@@ -13,7 +13,7 @@ import pytest
 from git_envhist.probes.sqlite_file import JOURNAL_MAGIC
 from git_envhist.restore.merge_rows import (
     CANNOT_MERGE,
-    DatabaseFiles,
+    DatabaseVersion,
     MergedRows,
     Watch,
     merge_rows,
@@ -41,7 +41,7 @@ WORD = "1 row of table word changed on both sides"
 NEW_WORD = "insert into word values ('c', 3);"
 
 
-def build(path: Path, *scripts: str, mode: str = "delete") -> DatabaseFiles:
+def build(path: Path, *scripts: str, mode: str = "delete") -> DatabaseVersion:
     """Return a database made by scripts; with its log if the mode is `wal`."""
     path.unlink(missing_ok=True)
     with closing(sqlite3.connect(path)) as made:
@@ -49,7 +49,7 @@ def build(path: Path, *scripts: str, mode: str = "delete") -> DatabaseFiles:
         made.executescript("".join(scripts))
         made.commit()
         log = path.with_name(path.name + "-wal")
-        return DatabaseFiles(path.read_bytes(), log.read_bytes() if log.exists() else None)
+        return DatabaseVersion(path.read_bytes(), log.read_bytes() if log.exists() else None)
 
 
 def dump(tmp_path: Path, database: bytes) -> list[str]:
@@ -189,7 +189,7 @@ def test_rows_in_conflict_take_the_preferred_side(tmp_path: Path, prefer: Prefer
 def test_damaged_or_hostile_database_is_not_merged(tmp_path: Path) -> None:
     base = build(tmp_path / "database", SCHEMA)
     ours = build(tmp_path / "database", SCHEMA, "update person set age = 10 where id = 1;")
-    cut = DatabaseFiles(base.database[: len(base.database) // 2])
+    cut = DatabaseVersion(base.database[: len(base.database) // 2])
     found = merge_rows(base, ours, cut, Prefer.NEITHER)
     assert found is None or found.conflicts
     with closing(sqlite3.connect(tmp_path / "database")) as opened:
@@ -199,7 +199,7 @@ def test_damaged_or_hostile_database_is_not_merged(tmp_path: Path) -> None:
             "update sqlite_master set sql = ? where name = 'forget'", (f"attach '{target}' as more",)
         )
         opened.commit()
-    hostile = DatabaseFiles((tmp_path / "database").read_bytes())
+    hostile = DatabaseVersion((tmp_path / "database").read_bytes())
     for versions in ((base, ours, hostile), (base, hostile, ours), (hostile, ours, base)):
         found = merge_rows(*versions, Prefer.NEITHER)
         assert found is None or found.conflicts

@@ -78,7 +78,9 @@ NO_VALUES = {
         ("Forget", "Asked", "CaptureKeywords", "EnvPath", "Git"),
         "a function, a dictionary, bytes, git itself",
     ),
-    **dict.fromkeys(("GuardedWork", "FileReader", "LiveTree", "Origins"), "lives as long as its context"),
+    **dict.fromkeys(
+        ("GuardedWork", "FileReader", "LiveTree", "OriginReader"), "lives as long as its context"
+    ),
     "Origin": "a frozen class of history, which the packages below do not know",
 }
 

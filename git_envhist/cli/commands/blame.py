@@ -11,7 +11,7 @@ from git_envhist.cli.parser import argument, date_format, option
 from git_envhist.cli.views.blame import BlameView, json_value, plain_lines, porcelain_lines
 from git_envhist.errors import UsageError
 from git_envhist.history.blame import BlameLine, NoLines, blame, blame_versions
-from git_envhist.history.why import Origins
+from git_envhist.history.why import OriginReader
 from git_envhist.model import EnvPath, Snapshot, StoredAs
 from git_envhist.snapshots.names import stored_path
 
@@ -47,7 +47,7 @@ def _operands(session: Session, words: tuple[str, ...]) -> tuple[str, EnvPath]:
 
 
 def _lines(
-    session: Session, origins: Origins, snapshot: Snapshot, path: EnvPath, options: dict[str, Any]
+    session: Session, origins: OriginReader, snapshot: Snapshot, path: EnvPath, options: dict[str, Any]
 ) -> list[BlameLine]:
     history = session.history
     with closing(history.reader(history.with_contents(snapshot, path))) as reader:

@@ -31,7 +31,7 @@ MAX_DIGITS = 18
 @option("--table", metavar="<name>", help="ask about a table of a database")
 @option("--row", metavar="<table>:<key>", help="ask about a row of a SQLite table")
 @option("--service", metavar="<name>", help="ask about a service")
-@option("--path-gone", "path_gone", metavar="<path>", help="ask about a path that does not exist any more")
+@option("--path-gone", "path_gone", metavar="<path>", help="ask about a path that was removed")
 @option("--at", "revision", metavar="<rev>", help="the state to explain (default: now)")
 @option("-n", "--max-count", "limit", metavar="<n>", number=True, help="print at most <n> steps (default: 3)")
 @option("--all", "every", is_flag=True, help="print all steps that changed it")

@@ -13,7 +13,7 @@ from git_envhist.history.attribution import Certainty
 from git_envhist.history.blame import BlameLine
 from git_envhist.history.times import printed_time
 from git_envhist.history.titles import title
-from git_envhist.history.why import Origin, Origins
+from git_envhist.history.why import Origin, OriginReader
 from git_envhist.model import EnvPath, Snapshot
 from git_envhist.snapshots.names import true_path
 from git_envhist.text import escape, escape_invalid
@@ -26,7 +26,12 @@ class BlameView:
     """The lines of a file, and the step that brought each."""
 
     def __init__(
-        self, session: Session, origins: Origins, lines: Sequence[BlameLine], path: EnvPath, style: str | None
+        self,
+        session: Session,
+        origins: OriginReader,
+        lines: Sequence[BlameLine],
+        path: EnvPath,
+        style: str | None,
     ) -> None:
         self.session = session
         self.lines = lines

@@ -30,7 +30,7 @@ from git_envhist.text import escape
 if TYPE_CHECKING:
     from git_envhist.cli.command import Session
     from git_envhist.history.attribution import Attribution
-    from git_envhist.history.why import Origins
+    from git_envhist.history.why import OriginReader
 
 DEFAULT_LIMIT = 10
 LABEL = 11
@@ -79,7 +79,7 @@ def _suspects(session: Session, found: Failure, base: Snapshot | None) -> list[S
     return order_suspects(compared.files, facts, output, kinds(), package_directories())
 
 
-def _attribution(origins: Origins, found: Failure, suspect: Suspect) -> Attribution | None:
+def _attribution(origins: OriginReader, found: Failure, suspect: Suspect) -> Attribution | None:
     """Return who made a change; None if several steps come into question."""
     if found.unchecked:
         return None

@@ -41,12 +41,12 @@ class HookSettings(NamedTuple):
 
 
 class Approvals(NamedTuple):
-    """What a person approved."""
+    """The approval of each hook, and the step that is left."""
 
     of: Mapping[str, Approval]
     """By event; an event that is missing needs no approval."""
     step: str = ""
-    """What the person must do before the agent runs all hooks; empty if nothing."""
+    """The step that is left to the person before the agent runs all hooks; empty if none."""
 
 
 def read_approvals(agent: str, target: InstallTarget, settings: HookSettings) -> Approvals:
