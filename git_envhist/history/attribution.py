@@ -61,7 +61,7 @@ class Reason(Enum):
     NO_TIME = "nothing shows when it was changed"
     DIRECTORY = "the time of a directory does not show who changed what is below it"
     NOT_WAITED = "nothing shows when it was changed between the last capture and the call"
-    NOT_RESTORED = "nothing shows that the restore wrote it: another program may have changed it"
+    NOT_RESTORED = "a restore or a revert ran in this step, and another program may have changed it too"
     LATE = "the tool began before the capture had ended"
 
 

@@ -143,7 +143,7 @@ def _hint_for_word(word: str, catalog: Catalog, now: datetime) -> str | None:
         return SPELLED_OTHERWISE[word.lower()]
     if "^" in word:
         return PARENTS_HINT
-    if ".." in word:
+    if ".." in word and not word.startswith("../"):
         return "give one snapshot, not a range"
     if 0 < len(word) < SHORTEST_ID and _is_short_id(word):
         steps = f"; a number of steps back is '@~{word}'" if word.isdecimal() else ""
