@@ -28,8 +28,8 @@ from git_envhist.text import escape
 Revision = Annotated[
     str,
     Field(
-        description="A snapshot: @ (the newest), @~2 (two before it), an id, a name, good or bad (the newest "
-        "that passed or failed its check), @{10:27} (a time), or a git commit",
+        description="A snapshot: @ (the newest), @~2, an id, a name, good (its check passed), bad, @{10:27} (a time), "
+        "or a git commit",
         min_length=1,
     ),
 ]
@@ -39,14 +39,13 @@ Paths = Annotated[
 Cursor = Annotated[
     str | None,
     Field(
-        description="The next_cursor or next_facts_cursor of the previous result, to get the next page of the "
-        "same call",
+        description="For the next page: next_cursor or next_facts_cursor of the previous result",
         pattern=r"^f?[0-9]{1,9}$",
     ),
 ]
 TextCursor = Annotated[
     str | None,
-    Field(description="The next_cursor of the previous result of the same call", pattern=r"^[0-9]{1,9}$"),
+    Field(description="For the next page: next_cursor of the previous result", pattern=r"^[0-9]{1,9}$"),
 ]
 DiffClass = Literal["packages", "services", "databases", "env", "tools", "files"]
 RestoreClass = Literal["packages", "env", "databases", "files"]
