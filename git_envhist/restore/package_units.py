@@ -76,7 +76,8 @@ class PackageUnits:
                 self._units[pair.root, _below(pair.path, name)] = unit
             for name in self._lines(entries.get(TOP_LEVEL)):
                 # Such a package has no list of files if it was installed in another way.
-                if INSTALLED_FILES not in entries and RECORD not in entries and b"/" not in name:
+                is_module = b"/" not in name and name not in (b".", b"..")
+                if is_module and INSTALLED_FILES not in entries and RECORD not in entries:
                     self._trees[pair.root, _below(site, name)] = unit
                     self._units[pair.root, _below(site, name + b".py")] = unit
 

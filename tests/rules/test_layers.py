@@ -23,6 +23,7 @@ disk
 owners
 paths
 workers
+toml_text
 config dotenv
 model
 git
@@ -92,6 +93,7 @@ PURE = (
     "git_envhist.model",
     "git_envhist.errors",
     "git_envhist.text",
+    "git_envhist.toml_text",
     "git_envhist.snapshots.quoting",
     "git_envhist.snapshots.names",
     "git_envhist.snapshots.layout",
