@@ -101,6 +101,8 @@ class MergeSources(NamedTuple):
     relocated: Relocated = Relocated()
     is_whole: bool = True
     """Whether a merge contains all that the merged snapshot has."""
+    warnings: tuple[str, ...] = ()
+    """Warnings about the choice of the snapshots."""
 
     @property
     def target(self) -> Snapshot:

@@ -102,6 +102,9 @@ def start(root: Path, tools: Tools) -> None:
         made.commit()
     if tools.wheels is not None:
         run(tools, root, sys.executable, "-m", "venv", "--without-pip", ".venv")
+        for site in root.glob(".venv/lib/*/site-packages"):
+            # pip removes an empty directory with the last package, which a history without that package does not do.
+            (site / "kept.txt").write_text("kept\n")
         (root / "package.json").write_text('{\n  "name": "shop",\n  "version": "1.0.0"\n}\n')
 
 

@@ -673,6 +673,11 @@ def shared(repo: Repo, place: Path) -> Repo:
     repo.git("remote", "add", "origin", str(bare.path))
     repo.git("push", "-q", "origin", "HEAD:refs/heads/main")
     repo.run("envlog", "push", "--yes", check=True)
+    return shared_clone(bare, repo, place)
+
+
+def shared_clone(bare: Repo, repo: Repo, place: Path) -> Repo:
+    """Return a clone of a remote with other keys that has fetched all timelines."""
     repo.git("clone", "-q", str(bare.path), str(place / "theirs"))
     theirs = Repo(
         place / "theirs", {**repo.env, "HOME": str(place / "home"), "XDG_CONFIG_HOME": str(place / "c")}
@@ -711,6 +716,30 @@ def test_fetched_timeline_without_your_signature_needs_the_option(repo: Repo, tm
     assert not (theirs.path / "src/.git/hooks/post-checkout").exists()
     # What the unsigned side did not change is as before.
     assert (theirs.path / "own").stat().st_mode & 0o7777 == 0o4755
+
+
+def test_fork_point_that_only_an_unsigned_snapshot_names_is_reported(repo: Repo, tmp_path: Path) -> None:
+    repo.write("lines", LINES)
+    opened(repo).capture("start")
+    other = forked(repo)
+    other.write("page", b"<p>")
+    opened(other).capture("page")
+    bare = make_remote(tmp_path / "srv" / "remote.git")
+    repo.git("remote", "add", "origin", str(bare.path))
+    for one in (repo, other):
+        one.run("envlog", "push", "--yes", check=True)
+    repo.git("push", "-q", "origin", "HEAD:refs/heads/main")
+    theirs = shared_clone(bare, repo, tmp_path)
+    start = next(one for one in opened(theirs).log(all_timelines=True) if one.intent == "start")
+    theirs.run("envrestore", "--allow-unsigned", start.id)
+    name = f"origin/{timeline(other)}"
+    planned = theirs.run("envlog", "merge", "-n", "--allow-unsigned", name)
+    warning = f"only an unsigned snapshot says that both sides changed since '{start.id[:7]}'"
+    assert warning in planned.err, planned.err
+    told = theirs.run("envlog", "merge", "-n", "--allow-unsigned", "--base", start.id, name)
+    assert warning not in told.err
+    # The fork is signed here.
+    assert warning not in repo.run("envlog", "merge", "-n", timeline(other), check=True).err
 
 
 @pytest.mark.parametrize("is_changed_here", [True, False])
