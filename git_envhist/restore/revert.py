@@ -22,6 +22,7 @@ from git_envhist.git.process import Git
 from git_envhist.history.timeline import PRINTED_ID
 from git_envhist.lazy import replace
 from git_envhist.model import (
+    SQLITE_SIDECARS,
     Conflict,
     DirectoryPair,
     Entry,
@@ -231,6 +232,8 @@ class RevertMerge:
     ) -> list[DirectoryPair]:
         step, since = changed
         packages = PackageUnits.of(contents, [*step.values(), *since.values()])
+        for root, directory in step.keys() & since.keys():
+            packages.add_database(root, directory, trees.now.entries(root, directory))
         decisions = self._sources.decisions
 
         def three_way(
@@ -340,19 +343,22 @@ class RevertMerge:
         """Merge a database with its log; None if it is taken from one side as a whole."""
         versions: list[DatabaseVersion] = []
         entries: list[Entry] = []
-        for listed in trees.listings(unit):
+        name = unit.path.rpartition(b"/")[2]
+        listings = list(trees.listings(unit))
+        for listed in listings:
             found = self._read_database(contents, unit, listed)
             if found is None:
                 return None
             versions.append(found)
-            entries.append(listed[unit.path.rpartition(b"/")[2]])
+            entries.append(listed[name])
         merged = merge_databases((versions[0], versions[1], versions[2]), self._tools(span, prefer))
         if merged is None:
             return None
         base, now, other = entries
         entry = now if merged.conflicts else self._entry(unit.shown, now, merged.content)
         whole = with_attributes((base, other, base, now), entry, merged.conflicts, prefer)
-        return DatabaseMerge(now, whole.entry or now, whole.reasons)
+        logs = {name + end: listings[1][name + end] for end in SQLITE_SIDECARS if name + end in listings[1]}
+        return DatabaseMerge(now, whole.entry or now, whole.reasons, logs)
 
     def _read_database(
         self, contents: ObjectReader, unit: Unit, listed: Mapping[bytes, Entry]

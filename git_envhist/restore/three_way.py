@@ -99,6 +99,8 @@ class DatabaseMerge(NamedTuple):
     now: Entry
     merged: Entry
     conflicts: tuple[str, ...] = ()
+    logs: Mapping[bytes, Entry] = {}
+    """The log and the journal now, by name, also if they are equal on all sides."""
 
 
 T = TypeVar("T")
@@ -419,6 +421,7 @@ class ThreeWayMerge:
     def _put_databases(self, key: Key, before: dict[bytes, Entry], after: dict[bytes, Entry]) -> None:
         for name, merged in self._databases.get(key, {}).items():
             before[name], after[name] = merged.now, merged.merged
+            before.update(merged.logs)
             for sidecar in SQLITE_SIDECARS:
                 after.pop(name + sidecar, None)
 
