@@ -121,6 +121,14 @@ class MergeSources(NamedTuple):
         return f"git envlog {self.role.value} {self.again or self.words}"
 
 
+MERGED_REASONS: Mapping[str, str] = {
+    ConflictReason.REMOVED_NOW: "changed there, removed here",
+    ConflictReason.REMOVED_THERE: "changed here, removed there",
+    ConflictReason.CREATED: "created on both sides",
+}
+"""The reasons for which a merge has other words than a revert: it joins two sides, and takes no step back."""
+
+
 class MergeConflicts(Refused):
     """A revert or a merge found paths that both sides changed."""
 
@@ -260,8 +268,14 @@ class RevertMerge:
             merge, pairs = three_way(lambda path: sides.get(path, Prefer.NEITHER))
         self.together += merge.together()
         for noted, conflicts in ((self._conflicts, merge.conflicts), (self._skipped, merge.skipped)):
-            noted.update((conflict, merge.paths_of(conflict)) for conflict in conflicts)
+            noted.update((self._worded(conflict), merge.paths_of(conflict)) for conflict in conflicts)
         return pairs
+
+    def _worded(self, conflict: Conflict) -> Conflict:
+        is_merge = self._sources.role is RestoreRole.MERGE
+        return (
+            Conflict(conflict.path, MERGED_REASONS.get(conflict.why, conflict.why)) if is_merge else conflict
+        )
 
     def _name_beside(self, span: Span, root: bytes, path: EnvPath, names: Collection[bytes]) -> bytes | None:
         if shown_path(root, path) in self._dropped:

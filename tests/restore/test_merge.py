@@ -224,6 +224,21 @@ def test_every_overlap_of_a_merge_is_listed_and_nothing_changes(overlapping: tup
     assert state(repo) == before
 
 
+def test_conflict_of_a_path_that_a_side_lacks_names_what_each_side_did(pair: tuple[Repo, Repo]) -> None:
+    repo, other = pair
+    other.write("old", b"edited there")
+    (other.path / "dir/file").unlink()
+    for one in pair:
+        one.write("new", str(one.path))
+    opened(other).capture("more")
+    found = opened(repo).merge(timeline(other), dry_run=True).conflicts
+    assert {(one.path, one.why) for one in found} == {
+        (b"dir/file", "changed here, removed there"),
+        (b"new", "created on both sides"),
+        (b"old", "changed there, removed here"),
+    }
+
+
 def test_skipped_conflicts_leave_their_paths_and_the_rest_is_merged(overlapping: tuple[Repo, Repo]) -> None:
     repo, other = overlapping
     lines = repo.read("lines")
