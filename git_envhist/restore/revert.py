@@ -313,14 +313,14 @@ class RevertMerge:
         self, contents: ObjectReader, span: Span, path: EnvPath, sides: Sides, prefer: Prefer
     ) -> ContentMerge | None:
         base, other, _, now = sides
-        if base is None or other is None or now is None:
+        if other is None or now is None:
             return None
         versions = self._read_versions(contents, path, (base, now, other))
         if versions is None:
             # The whole file of the other side would remove unrelated changes of this side.
             is_kept = prefer is Prefer.THEIRS and self._has_units(contents, path, now)
             return ContentMerge(now, (ConflictReason.CONTENT,)) if is_kept else None
-        is_secret = any(one.stored is StoredAs.SEALED for one in (base, now, other))
+        is_secret = any(one is not None and one.stored is StoredAs.SEALED for one in (base, now, other))
         merged = merge_contents(path, *versions, self._tools(span, prefer), is_secret=is_secret)
         if merged is None or (is_secret and self._key is None):
             return None
@@ -395,11 +395,14 @@ class RevertMerge:
         )
 
     def _read_versions(
-        self, contents: ObjectReader, path: EnvPath, entries: tuple[Entry, ...]
+        self, contents: ObjectReader, path: EnvPath, entries: tuple[Entry | None, ...]
     ) -> tuple[bytes, bytes, bytes] | None:
-        """Return the contents of base, now and other; None if one is too large, or cannot be opened."""
+        """Return the contents of base, now and other; None if one is too large, or cannot be opened.
+
+        A file that base does not have is empty there.
+        """
         limit = max(MAX_BYTES, self._merge_limit)
-        found = [self._read_file(contents, path, entry, limit) for entry in entries]
+        found = [b"" if entry is None else self._read_file(contents, path, entry, limit) for entry in entries]
         base, now, other = found
         return None if base is None or now is None or other is None else (base, now, other)
 

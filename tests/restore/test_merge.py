@@ -239,6 +239,19 @@ def test_conflict_of_a_path_that_a_side_lacks_names_what_each_side_did(pair: tup
     }
 
 
+def test_markers_are_written_into_a_text_that_both_sides_created(pair: tuple[Repo, Repo]) -> None:
+    repo, other = pair
+    for one, text in ((repo, "here\n"), (other, "there\n")):
+        one.write("new", text)
+        one.write("image", b"\0" + text.encode())
+    opened(other).capture("more")
+    refused = opened(repo).merge(timeline(other), conflict="markers", dry_run=True)
+    assert [(one.path, one.why) for one in refused.conflicts] == [(b"image", "created on both sides")]
+    opened(repo).merge(timeline(other), conflict="markers", resolve={"image": "ours"})
+    name = timeline(other).rpartition("/")[2]
+    assert repo.read("new").decode() == f"<<<<<<< now\nhere\n=======\nthere\n>>>>>>> {name}\n"
+
+
 def test_skipped_conflicts_leave_their_paths_and_the_rest_is_merged(overlapping: tuple[Repo, Repo]) -> None:
     repo, other = overlapping
     lines = repo.read("lines")
