@@ -22,6 +22,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing, suppress
@@ -56,7 +57,7 @@ insert into counts values ('x', 1);
 """
 CACHES = re.compile(rb"(?:^|/)(?:__pycache__|\.git|\.cache)(?:/|\Z)")
 TEXT_ORDER = re.compile(
-    rb"(?:^|/)(?:[^/]*\.env|package(?:-lock)?\.json|\.package-lock\.json|settings\.json)\Z"
+    rb"(?:^|/)(?:[^/]*\.env|package(?:-lock)?\.json|\.package-lock\.json|settings\.(?:json|toml|yaml))\Z"
 )
 """Files whose values count; their order is counted beside."""
 
@@ -296,6 +297,8 @@ def observe(root: Path) -> Seen:
 def in_value(root: Path, path: bytes) -> object:
     """Return the values of a file whose order is free."""
     text = (root / os.fsdecode(path)).read_text()
+    if path.endswith(b".toml"):
+        return tomllib.loads(text)
     return json.loads(text) if path.endswith(b".json") else sorted(text.splitlines())
 
 
