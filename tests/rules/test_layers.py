@@ -218,12 +218,12 @@ def _effects(source: Source) -> list[str]:
 
 
 def _clock_reads(source: Source) -> list[int]:
-    calls = [node for node in ast.walk(source.tree) if isinstance(node, ast.Call)]
+    calls = list(source.nodes(ast.Call))
     return [n.lineno for n in calls if isinstance(n.func, ast.Attribute) and n.func.attr in CLOCKS]
 
 
 def _opens(source: Source) -> list[int]:
-    calls = [node for node in ast.walk(source.tree) if isinstance(node, ast.Call)]
+    calls = list(source.nodes(ast.Call))
     return [
         n.lineno for n in calls if isinstance(n.func, ast.Name) and n.func.id in {"open", "print", "input"}
     ]
