@@ -10,6 +10,7 @@ snapshot is searched for in its bytes, which takes 10 µs (`python -m tests.benc
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
 from typing import Generic, NamedTuple, TypeVar
 
 from git_envhist.diff.fact_keys import name_of, place_of
@@ -23,13 +24,15 @@ from git_envhist.objects.reader import PackFirstReader
 from git_envhist.objects.trees import DIRECTORY, FILE, decode_by_name
 from git_envhist.snapshots.layout import FACTS, MANIFEST, shard_path, stored_places
 from git_envhist.snapshots.manifest import ScannedShard, scan_shard
-from git_envhist.snapshots.names import RESERVED, stored_name
+from git_envhist.snapshots.names import RESERVED, stored_name, true_name
 from git_envhist.snapshots.records import SUFFIX, FactText, read_fact, read_fact_text
 from git_envhist.snapshots.sealed_facts import FindFactsKey, open_facts
 
 V = TypeVar("V")
 MAX_ENTRIES = 100_000
 """How many entries of directories are remembered."""
+MAX_DIFFERING = 2_000
+"""How many changed paths below a directory are looked at."""
 MAX_TREES = 32
 """How many directories are remembered with all their entries."""
 NS = 1e9
@@ -121,6 +124,11 @@ class VersionReader:
             return None
         return self._read_file(snapshot, path)
 
+    def must_exist(self, snapshot: Snapshot, path: EnvPath) -> None:
+        """Raise the error of `read_file` if the path is no file of a snapshot."""
+        if self._read_file is not None and self.path_id(snapshot, path)[0] in (ABSENT[0], DIRECTORY):
+            self._read_file(snapshot, path)
+
     def stored_as(self, snapshot: Snapshot, path: EnvPath) -> StoredAs:
         """Return how a snapshot stores the bytes of a file; PLAIN for what is no file."""
         for directory, name in stored_places(path):
@@ -147,6 +155,67 @@ class VersionReader:
             return ChangeTime(written / NS, placed)
         above = path.rpartition(b"/")[0]
         return self._time_above(snapshot, EnvPath(above)) if path else ChangeTime()
+
+    def time_below(self, snapshot: Snapshot, before: Snapshot, path: EnvPath) -> ChangeTime:
+        """Return in which time everything was written that a step changed at a directory and below it.
+
+        A new file may have an older time, which its package gave it: then the time of its directory shows it.
+        """
+        since = snapshot.window.start if snapshot.window is not None else before.at.timestamp()
+        written: list[float] = []
+        placed: list[float] = []
+        is_indirect = False
+        differing = islice(self._differing(snapshot, before, path), MAX_DIFFERING + 1)
+        for count, (changed, is_new, is_gone) in enumerate(differing):
+            time = self.change_time(snapshot, changed)
+            if time.written is None or time.placed is None or count == MAX_DIFFERING:
+                return ChangeTime()
+            if is_new or is_gone or time.is_directory:
+                placed.append(time.placed)
+            if time.is_directory:
+                placed.append(time.written)
+            elif is_gone or (is_new and time.written < since):
+                is_indirect = True
+            else:
+                written.append(time.written)
+        if not written and not placed:
+            return ChangeTime()
+        return ChangeTime(
+            min(written or placed), max(*written, *placed, 0.0), is_indirect=is_indirect, is_whole=True
+        )
+
+    def _differing(
+        self, snapshot: Snapshot, before: Snapshot, path: EnvPath
+    ) -> Iterator[tuple[EnvPath, bool, bool]]:
+        """Yield each path at or below a path that differs, and whether it is new or gone.
+
+        A directory is one of them if it is new: then its parent shows when it was made.
+        """
+        old, new = self.path_id(before, path), self.path_id(snapshot, path)
+        above = path.rpartition(b"/")[0]
+        if above and self.path_id(before, EnvPath(above)) == ABSENT:
+            yield EnvPath(above), True, False
+        yield from self._differing_entries(old, new, path)
+
+    def _differing_entries(
+        self, old: PathId, new: PathId, path: EnvPath
+    ) -> Iterator[tuple[EnvPath, bool, bool]]:
+        if old == new:
+            return
+        before, after = (self._below(one) for one in (old, new))
+        if before is None and after is None:
+            yield path, old == ABSENT, new == ABSENT
+            return
+        if before is None and after is not None:
+            yield path, True, False
+        for name in sorted({*(before or {}), *(after or {})}):
+            old_entry, new_entry = ((side or {}).get(name, ABSENT) for side in (before, after))
+            yield from self._differing_entries(old_entry, new_entry, EnvPath(path + b"/" + true_name(name)))
+
+    def _below(self, version: PathId) -> dict[bytes, PathId] | None:
+        """Return the entries of a directory; None for what is no directory."""
+        mode, oid = version
+        return decode_by_name(self._tree(oid), self._length) if mode == DIRECTORY else None
 
     def facts(
         self, snapshot: Snapshot, probes: Sequence[str], is_meant: Callable[[FactRow], bool]

@@ -13,6 +13,7 @@ from git_envhist.model import CallWindow, ToolCall
 from git_envhist.snapshots.message import HASH, quote, unquote
 
 SPECIAL = " ;="
+RESULTS = {True: "failed", False: "done"}
 MAX_WORDS = 2_000
 
 
@@ -45,6 +46,7 @@ def write_call(call: ToolCall) -> str:
         ("ended", _text(call.ended)),
         ("only-paths", "yes" if call.changes_only_paths else None),
         ("may-continue", "yes" if call.may_continue else None),
+        ("result", None if call.failed is None else RESULTS[call.failed]),
         *(("path", path) for path in call.paths),
         *(("wrote", path) for path in call.wrote),
         ("command", call.command),
@@ -78,6 +80,7 @@ def read_call(value: str) -> ToolCall:
         began=_seconds(one("began") or ""),
         ended=_seconds(one("ended") or ""),
         may_continue="may-continue" in found,
+        failed={word: failed for failed, word in RESULTS.items()}.get(one("result") or ""),
     )
 
 
