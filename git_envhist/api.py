@@ -13,10 +13,10 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, cast, overload
 
-from git_envhist.context import HistoryContext, refuse_oversized_trees
+from git_envhist.context import HistoryContext, refuse_oversized_trees, version_reader
 from git_envhist.discovery import open_repository
 from git_envhist.disk import system_errors
-from git_envhist.errors import EnvhistError, SealingError, SnapshotNotFound, UsageError
+from git_envhist.errors import EnvhistError, SnapshotNotFound, UsageError
 from git_envhist.git.config import agent_variables, current_actor
 from git_envhist.git.repository import TRASH_REFS
 from git_envhist.guarded_work import (
@@ -374,7 +374,7 @@ class EnvHistory(HistoryContext):
             self.now,
             find_key,
             lambda some: refuse_oversized_trees(self, some),
-            self.read_version,
+            version_reader(self),
         )
         found = found if limit is None else found[:limit]
         return found[::-1] if keywords.get("reverse") else found
@@ -445,8 +445,9 @@ class EnvHistory(HistoryContext):
 
         `lines`: a part of them, as for `git blame -L`; `reveal`: also of a sealed file.
 
-        >>> [(line.number, line.text, line.origin.change) for line in history.blame("app.py")]
-        [(1, b'print()', 'present')]
+        >>> _ = history.capture("with a file")
+        >>> [(line.number, line.origin.change) for line in history.blame("app.py")]
+        [(1, 'present')]
         """
         with self.origins(at) as origins:
             return origins.blame(EnvPath(os.fsencode(path)), lines, reveal=reveal)
@@ -594,28 +595,6 @@ class EnvHistory(HistoryContext):
         wanted = EnvPath(os.fsencode(path))
         with closing(self.reader(self.with_contents(self.snapshot_of(revision), wanted))) as reader:
             return b"".join(reader.read(wanted))
-
-    def read_version(self, snapshot: Snapshot, commit: str | None, path: EnvPath) -> Iterator[bytes] | None:
-        """Return the blocks of a file on one side of a snapshot's step; None if its key is missing here."""
-        if commit is None:
-            return None
-        tree = self.repository.git.run("rev-parse", "--verify", f"{commit}^{{tree}}").decode("ascii").strip()
-        return self._readable_blocks(self.with_contents(replace(snapshot, tree=tree), path), path)
-
-    def _readable_blocks(self, snapshot: Snapshot, path: EnvPath) -> Iterator[bytes] | None:
-        from itertools import chain  # loaded late: few searches open files
-
-        blocks = self._blocks(snapshot, path)
-        try:
-            first = next(blocks, b"")
-        except SealingError:
-            self.warn("some sealed files were not searched: their key is missing here")
-            return None
-        return chain((first,), blocks)
-
-    def _blocks(self, snapshot: Snapshot, path: EnvPath) -> Iterator[bytes]:
-        with closing(self.reader(snapshot)) as reader:
-            yield from reader.read(path)
 
     def reader(self, snapshot: Snapshot) -> FileReader:
         """Return a reader of a snapshot's files; the caller closes it."""

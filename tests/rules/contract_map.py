@@ -2100,11 +2100,6 @@ RESTORE = (
         ("cli/test_why.py::test_python_answers_are_those_of_the_commands",),
     ),
     Line(
-        "python read_version",
-        "returns the blocks of a file on one side of a step",
-        ("history/test_search_contents.py::test_file_in_chunks_is_searched",),
-    ),
-    Line(
         "python origins",
         "reads the steps of a timeline",
         ("cli/test_why.py::test_path_is_followed_across_a_rename_also_if_it_is_ignored",),

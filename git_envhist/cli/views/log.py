@@ -383,12 +383,15 @@ def select(history: EnvHistory, wanted: LogQuery) -> list[Snapshot]:
 
         shown = filter_by_summary(history.repository.git, shown, wanted.choice.summary, history.keys.opening)
     if wanted.choice.searches_content:
-        from git_envhist.context import refuse_oversized_trees  # loaded late: only -S and -G need it
+        from git_envhist.context import (  # loaded late: only -S and -G need it
+            refuse_oversized_trees,
+            version_reader,
+        )
         from git_envhist.history.search import filter_by_content  # loaded late: only -S and -G need it
 
         refuse_oversized_trees(history, shown)
         shown = filter_by_content(
-            history.repository.git, shown, wanted.choice, wanted.pathspecs, history.read_version
+            history.repository.git, shown, wanted.choice, wanted.pathspecs, version_reader(history)
         )
     if wanted.limit is not None and wanted.limit >= 0:
         shown = shown[: wanted.limit]
