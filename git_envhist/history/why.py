@@ -13,6 +13,7 @@ from enum import Enum
 from functools import partial
 from typing import TypedDict, TypeVar
 
+from git_envhist.diff.fact_keys import name_of
 from git_envhist.diff.facts import fact_words, pair_facts
 from git_envhist.diff.required_packages import PROBE as REQUIRED
 from git_envhist.errors import EnvhistError, UsageError
@@ -130,6 +131,13 @@ def subject_of(path: str | None, line: int | None, keywords: WhyKeywords) -> Sub
     if line is not None and line < 1:
         raise UsageError(f"no such line: {line}")
     return named[0]
+
+
+def question_of(change: FactChange) -> str | None:
+    """Return the option of `git envlog why` that asks about a package or a variable; None for another fact."""
+    options = {PACKAGES: "--package", VARIABLES: "--var"}
+    option = next((options.get(PROBES[one].kind) for one in PROBES if one == change.probe), None)
+    return None if option is None else f"{option}={name_of(change)}"
 
 
 class NotFound(EnvhistError):

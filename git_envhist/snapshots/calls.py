@@ -8,11 +8,13 @@ none, so that nothing is claimed of it.
 from __future__ import annotations
 
 import math
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 
 from git_envhist.model import CallWindow, ToolCall
 from git_envhist.snapshots.message import HASH, quote, unquote
 
 SPECIAL = " ;="
+MILLISECOND = Decimal("0.001")
 RESULTS = {True: "failed", False: "done"}
 MAX_WORDS = 2_000
 
@@ -42,8 +44,9 @@ def write_call(call: ToolCall) -> str:
         ("type", call.subagent_type),
         ("intent", call.intent or None),
         ("trace", call.trace),
-        ("began", _text(call.began)),
-        ("ended", _text(call.ended)),
+        # Rounded towards each other: an edit just before or after the call is not within it.
+        ("began", _text(call.began, ROUND_CEILING)),
+        ("ended", _text(call.ended, ROUND_FLOOR)),
         ("only-paths", "yes" if call.changes_only_paths else None),
         ("may-continue", "yes" if call.may_continue else None),
         ("result", None if call.failed is None else RESULTS[call.failed]),
@@ -84,8 +87,8 @@ def read_call(value: str) -> ToolCall:
     )
 
 
-def _text(seconds: float | None) -> str | None:
-    return None if seconds is None else f"{seconds:.3f}"
+def _text(seconds: float | None, rounding: str) -> str | None:
+    return None if seconds is None else str(Decimal(repr(seconds)).quantize(MILLISECOND, rounding))
 
 
 def _seconds(text: str) -> float | None:

@@ -26,7 +26,6 @@ from git_envhist.tui.programs import (
     ask_json,
     count_snapshots,
     fits,
-    root_directory,
     rows,
     why_subjects,
 )
@@ -167,7 +166,7 @@ class Browser(App[None]):
     def _load_subjects(self, row: SnapshotRow) -> None:
         """Ask which change of a snapshot to explain, then show its origin."""
         worker, result = get_current_worker(), ask_json("envlog", "show", row.id)
-        subjects = [] if result.value is None else why_subjects(result.value, root_directory())
+        subjects = [] if result.value is None else why_subjects(result.value)
 
         def answered(chosen: WhySubject | None) -> None:
             if chosen is not None:

@@ -13,13 +13,11 @@ from base64 import b64decode
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from git_envhist.diff.fact_keys import name_of
 from git_envhist.diff.facts import fact_words, facts_from_values
 from git_envhist.diff.summary import with_minus_signs
-from git_envhist.discovery import open_repository
+from git_envhist.history.why import question_of
 from git_envhist.model import Change, ChangeKind, ChangeSide, EntryKind, EnvPath, FactChange
 from git_envhist.platform import run_own_program
-from git_envhist.probes import PACKAGES, VARIABLES, kinds
 from git_envhist.text import escape
 
 MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
@@ -118,30 +116,24 @@ class WhySubject(NamedTuple):
 MAX_SUBJECTS = 500
 
 
-def why_subjects(value: Json, root: str) -> list[WhySubject]:
-    """Return what a snapshot changed, from `envlog show --json`: packages, variables, then paths below the root."""
+def why_subjects(value: Json) -> list[WhySubject]:
+    """Return what a snapshot changed, from `envlog show --json`: packages and variables, then paths."""
     found = dict.fromkeys(_fact_subjects(facts_from_values(value["story"])))
     for one in value["env_changed"]["paths"]:
         path = os.fsdecode(b64decode(one["path_b64"])) if "path_b64" in one else one["path"]
         is_gone = one["status"] == ChangeKind.REMOVED.value
-        place = path if "://" in path else os.path.join(root, path)
+        place = path if "://" in path else f":/{path}"
         shown = f"{'-' if is_gone else '~'} {one['path']}"
         found[WhySubject(shown, (f"--path-gone={place}",) if is_gone else ("--", place))] = None
     return list(found)[:MAX_SUBJECTS]
 
 
 def _fact_subjects(facts: Iterable[FactChange]) -> Iterator[WhySubject]:
-    options = {PACKAGES: "--package", VARIABLES: "--var"}
     for fact in facts:
-        option = options.get(kinds().get(fact.probe, ""))
-        if option is not None:
+        question = question_of(fact)
+        if question is not None:
             mark = "+" if fact.before is None else "-" if fact.after is None else "~"
-            yield WhySubject(f"{fact.probe} {mark} {fact_words(fact)}", (f"{option}={name_of(fact)}",))
-
-
-def root_directory() -> str:
-    """Return the top of the environment of the current directory."""
-    return os.path.realpath(open_repository(".", os.environ).repository.root)
+            yield WhySubject(f"{fact.probe} {mark} {fact_words(fact)}", (question,))
 
 
 def rows(year: str) -> tuple[list[SnapshotRow], OwnProgramResult]:

@@ -181,6 +181,8 @@ def test_paths_are_of_the_current_directory(told: Repo) -> None:
     below = Path(told.path, "build")
     out = told.run("envlog", "-C", str(below), "why", "-n1", "moved", check=True).out
     assert "-- build/moved" in out
+    # As for git's pathspecs, `:/` is the top.
+    assert out == told.run("envlog", "-C", str(below), "why", "-n1", ":/build/moved", check=True).out
 
 
 def test_date_style_is_that_of_git(told: Repo) -> None:

@@ -45,6 +45,12 @@ def test_call_is_read_as_written(
     assert read_call(write_call(call)) == call
 
 
+def test_times_of_a_call_are_rounded_towards_each_other() -> None:
+    call = read_call(write_call(replace(CALL, began=100.0001, ended=100.9999)))
+    assert (call.began, call.ended) == (100.001, 100.999)
+    assert read_call(write_call(call)) == call
+
+
 @pytest.mark.parametrize(
     "value",
     ["", "x", ID, f"{ID} 1", f"{ID} 2 1", f"{ID} nan 1", f"{ID} 1 inf", f"{ID} 1 1e30", f"{'z' * 40} 1 2"],

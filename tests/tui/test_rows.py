@@ -38,13 +38,13 @@ def test_subjects_of_a_snapshot_are_asked_about_by_name_or_by_path() -> None:
         {"status": "A", "path": "caf\\xe9", "path_b64": "Y2Fm6Q=="},
         {"status": "M", "path": "lib://x"},
     ]
-    found = why_subjects({"story": facts, "env_changed": {"paths": paths}}, "/top")
+    found = why_subjects({"story": facts, "env_changed": {"paths": paths}})
     assert [one.words for one in found] == [
         ("--package=flask",),
         ("--var=A",),
-        ("--", "/top/-a b"),
-        ("--path-gone=/top/gone",),
-        ("--", "/top/caf\udce9"),
+        ("--", ":/-a b"),
+        ("--path-gone=:/gone",),
+        ("--", ":/caf\udce9"),
         ("--", "lib://x"),
     ]
 

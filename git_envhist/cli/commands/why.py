@@ -95,6 +95,8 @@ def _from_top(session: Session, keywords: Any) -> Any:
 def _path(session: Session, path: str) -> str:
     if "://" in path:
         return path
+    if path.startswith(":/"):
+        return path.removeprefix(":/")
     return os.fsdecode(session.history.environment_path(os.fsencode(path)))
 
 
