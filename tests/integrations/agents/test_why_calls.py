@@ -11,6 +11,7 @@ import json
 import os
 import random
 import sqlite3
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -28,6 +29,8 @@ from tests.integrations.agents.test_called import Working, hooks_of, told, worki
 __all__ = ["working"]
 
 AGENT = "claude-code"
+HOOK_START = 0.012
+"""Seconds between the last write of a tool and the report of its end."""
 HOOKS = int(os.environ.get("ENVHIST_WHY_HOOKS", "20"))
 """Of so many events one calls the real hook."""
 CALLS = int(os.environ.get("ENVHIST_WHY_CALLS", "200"))
@@ -173,6 +176,8 @@ class Workshop:
         if fate < 0.05:
             return  # a person refused the call: it did nothing, and no hook is called
         write()
+        # The program of a real hook takes longer to start; the kernel's clock for files has steps of 4 to 10 ms.
+        time.sleep(HOOK_START)
         if fate > 0.12:
             self.call("done", **more, **tool)
 
