@@ -81,6 +81,7 @@ class CaptureOptions:
     restored_from: str | None = None
     forked_from: str | None = None
     merged: str | None = None
+    applied: tuple[tuple[str, str], ...] = ()
     progress: Callable[[CaptureProgress], None] | None = None
     waiting: Callable[[], None] | None = None
     captured: Callable[[CaptureResult], None] = ignore_progress
