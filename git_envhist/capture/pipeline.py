@@ -186,7 +186,18 @@ class CapturePipeline:
             captured = self._capture(replace(request, dumps=dumps))
         if captured.snapshot is not None:
             self.tidy(self.repository)
+        if self.settings.watcher and not request.dry_run:
+            self._start_watcher()
         return captured
+
+    def _start_watcher(self) -> None:
+        from git_envhist.watcher.start import (
+            start_if_missing,
+        )  # loaded late: few working trees have a watcher
+
+        # Without a watcher a capture only takes longer.
+        with suppress(OSError, EnvhistError):
+            start_if_missing(self.repository)
 
     @contextmanager
     def service_dumps(self, request: CaptureOptions) -> Iterator[Dumps]:

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import os
 import signal
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 from git_envhist.api import EnvHistory
 from git_envhist.discovery import OBJECT_FORMAT, OpenedRepository, open_repository
-from git_envhist.disk import Durability, replace_file, state_directory
 from git_envhist.errors import EnvhistError
 from git_envhist.git.process import Git
 from git_envhist.git.repository import Repository
 from git_envhist.paths import join
 from git_envhist.watcher.server import WatcherProcess
+from git_envhist.watcher.start import note_failure
 from git_envhist.watcher.watched_directories import WatchedScope
 from git_envhist.worktree.ignore import ignore_rules
-
-ENDED = "watcher-ended"
-"""The file with the reason for which the last watcher ended."""
 
 
 def run_watcher_process(words: Sequence[str], environ: Mapping[str, str]) -> int:
@@ -44,9 +40,9 @@ def run_watcher_process(words: Sequence[str], environ: Mapping[str, str]) -> int
         why = WatcherProcess(state, lambda: watched_scope(opened()), idle).run()
     except EnvhistError as error:
         return error.exit_code
-    with suppress(OSError, EnvhistError):
-        path = os.path.join(state_directory(state), ENDED)
-        replace_file(path, f"{why}\n".encode("utf-8", "replace"), durability=Durability.NONE)
+    if why:
+        with suppress(OSError, EnvhistError):
+            note_failure(state, why)
     return 0
 
 

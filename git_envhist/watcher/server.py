@@ -71,6 +71,8 @@ class WatcherProcess:
         self._began = self._asked = self._checked = time.monotonic()
         self._has_answered = False
         self._stopped = False
+        self._failed = ""
+        """Why the environment cannot be watched any more."""
         self._wrong = ""
         """The first directory that changed without the watcher knowing of it."""
         self._last_check: dict[str, object] | None = None
@@ -81,21 +83,19 @@ class WatcherProcess:
         self._points: Points
 
     def run(self) -> str:
-        """Answer until the process is to end; return why it ended, or why it could not start."""
+        """Answer until the process is to end; return why this environment cannot be watched, or an empty text."""
         state = state_directory(self._state)
         with locked_now(os.path.join(state, LOCK)) as acquired:
             if not acquired:
-                return "another watcher runs"
+                return ""
             try:
-                return self._run()
+                return self._watch() or self._run()
             except InotifyUnavailable as error:
                 return str(error)
             finally:
                 remove_if_present(socket_path(state))
 
     def _run(self) -> str:
-        if why := self._watch():
-            return why
         path = socket_path(self._state)
         remove_if_present(path)
         with socket(AF_UNIX, SOCK_STREAM) as listening:
@@ -104,9 +104,9 @@ class WatcherProcess:
             listening.listen(16)
             signal.signal(signal.SIGPIPE, signal.SIG_IGN)
             place = os.lstat(path).st_ino
-            while not (why := self._why_to_end(path, place)):
+            while not self._must_end(path, place):
                 self._wait(listening)
-        return why
+        return self._failed
 
     def _watch(self) -> str:
         """Watch the environment from the beginning; return why it cannot be watched."""
@@ -120,18 +120,14 @@ class WatcherProcess:
         self._watched.walk()
         return ""
 
-    def _why_to_end(self, path: str, place: int) -> str:
-        now = time.monotonic()
-        if self._stopped:
-            return "it was stopped"
-        if now > self._asked + self._idle:
-            return "nobody asked"
-        if self._watched.is_gone:
-            return "the environment was removed or moved"
+    def _must_end(self, path: str, place: int) -> bool:
+        """Return whether nobody asked for long, the environment is gone, or the socket is no longer this process's."""
+        if self._stopped or self._watched.is_gone or time.monotonic() > self._asked + self._idle:
+            return True
         try:
-            return "" if os.lstat(path).st_ino == place else "its socket was replaced"
+            return os.lstat(path).st_ino != place
         except OSError:
-            return "its socket was removed"
+            return True
 
     # Events.
 
@@ -235,7 +231,8 @@ class WatcherProcess:
         return ""
 
     def _watch_other(self, scope: WatchedScope) -> None:
-        if scope.why_not or why_unwatchable(scope.bases):
+        self._failed = scope.why_not or why_unwatchable(scope.bases)
+        if self._failed:
             self._stopped = True
             return
         self._kept = None

@@ -167,6 +167,10 @@ class WatchedDirectories:
         """Forget changes up to a token; no answer will be asked for an earlier one."""
         self._changed = {path: at for path, at in self._changed.items() if at > token}
 
+    def close(self) -> None:
+        """End all watches."""
+        self._inotify.close()
+
     def full_path(self, path: bytes) -> bytes:
         """Return the path of a directory in the file system."""
         base, below = self.scope.bases[root_name_of(path)], path_below_root(path)

@@ -152,6 +152,7 @@ def test_storm_beside_the_looks_changes_no_directory_that_is_not_claimed(tmp_pat
         token, before = watched.changes_since(None).token, states(top)
         beside.join()
         look(watched, token, before, top)
+    watched.close()
 
 
 def compare_claims(tmp_path: Path, seed: int, rounds: int, steps: int) -> None:
@@ -165,6 +166,7 @@ def compare_claims(tmp_path: Path, seed: int, rounds: int, steps: int) -> None:
         for _ in range(steps):
             storm.step()
         look(watched, token, before, top)
+    watched.close()
 
 
 def look(watched: WatchedDirectories, token: int | None, before: States, top: bytes) -> None:
