@@ -6,7 +6,7 @@ import os
 import random
 import shutil
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 
 from git_envhist.paths import join
@@ -144,11 +144,17 @@ class Storm:
         return b"n%d" % self._random.randint(0, 40)
 
     def _directory(self, *, inner: bool = False) -> bytes:
-        found = [one for one, _, _ in os.walk(self.top)]
+        found = [one for one, _ in self._walk()]
         return self._random.choice(found[inner:])
 
+    def _walk(self) -> Iterator[tuple[bytes, list[bytes]]]:
+        for directory, below, names in os.walk(self.top):
+            if directory == self.top and b".git" in below:
+                below.remove(b".git")
+            yield directory, names
+
     def _file(self) -> bytes:
-        found = [join(one, name) for one, _, names in os.walk(self.top) for name in names]
+        found = [join(one, name) for one, names in self._walk() for name in names]
         if not found:
             raise FileNotFoundError
         return self._random.choice(found)
