@@ -126,6 +126,9 @@ class StormCampaign:
         finally:
             shutil.rmtree(cache, ignore_errors=True)
             aside.rename(cache)
+        if self._mounted:
+            # git would add the files of the volume.
+            return ""
         snapshot = open_history(str(self.top)).log(1)[0]
         index = self.outside.parent / "index"
         environment = {**os.environ, "GIT_INDEX_FILE": str(index)}
