@@ -10,12 +10,14 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from git_envhist._version import __version__
 from git_envhist.peers import is_alike, with_short_path
 
 if TYPE_CHECKING:
     from _socket import socket
 
 SOCKET = "watcher"
+LOCK = "watcher.lock"
 TIMEOUT = 0.75
 """Seconds in which the watcher answers; a stopped one costs a capture this time."""
 MAX_ANSWER = 64 << 20
@@ -76,7 +78,8 @@ def exchange(state: str, request: Mapping[str, object], timeout: float = TIMEOUT
             with_short_path(socket_path(state), connection.connect)
             if not is_alike(connection):
                 return None
-            connection.sendall(json.dumps(request).encode("ascii") + b"\n")
+            asked = {**request, "version": __version__}
+            connection.sendall(json.dumps(asked).encode("ascii") + b"\n")
             answer = json.loads(_receive(connection))
         finally:
             connection.close()

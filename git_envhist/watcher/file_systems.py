@@ -13,6 +13,7 @@ LOCAL = frozenset((
 ))  # fmt: skip
 """File systems that only this system's kernel changes. An overlay's lower directories can change beside it."""
 
+EXPORTS = "/proc/fs/nfsd/exports"
 Points = frozenset[tuple[bytes, bytes]]
 """Mount points in an environment, each with the number of its mount."""
 
@@ -29,6 +30,8 @@ def why_unwatchable(bases: Mapping[bytes, bytes]) -> str:
         mounts = list_mounts()
     except (OSError, IndexError, ValueError):
         return "the table of mounts cannot be read"
+    if _exports_files():
+        return "this system exports file systems by NFS, and changes of its clients are not reported"
     kinds = {mount.file_system for base in real if (mount := _mount_of(base, mounts)) is not None}
     foreign = b", ".join(sorted(kinds - LOCAL)).decode("utf-8", "replace")
     return f"the file system '{foreign}' does not report all changes" if foreign else ""
@@ -59,3 +62,12 @@ def _mount_of(path: bytes, mounts: list[Mount]) -> Mount | None:
         ):
             found = mount
     return found
+
+
+def _exports_files() -> bool:
+    """Return whether the kernel serves files to other machines: some of their writes give no event."""
+    try:
+        with open(EXPORTS, "rb") as file:
+            return any(line.strip() and not line.startswith(b"#") for line in file)
+    except OSError:
+        return False

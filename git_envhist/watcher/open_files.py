@@ -22,6 +22,7 @@ FLAGS, MINOR_FAULTS, MAJOR_FAULTS, START_TIME = 6, 7, 9, 19
 """Indexes in the fields of `/proc/<pid>/stat` after the name."""
 KERNEL_THREAD = 0x200000
 SHARED_WRITABLE = b" rw-s ", b" -w-s ", b" rwxs "
+BLOCK_DEVICES, LOOP = b"/sys/block", b"loop"
 DELETED = b" (deleted)"
 NEWLINE = b"\\012"
 """A line break in the path of a mapping."""
@@ -63,7 +64,20 @@ class OpenFiles:
                     if not process.is_kernel:
                         found.update(self._opened(pid, process), process.mapped)
         self._seen = seen
+        found.update(self._loop_devices())
         return found
+
+    def _loop_devices(self) -> Iterator[bytes]:
+        """Yield the directories of files that are block devices: the kernel writes to them without an event."""
+        for name in os.listdir(BLOCK_DEVICES) if os.path.isdir(BLOCK_DEVICES) else ():
+            if name.startswith(LOOP):
+                with (
+                    suppress(OSError),
+                    open(b"%b/%b/loop/backing_file" % (BLOCK_DEVICES, name), "rb") as file,
+                ):
+                    inside = self._directory_of(file.read().rstrip(b"\n"))
+                    if inside is not None:
+                        yield inside
 
     def _look(self, pid: bytes) -> _Process:
         with open(b"%b/%b/stat" % (self._processes, pid), "rb", buffering=0) as file:
@@ -89,7 +103,7 @@ class OpenFiles:
                 link = directory + number
                 target = os.readlink(link)
                 # Sockets, pipes and the like have no path.
-                if target.startswith(b"/") and not target.startswith((b"/dev/", b"/proc/")):
+                if target.startswith(b"/"):
                     inside = self._directory_of(target)
                     if (inside is not None or process.is_elsewhere) and os.lstat(link).st_mode & stat.S_IWUSR:
                         if process.is_elsewhere:

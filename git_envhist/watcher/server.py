@@ -13,19 +13,19 @@ from contextlib import suppress
 from socket import AF_UNIX, SOCK_STREAM, socket
 from typing import Any
 
+from git_envhist._version import __version__
 from git_envhist.disk import locked_now, remove_if_present, state_directory
 from git_envhist.errors import EnvhistError
 from git_envhist.lazy import dataclass
 from git_envhist.peers import is_alike, with_short_path
 from git_envhist.platform import SYSTEM
-from git_envhist.watcher.client import socket_path
+from git_envhist.watcher.client import LOCK, socket_path
 from git_envhist.watcher.file_systems import Points, points_in, why_unwatchable
 from git_envhist.watcher.inotify import Inotify, InotifyUnavailable
 from git_envhist.watcher.open_files import OpenFiles, OutOfSight
 from git_envhist.watcher.verify import differing_directories, wrong_claims
 from git_envhist.watcher.watched_directories import WatchedDirectories, WatchedScope
 
-LOCK = "watcher.lock"
 TICK = 2.0
 """Seconds between two looks at the socket file and the program."""
 GATHER = 0.02
@@ -178,6 +178,10 @@ class WatcherProcess:
                 connection.sendall(json.dumps(answer).encode("ascii"))
 
     def _answer(self, request: Mapping[str, Any]) -> dict[str, object]:
+        if request["version"] != __version__:
+            # The program was changed: the next capture starts the new one.
+            self._stopped = True
+            return {}
         operation = request["op"]
         if operation == "since":
             self._asked = time.monotonic()
@@ -226,7 +230,8 @@ class WatcherProcess:
             return "the scope of the environment has changed"
         roots = {os.fsencode(name): (device, inode) for name, device, inode in request["roots"]}
         if roots != self._watched.identities():
-            self._watched.walk_again("a root of the environment is at another place")
+            # The next capture starts another watcher.
+            self._stopped = True
             return "a root of the environment is another directory"
         return ""
 

@@ -28,6 +28,7 @@ from git_envhist.watcher.inotify import (
     OVERFLOW,
     UNMOUNT,
     Inotify,
+    InotifyUnavailable,
     events_in,
 )
 
@@ -120,7 +121,10 @@ class WatchedDirectories:
         self._must_walk = self._has_closed = False
         before, self._paths, self._watches = self._paths, {}, {}
         for root in self.scope.bases:
-            self._walk(ROOT_PREFIX + root if root else b"", is_first=True)
+            top = ROOT_PREFIX + root if root else b""
+            self._walk(top, is_first=True)
+            if top not in self._watches:
+                raise InotifyUnavailable("a root of the environment cannot be read")
         for watch in before.keys() - self._paths.keys():
             self._inotify.unwatch(watch)
         self.drain()
@@ -174,7 +178,8 @@ class WatchedDirectories:
     def full_path(self, path: bytes) -> bytes:
         """Return the path of a directory in the file system."""
         base, below = self.scope.bases[root_name_of(path)], path_below_root(path)
-        return base + b"/" + below if below else base
+        # A root may be named by a link; other directories are watched only if they are none.
+        return base + b"/" + (below or b".")
 
     # Events.
 

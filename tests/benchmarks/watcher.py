@@ -1,9 +1,9 @@
 """Measure captures with and without the watcher: `python -m tests.benchmarks.watcher [--directory D] [files...]`.
 
-For each number of files: a generated tree (8 files per directory, 500 of them tracked), captures where nothing and where
-ten files changed, the hook of an agent before a tool, and the cost of the watcher: memory, processor time while files are
-written, and the time of `git status`, of `git checkout` and of writing 100,000 files beside it. Each row is the median and
-the 95th percentile of some runs in milliseconds, or a ratio. On a busy machine: `chrt -f 10 python -m ...`.
+For each number of files: a generated tree (8 files per directory, 500 of them tracked), captures where nothing and
+where ten files changed, the hook of an agent before a tool, and the cost of the watcher: memory, processor time while
+files are written, and the time of `git status`, of `git checkout` and of writing 100,000 files beside it. Each row is
+the median and the 95th percentile of some runs in milliseconds, or a ratio. On a busy machine: `chrt -f 10 python ...`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from git_envhist.watcher.client import exchange
 from tests.benchmarks.agent_hooks import SETTLED, call
 from tests.conftest import sealed_environment
 from tests.support.programs import make_programs
-from tests.support.repository import Repo, make_repo
+from tests.support.repository import make_repo
 
 RUNS = 15
 FILES_PER_DIRECTORY = 8
@@ -49,6 +49,7 @@ class WatcherBenchmark:
         self.repo.commit()
         self.repo.git("branch", "other")
         self.repo.run("envlog", "install", "--agent", "claude-code", check=True)
+        self.repo.git("config", "envhist.agentIdle", "10m")
         for _ in range(2):
             self._capture()
 

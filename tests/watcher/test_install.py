@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -51,6 +53,14 @@ def test_capture_starts_the_watcher_again(installed: Repo) -> None:
     stop(state_of(installed))
     assert ends(installed)
     assert "the watcher is not running" in installed.run("envlog", "status").out
+    installed.run("envlog", "capture", "-m", "x")
+    assert wait_until_running(state_of(installed))
+
+
+def test_capture_starts_the_watcher_again_after_it_was_killed(installed: Repo) -> None:
+    found = status(installed)
+    assert found is not None
+    os.kill(found["process"], signal.SIGKILL)
     installed.run("envlog", "capture", "-m", "x")
     assert wait_until_running(state_of(installed))
 

@@ -119,6 +119,14 @@ def test_additional_roots_are_watched_under_their_names(top: Path, tmp_path: Pat
     assert set(claimed(watched, token) or ()) == {b"\0conf", b"\0conf/sub"}
 
 
+def test_root_that_is_a_link_is_watched(top: Path, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(top)
+    watched = watch(os.fsencode(tmp_path / "link"))
+    token = watched.changes_since(None).token
+    (top / "new").write_text("x")
+    assert claimed(watched, token) == [b""]
+
+
 def test_removed_root_ends_the_watch(top: Path) -> None:
     watched, token = begun(top)
     os.rename(top, top.parent / "elsewhere")
