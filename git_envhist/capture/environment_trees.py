@@ -340,6 +340,10 @@ class CaptureTools:
     how: str
 
 
+FEW = 16
+"""Up to this number of directories, starting a second worker takes longer than it saves."""
+
+
 def cache_of(repository: Repository) -> StatCache:
     """Return the stat cache of a working tree."""
     return StatCache(os.path.join(repository.state, "cache"), crc32)
@@ -348,8 +352,10 @@ def cache_of(repository: Repository) -> StatCache:
 class CaptureWatch:
     """The part of a watcher in one capture: the directories that it reports, and the token that it gave."""
 
-    def __init__(self, state: str) -> None:
+    def __init__(self, state: str, question: str) -> None:
+        """`question`: the result of `begin_asking`."""
         self._state = state
+        self._question = question
         self._token: str | None = None
         self._carried: str | None = None
 
@@ -362,7 +368,8 @@ class CaptureWatch:
     def directories_to_scan(self, scope: CaptureScope, head: CacheHeader | None) -> ScanTargets | None:
         """Return the directories that may have changed since the stat cache was written; None for all."""
         known = head if head is not None and head.again is not None else None
-        answer = ask_changes(self._state, known.id if known is not None else "", scope.naming, scope.bases)
+        cache = known.id if known is not None else ""
+        answer = ask_changes(self._state, self._question, cache, scope.naming, scope.bases)
         if answer is None:
             return None
         self._token = answer.token
@@ -388,8 +395,15 @@ class TreeCapture:
     """Capture the environment into one staging directory."""
 
     def __init__(
-        self, tools: CaptureTools, scope: CaptureScope, staging: Staging, key: Key | None, tip: str | None
+        self,
+        tools: CaptureTools,
+        scope: CaptureScope,
+        staging: Staging,
+        key: Key | None,
+        tip: str | None,
+        question: str = "",
     ) -> None:
+        """`question`: what `begin_asking` returned before the scope was read; empty to ask no watcher."""
         self._tools = tools
         self.repository = tools.repository
         self.settings = tools.settings
@@ -407,7 +421,7 @@ class TreeCapture:
         self._cache_head: CacheHeader | None = None
         self._records: DirectoryRecords | None = None
         self._cache = cache_of(repository)
-        self._watch = CaptureWatch(repository.state)
+        self._watch = CaptureWatch(repository.state, question)
 
     @property
     def tip(self) -> str | None:
@@ -608,6 +622,8 @@ class TreeCapture:
     ) -> ScanDriver:
         tools, head = self._tools, self._cache_head
         workers = worker_count(tools.settings.workers)
+        if only is not None and len(only) <= FEW:
+            workers = 1
         return ScanDriver(
             scope=self.scope,
             job=self._job(),

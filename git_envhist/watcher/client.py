@@ -39,15 +39,31 @@ def socket_path(state: str) -> str:
     return os.path.join(state, SOCKET)
 
 
-def ask_changes(state: str, cache: str, naming: str, bases: Mapping[bytes, bytes]) -> WatcherAnswer | None:
-    """Return what may have changed since the stat cache with this id was written; None without a watcher."""
+def begin_asking(state: str) -> str:
+    """Let the watcher list open files while the caller prepares its question; return the name of the question.
+
+    The list may be older than the token: a file that is opened later is still open when the next capture asks, or its
+    end is an event after the token.
+    """
     if not os.path.exists(socket_path(state)):
+        return ""
+    question = os.urandom(8).hex()
+    return question if exchange(state, {"op": "begin", "question": question}) is not None else ""
+
+
+def ask_changes(
+    state: str, question: str, cache: str, naming: str, bases: Mapping[bytes, bytes]
+) -> WatcherAnswer | None:
+    """Return what may have changed since the stat cache with this id was written; None without a watcher."""
+    if not question:
         return None
     try:
         roots = [[os.fsdecode(name), *_identity(base)] for name, base in sorted(bases.items())]
     except OSError:
         return None
-    answer = exchange(state, {"op": "since", "cache": cache, "naming": naming, "roots": roots})
+    answer = exchange(
+        state, {"op": "since", "question": question, "cache": cache, "naming": naming, "roots": roots}
+    )
     if answer is None or not isinstance(answer.get("token"), str):
         return None
     found = answer.get("directories")

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 
 from git_envhist.lazy import dataclass
-from git_envhist.paths import ROOT_PREFIX, join
+from git_envhist.paths import DOT_GIT, ROOT_PREFIX, join
 from git_envhist.platform import PROCESSES
 
 FLAGS, MINOR_FAULTS, MAJOR_FAULTS, START_TIME = 6, 7, 9, 19
@@ -133,6 +133,9 @@ class OpenFiles:
         for root, base in self._bases.items():
             if target.startswith(base + b"/"):
                 below = target[len(base) + 1 :].removesuffix(DELETED).replace(NEWLINE, b"\n")
+                if not root and below.startswith(DOT_GIT + b"/"):
+                    # A capture's own files are open there.
+                    return None
                 above = below.rpartition(b"/")[0]
                 top = ROOT_PREFIX + root if root else b""
                 return join(top, above) if above else top

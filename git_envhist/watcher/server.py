@@ -37,6 +37,8 @@ CHECK_EVERY = 600.0
 """Seconds between two comparisons of everything, if captures asked meanwhile."""
 NICE = 10
 MOUNTS = "/proc/self/mountinfo"
+OUT_OF_SIGHT = frozenset((b"\0\0",))
+"""The result of a list of open files if one of them cannot be assigned to a directory; no path begins so."""
 
 
 @dataclass(slots=True)
@@ -71,6 +73,9 @@ class WatcherProcess:
         self._began = self._asked = self._checked = time.monotonic()
         self._has_answered = False
         self._stopped = False
+        self._question = ""
+        """The name of the question for which open files are listed."""
+        self._listed: frozenset[bytes] | None = None
         self._failed = ""
         """Why the environment cannot be watched any more."""
         self._wrong = ""
@@ -176,6 +181,9 @@ class WatcherProcess:
                     return
                 answer = self._answer(json.loads(_read_line(connection)))
                 connection.sendall(json.dumps(answer).encode("ascii"))
+            if self._question and self._listed is None:
+                # The asking process continues meanwhile.
+                self._listed = self._list_open_files()
 
     def _answer(self, request: Mapping[str, Any]) -> dict[str, object]:
         if request["version"] != __version__:
@@ -186,6 +194,9 @@ class WatcherProcess:
         if operation == "since":
             self._asked = time.monotonic()
             return self._changes(request)
+        if operation == "begin":
+            self._question, self._listed = request["question"], None
+            return {}
         if operation == "keep":
             return self._keep(request["token"], request["cache"])
         if operation == "carry":
@@ -211,11 +222,21 @@ class WatcherProcess:
         if found.directories is None:
             return {"token": token, "reason": found.reason}
         self._has_answered = True
-        try:
-            directories = {*found.directories, *self._open_files.directories()}
-        except OutOfSight:
+        listed, self._listed = self._listed, None
+        if listed is None or self._question != request["question"]:
+            listed = self._list_open_files()
+        self._question = ""
+        if listed == OUT_OF_SIGHT:
             return {"token": token, "reason": "a process in another namespace has a file open for writing"}
+        directories = {*found.directories, *listed}
         return {"token": token, "directories": [os.fsdecode(path) for path in directories]}
+
+    def _list_open_files(self) -> frozenset[bytes]:
+        """Return the directories with files open for writing, or `OUT_OF_SIGHT`."""
+        try:
+            return frozenset(self._open_files.directories())
+        except OutOfSight:
+            return OUT_OF_SIGHT
 
     def _why_other_scope(self, request: Mapping[str, Any]) -> str:
         """Return why the environment of a request is another one than the watched; then watch that one."""
@@ -313,12 +334,13 @@ class WatcherProcess:
         changed = self._watched.known_since(kept[1])
         if changed is None:
             return
-        with suppress(OutOfSight):
-            wrong = wrong_claims(differing, {*changed, *self._open_files.directories()})
-            if wrong:
-                self._wrong = os.fsdecode(wrong[0]).replace("\0", "") or "."
-            result = "wrong" if wrong else "right"
-            self._last_check = {"at": running.began, "result": result}
+        listed = self._list_open_files()
+        if listed == OUT_OF_SIGHT:
+            return
+        wrong = wrong_claims(differing, {*changed, *listed})
+        if wrong:
+            self._wrong = os.fsdecode(wrong[0]).replace("\0", "") or "."
+        self._last_check = {"at": running.began, "result": "wrong" if wrong else "right"}
 
 
 def _read_line(connection: socket) -> bytes:
