@@ -7,6 +7,7 @@ import os
 import signal
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -61,6 +62,10 @@ def test_capture_starts_the_watcher_again_after_it_was_killed(installed: Repo) -
     found = status(installed)
     assert found is not None
     os.kill(found["process"], signal.SIGKILL)
+    with suppress(ProcessLookupError):
+        while True:
+            os.kill(found["process"], 0)
+            time.sleep(0.01)
     installed.run("envlog", "capture", "-m", "x")
     assert wait_until_running(state_of(installed))
 
