@@ -170,7 +170,9 @@ def test_restore_is_followed_by_a_capture_of_what_it_wrote(repo: Repo, watched: 
     open_history(str(repo.path)).restore("@~1")
     repo.write("a/other", "3")
     capture(repo)
-    assert set(told() or ()) >= {b"a", b"a/b", b"c"}  # type: ignore[call-overload]
+    # A file that the restore moved out before its links were counted makes everything unknown.
+    found = told()
+    assert found is None or {*found} >= {b"a", b"a/b", b"c"}  # type: ignore[misc]
 
 
 def test_verification_finds_a_change_that_gave_no_event(repo: Repo, watched: RunningWatcher) -> None:
