@@ -8,9 +8,13 @@ import subprocess
 import sys
 from pathlib import Path
 
-from git_envhist.watcher.file_systems import points_in, why_unwatchable
-from git_envhist.watcher.open_files import OpenFiles
+import pytest
 
+from git_envhist.watcher.file_systems import points_in, why_unwatchable
+from git_envhist.watcher.open_files import OpenFiles, OutOfSight
+
+REQUIRE_SAME_FILE = OpenFiles._require_same_file
+"""The method itself; for each test it is replaced."""
 HOLD = """
 import mmap, sys
 file = open(sys.argv[1], sys.argv[2])
@@ -81,6 +85,17 @@ def test_mapping_that_is_new_in_a_known_process_is_found(tmp_path: Path) -> None
     os.write(writing, b"x")
     os.waitpid(process, 0)
     assert files.directories() == set()
+
+
+def test_path_of_another_namespace_that_is_another_file_here_is_out_of_sight(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    seen = (tmp_path / "file").stat()
+    files, target = OpenFiles({b"": os.fsencode(tmp_path)}), os.fsencode(tmp_path / "file")
+    REQUIRE_SAME_FILE(files, seen.st_dev, seen.st_ino, target)
+    REQUIRE_SAME_FILE(files, seen.st_dev + 1, seen.st_ino + 1, target)
+    REQUIRE_SAME_FILE(files, seen.st_dev, seen.st_ino + 1, target + b" (deleted)")
+    with pytest.raises(OutOfSight):
+        REQUIRE_SAME_FILE(files, seen.st_dev, seen.st_ino + 1, target)
 
 
 def test_local_directory_can_be_watched(tmp_path: Path) -> None:
