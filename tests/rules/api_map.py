@@ -260,6 +260,10 @@ NOT_ASKED = {
     "envlog undrop --dry-run": "dropping.trash() tells what can come back",
     **dict.fromkeys(("envlog install --shell", "envlog uninstall --shell"), OF_THE_SHELL),
     **dict.fromkeys(
+        ("envlog install --watcher", "envlog uninstall --watcher"),
+        "captures start it if envhist.watcher is set",
+    ),
+    **dict.fromkeys(
         ("envlog uninstall --history", "envlog uninstall --yes", "envlog uninstall --force"), A_PERSON
     ),
     **dict.fromkeys(

@@ -571,6 +571,20 @@ LIST = (
         ("integrations/test_shellfiles.py::test_linked_manual_and_completions_are_found",),
     ),
     Line(
+        "envlog install --watcher",
+        "starts the watcher, and captures start it again",
+        (
+            "watcher/test_install.py::test_installed_watcher_runs_and_is_in_the_status",
+            "watcher/test_install.py::test_capture_starts_the_watcher_again",
+            "watcher/test_captures.py::test_capture_scans_the_directory_that_changed",
+        ),
+    ),
+    Line(
+        "envlog uninstall --watcher",
+        "stops the watcher",
+        ("watcher/test_install.py::test_uninstalled_watcher_ends",),
+    ),
+    Line(
         "envlog uninstall --shell",
         "removes them again",
         ("integrations/test_shellfiles.py::test_uninstall_removes_only_our_links",),

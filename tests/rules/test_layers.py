@@ -22,6 +22,7 @@ platform
 disk
 owners
 paths
+peers
 workers
 toml_text
 config dotenv
@@ -33,6 +34,7 @@ probes
 secrets
 snapshots
 worktree
+watcher
 diff
 history
 discovery
