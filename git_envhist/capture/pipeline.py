@@ -45,6 +45,7 @@ from git_envhist.snapshots.log import read_chain, read_snapshot
 from git_envhist.snapshots.staging import Staging, sweep
 from git_envhist.trace import step
 from git_envhist.watcher.client import begin_asking
+from git_envhist.worktree.sealed_copies import sweep_sources
 from git_envhist.worktree.timeline_name import current_timeline
 from git_envhist.worktree.unfinished_restore import has_unfinished_restore, restore_directory
 
@@ -277,6 +278,7 @@ class CapturePipeline:
     @step("remove leftovers of killed captures")
     def _sweep(self) -> list[str]:
         repository = self.repository
+        sweep_sources(repository.state)
         try:
             sweep(
                 repository.common_state,

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import json
 import re
-import tomllib
 from collections.abc import Iterable, Iterator
 from typing import Any, TypeGuard
 
 from git_envhist.model import EnvPath, Fact
 from git_envhist.probes.base import Files, Keyed
+from git_envhist.toml_text import read_toml
 
 # Installed packages and the interpreter of each virtual environment.
 # pip writes a file `REQUESTED` for requested packages only; uv writes one for every package.
@@ -336,7 +336,7 @@ def _only_names(names: Iterable[str]) -> Lines:
 
 def _toml(data: bytes) -> dict[str, Any] | None:
     try:
-        return tomllib.loads(data.decode("utf-8"))
+        return read_toml(data.decode("utf-8"))
     except (ValueError, RecursionError):
         return None
 

@@ -7,13 +7,13 @@ the sources ends with name and version. Crates of the project itself have no ver
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Iterator
 from typing import Any
 
 from git_envhist.model import EnvPath, Fact
 from git_envhist.probes.base import Files, Keyed
 from git_envhist.probes.fact_keys import key_of
+from git_envhist.toml_text import read_toml
 
 PROBE = "cargo"
 BUILT = re.compile(rb"(?:^|/)target(?:/[^/]+){1,2}/deps\Z")
@@ -85,6 +85,6 @@ def _fact(directory: bytes, place: bytes, name: bytes, version: bytes) -> Fact:
 
 def _toml(data: bytes) -> dict[str, Any]:
     try:
-        return tomllib.loads(data.decode("utf-8"))
+        return read_toml(data.decode("utf-8"))
     except (ValueError, RecursionError):
         return {}

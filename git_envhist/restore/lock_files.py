@@ -14,6 +14,7 @@ from git_envhist.model import DirectoryPair, Entry, EntryKind, EnvPath, StoredAs
 from git_envhist.objects.reader import ObjectReader
 from git_envhist.probes import node, python
 from git_envhist.restore.plan import Key
+from git_envhist.snapshots.names import is_name
 from git_envhist.text import escape
 
 MODULES = b"node_modules"
@@ -133,6 +134,8 @@ def _npm(tree: MergedTree, root: bytes, directory: EnvPath, name: bytes) -> Iter
             place = _join(directory, path.encode("utf-8", "surrogateescape"))
         except UnicodeEncodeError:
             # JSON can contain half of a surrogate pair, which no path has.
+            continue
+        if place and not all(map(is_name, place.split(b"/"))):
             continue
         manifest = tree.text(root, _join(place, MANIFEST))
         given = None if manifest is None else node.read_object(manifest).get("version")

@@ -158,9 +158,10 @@ def _merge_named_variables(versions: Versions, tools: MergeTools, is_secret: boo
 
 def merge_set(versions: Versions) -> bytes:
     """Return the lines of ours, with those that theirs added and without those that theirs removed."""
-    base, ours, theirs = (one.splitlines(keepends=True) for one in versions)
-    kept = [line for line in ours if line in theirs or line not in base]
-    return b"".join([*kept, *(line for line in theirs if line not in ours and line not in base)])
+    lines = [one.splitlines(keepends=True) for one in versions]
+    base, ours, theirs = map(frozenset, lines)
+    kept = [line for line in lines[1] if line in theirs or line not in base]
+    return b"".join([*kept, *(line for line in lines[2] if line not in ours and line not in base)])
 
 
 def has_markers(text: bytes) -> bool:

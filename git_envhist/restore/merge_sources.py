@@ -8,12 +8,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import pairwise
 
 from git_envhist.context import HistoryContext
 from git_envhist.errors import Refused, SnapshotNotFound, UsageError
 from git_envhist.history.graph import turn_of
-from git_envhist.history.merge_base import common_snapshot, find_position, position_of
+from git_envhist.history.merge_base import common_snapshot, find_position, is_claimed, position_of
 from git_envhist.history.resolve import resolve_range
 from git_envhist.history.revisions import WorkingTree
 from git_envhist.history.timeline import FIRST_TOOL, PRINTED_ID, RELOCATED, Position, Timeline
@@ -181,7 +182,7 @@ def find_merge(
     if revision == "now":
         raise _no_snapshot("now")
     theirs = history.snapshot_of(revision)
-    common = history.snapshot_of(base) if base is not None else _common(history, theirs)
+    common, warnings = (history.snapshot_of(base), ()) if base is not None else _common(history, theirs)
     own = history.timeline
     is_own = theirs.timeline == own
     # The author of an unsigned snapshot may have written any text into it.
@@ -197,6 +198,7 @@ def find_merge(
         label,
         _relocated(history, theirs, common),
         is_whole=base is None,
+        warnings=warnings,
     )
 
 
@@ -204,21 +206,27 @@ def _again(theirs: Snapshot, base: Snapshot | None) -> str:
     return short(theirs) if base is None else f"--base {short(base)} {short(theirs)}"
 
 
-def _common(history: HistoryContext, theirs: Snapshot) -> Snapshot:
+def _common(history: HistoryContext, theirs: Snapshot) -> tuple[Snapshot, tuple[str, ...]]:
+    """Return the newest common snapshot, and a warning if only an unsigned snapshot names it."""
     catalog = history.catalog
     position = position_of(catalog, theirs)
     newest = next(_newest(catalog.own), None)
+    find = partial(find_position, catalog)
     common = None
     if position is not None and newest is not None:
-        common = common_snapshot(
-            newest, position, lambda snapshot_id: find_position(catalog, snapshot_id), history.judge
-        )
-    if common is None:
+        common = common_snapshot(newest, position, find, history.judge)
+    if common is None or position is None or newest is None:
         raise Refused(
             f"'{short(theirs)}' and this timeline have no snapshot in common",
             hint=f"name the one from which on both changed: git envlog merge --base <rev> {short(theirs)}",
         )
-    return history.judge(common)
+    if not is_claimed(common, newest, position, find, history.judge):
+        return history.judge(common), ()
+    warning = (
+        f"only an unsigned snapshot says that both sides changed since '{short(common)}'; "
+        f"to name another one: git envlog merge --base <rev> {short(theirs)}"
+    )
+    return history.judge(common), (warning,)
 
 
 def _relocated(history: HistoryContext, theirs: Snapshot, common: Snapshot) -> Relocated:

@@ -827,7 +827,12 @@ class RestoreOperation:
             captured.environment.files,
             losses=(*closed_paths(plan), *planner.unreached, *hidden),
             kept=merge.skipped(self.options),
-            warnings=(*captured.warnings, *unstable_path_warnings(git, target.tree, plan), *disagreeing),
+            warnings=(
+                *captured.warnings,
+                *sources.warnings,
+                *unstable_path_warnings(git, target.tree, plan),
+                *disagreeing,
+            ),
             reverted="" if is_merge else sources.words,
             merged=sources.words if is_merge else "",
             base=sources.spans[0].base if is_merge else None,

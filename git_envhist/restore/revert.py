@@ -22,6 +22,7 @@ from git_envhist.git.process import Git
 from git_envhist.history.timeline import PRINTED_ID
 from git_envhist.lazy import replace
 from git_envhist.model import (
+    SQLITE_SIDECARS,
     Conflict,
     DirectoryPair,
     Entry,
@@ -103,6 +104,8 @@ class MergeSources(NamedTuple):
     relocated: Relocated = Relocated()
     is_whole: bool = True
     """Whether a merge contains all that the merged snapshot has."""
+    warnings: tuple[str, ...] = ()
+    """Warnings about the choice of the snapshots."""
 
     @property
     def target(self) -> Snapshot:
@@ -123,6 +126,14 @@ class MergeSources(NamedTuple):
     def command(self) -> str:
         """Return the command that names the same sources."""
         return f"git envlog {self.role.value} {self.again or self.words}"
+
+
+MERGED_REASONS: Mapping[str, str] = {
+    ConflictReason.REMOVED_NOW: "changed there, removed here",
+    ConflictReason.REMOVED_THERE: "changed here, removed there",
+    ConflictReason.CREATED: "created on both sides",
+}
+"""The reasons for which a merge has other words than a revert: it joins two sides, and takes no step back."""
 
 
 class MergeConflicts(Refused):
@@ -236,6 +247,8 @@ class RevertMerge:
     ) -> list[DirectoryPair]:
         step, since = changed
         packages = PackageUnits.of(contents, [*step.values(), *since.values()])
+        for root, directory in step.keys() & since.keys():
+            packages.add_database(root, directory, trees.now.entries(root, directory))
         decisions = self._sources.decisions
 
         def three_way(
@@ -262,8 +275,14 @@ class RevertMerge:
             merge, pairs = three_way(lambda path: sides.get(path, Prefer.NEITHER))
         self.together += merge.together()
         for noted, conflicts in ((self._conflicts, merge.conflicts), (self._skipped, merge.skipped)):
-            noted.update((conflict, merge.paths_of(conflict)) for conflict in conflicts)
+            noted.update((self._worded(conflict), merge.paths_of(conflict)) for conflict in conflicts)
         return pairs
+
+    def _worded(self, conflict: Conflict) -> Conflict:
+        is_merge = self._sources.role is RestoreRole.MERGE
+        return (
+            Conflict(conflict.path, MERGED_REASONS.get(conflict.why, conflict.why)) if is_merge else conflict
+        )
 
     def _name_beside(self, span: Span, root: bytes, path: EnvPath, names: Collection[bytes]) -> bytes | None:
         if shown_path(root, path) in self._dropped:
@@ -301,14 +320,14 @@ class RevertMerge:
         self, contents: ObjectReader, span: Span, path: EnvPath, sides: Sides, prefer: Prefer
     ) -> ContentMerge | None:
         base, other, _, now = sides
-        if base is None or other is None or now is None:
+        if other is None or now is None:
             return None
         versions = self._read_versions(contents, path, (base, now, other))
         if versions is None:
             # The whole file of the other side would remove unrelated changes of this side.
             is_kept = prefer is Prefer.THEIRS and self._has_units(contents, path, now)
             return ContentMerge(now, (ConflictReason.CONTENT,)) if is_kept else None
-        is_secret = any(one.stored is StoredAs.SEALED for one in (base, now, other))
+        is_secret = any(one is not None and one.stored is StoredAs.SEALED for one in (base, now, other))
         merged = merge_contents(path, *versions, self._tools(span, prefer), is_secret=is_secret)
         if merged is None or (is_secret and self._key is None):
             return None
@@ -345,19 +364,22 @@ class RevertMerge:
         """Merge a database with its log; None if it is taken from one side as a whole."""
         versions: list[DatabaseVersion] = []
         entries: list[Entry] = []
-        for listed in trees.listings(unit):
+        name = unit.path.rpartition(b"/")[2]
+        listings = list(trees.listings(unit))
+        for listed in listings:
             found = self._read_database(contents, unit, listed)
             if found is None:
                 return None
             versions.append(found)
-            entries.append(listed[unit.path.rpartition(b"/")[2]])
+            entries.append(listed[name])
         merged = merge_databases((versions[0], versions[1], versions[2]), self._tools(span, prefer))
         if merged is None:
             return None
         base, now, other = entries
         entry = now if merged.conflicts else self._entry(unit.shown, now, merged.content)
         whole = with_attributes((base, other, base, now), entry, merged.conflicts, prefer)
-        return DatabaseMerge(now, whole.entry or now, whole.reasons)
+        logs = {name + end: listings[1][name + end] for end in SQLITE_SIDECARS if name + end in listings[1]}
+        return DatabaseMerge(now, whole.entry or now, whole.reasons, logs)
 
     def _read_database(
         self, contents: ObjectReader, unit: Unit, listed: Mapping[bytes, Entry]
@@ -380,11 +402,14 @@ class RevertMerge:
         )
 
     def _read_versions(
-        self, contents: ObjectReader, path: EnvPath, entries: tuple[Entry, ...]
+        self, contents: ObjectReader, path: EnvPath, entries: tuple[Entry | None, ...]
     ) -> tuple[bytes, bytes, bytes] | None:
-        """Return the contents of base, now and other; None if one is too large, or cannot be opened."""
+        """Return the contents of base, now and other; None if one is too large, or cannot be opened.
+
+        A file that base does not have is empty there.
+        """
         limit = max(MAX_BYTES, self._merge_limit)
-        found = [self._read_file(contents, path, entry, limit) for entry in entries]
+        found = [b"" if entry is None else self._read_file(contents, path, entry, limit) for entry in entries]
         base, now, other = found
         return None if base is None or now is None or other is None else (base, now, other)
 

@@ -99,6 +99,8 @@ class DatabaseMerge(NamedTuple):
     now: Entry
     merged: Entry
     conflicts: tuple[str, ...] = ()
+    logs: Mapping[bytes, Entry] = {}
+    """The log and the journal now, by name, also if they are equal on all sides."""
 
 
 T = TypeVar("T")
@@ -160,6 +162,10 @@ def merge_entry(sides: Sides, content: Callable[[], ContentMerge | None], prefer
     if is_same(now, other):
         return MergedEntry(now)
     if now is None or other is None or base is None or base_now is None:
+        is_text = prefer is Prefer.MARKERS and base is None and now is not None and other is not None
+        merged = content() if is_text else None
+        if merged is not None and not merged.conflicts:
+            return MergedEntry(merged.entry)
         return _preferred(sides, _existence(sides), prefer)
     return _merge_attributes(sides, content, prefer)
 
@@ -419,6 +425,7 @@ class ThreeWayMerge:
     def _put_databases(self, key: Key, before: dict[bytes, Entry], after: dict[bytes, Entry]) -> None:
         for name, merged in self._databases.get(key, {}).items():
             before[name], after[name] = merged.now, merged.merged
+            before.update(merged.logs)
             for sidecar in SQLITE_SIDECARS:
                 after.pop(name + sidecar, None)
 
@@ -501,10 +508,11 @@ class ThreeWayMerge:
         return True
 
     def _content(self, key: Key, path: EnvPath, sides: Sides) -> ContentMerge | None:
-        entries = (sides.base, sides.other, sides.base_now, sides.now)
         if self._unit(key, path) is not None:
             return None
-        if not all(one is not None and has_whole_content(one) for one in entries):
+        if not all(one is not None and has_whole_content(one) for one in (sides.other, sides.now)):
+            return None
+        if not all(one is None or has_whole_content(one) for one in (sides.base, sides.base_now)):
             return None
         shown = shown_path(key[0], path)
         return self.merge_content(shown, sides, self._decided(shown))

@@ -6,6 +6,7 @@ The list is read with `--format`, because JSON contains the changed paths of eve
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import re
@@ -146,6 +147,28 @@ def rows(year: str) -> tuple[list[SnapshotRow], OwnProgramResult]:
 def count_snapshots() -> int:
     """Return the number of snapshots of the timeline, with those that the list folds."""
     return ask("envlog", "--no-fold", "-z", "--format=%h").out.count("\0")
+
+
+def other_timelines() -> list[str]:
+    """Return the names of the other timelines of this repository, fetched ones included."""
+    newest = ask("envlog", "-1", "--json").out
+    own = {one["timeline"] for one in json.loads(newest or "[]")}
+    names = (line.partition("\t")[0] for line in ask("envhist", "complete", "timelines").out.splitlines())
+    return [name for name in names if name not in own]
+
+
+# The conflicts of a revert or a merge, and the sides that the user chose.
+
+
+def path_of(value: Json) -> str:
+    """Return the path of a conflict as an argument of a program."""
+    encoded = value.get("path_b64")
+    return os.fsdecode(base64.b64decode(encoded)) if encoded else str(value["path"])
+
+
+def resolve_options(sides: Mapping[str, str]) -> list[str]:
+    """Return the options that decide conflicts, given the side of each path."""
+    return [f"--resolve={side}=:(top,literal){path}" for path, side in sides.items()]
 
 
 def _short_time(text: str, year: str) -> str:

@@ -148,5 +148,13 @@ def write_sources(directory: str, key: bytes, sources: Iterable[SealedSource]) -
         replace_file(path, text, durability=Durability.NONE, temporary=f"{path}.{os.getpid()}")
 
 
+def sweep_sources(directory: str) -> None:
+    """Remove the incomplete lists of killed captures; a capture that writes one meanwhile writes none."""
+    with contextlib.suppress(OSError):
+        for name in os.listdir(directory):
+            if name.startswith(LIST + "."):
+                os.unlink(os.path.join(directory, name))
+
+
 def _check(key: bytes) -> str:
     return hmac.digest(key, b"sources 1", "sha256").hex()

@@ -24,6 +24,7 @@ owners
 paths
 peers
 workers
+toml_text
 config dotenv
 model
 git
@@ -94,6 +95,7 @@ PURE = (
     "git_envhist.model",
     "git_envhist.errors",
     "git_envhist.text",
+    "git_envhist.toml_text",
     "git_envhist.snapshots.quoting",
     "git_envhist.snapshots.names",
     "git_envhist.snapshots.layout",

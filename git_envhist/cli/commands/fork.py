@@ -115,6 +115,7 @@ def _lines(forked: ForkResult, relocate: bool) -> Iterator[str]:
             yield _refork_command(forked)
     yield f"its timeline: {forked.timeline}"
     yield f"compare: git envdiff @ {forked.timeline}; adopt: git envrestore {forked.timeline}"
+    yield f"join its changes with yours: git envlog merge {forked.timeline}"
     if forked.head is not None or forked.orphan:
         yield f"remove it: git worktree remove --force {escape(shlex.quote(forked.root))}"
 
