@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -188,6 +189,7 @@ def report(title: str, samples: dict[str, list[Sample]]) -> Iterator[str]:
 def main(words: Sequence[str]) -> int:
     """Make everything, measure, print tables, remove everything."""
     options = _options(words)
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     base = Path(tempfile.mkdtemp(prefix="envhist-disk-", dir=options.place))
     try:
         variables = surroundings(base)
