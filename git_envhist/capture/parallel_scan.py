@@ -430,8 +430,10 @@ def merge(records: DirectoryRecords, scan_result: ScanResult) -> RecordChanges:
         _carry_below(after, before)
         merged.changed[path] = after
         records.keep(after)
-    for path in list(gone_directories):
-        merged.gone.update(records.below(path))
+    # Parents come first, and bring all directories below them.
+    for path in sorted(gone_directories):
+        if path not in merged.gone:
+            merged.gone.update(records.below(path))
     merged.removed = _count_removed(records, merged.gone)
     for path in merged.gone:
         records.drop(path)
