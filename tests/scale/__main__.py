@@ -155,10 +155,12 @@ def _change_some(scale: Scale, files: int, count: int) -> dict[Path, bytes]:
 
 
 def many_timelines(scale: Scale, number: int) -> None:
-    """Time commands in a repository with many timelines of 20 snapshots each."""
-    _make_timeline(scale, "timelines", 20)
-    tips = _git(scale, "for-each-ref", "--format=%(objectname)", "refs/envhist/heads").split()
-    refs = "".join(f"create refs/envhist/heads/host{n % 50}/tree-{n:04} {tips[0]}\n" for n in range(number))
+    """Time commands in a repository with many timelines of 20 and more snapshots, each with a newest one of its own."""
+    _make_timeline(scale, "timelines", number + 20)
+    tips = _git(scale, "rev-list", "--glob=refs/envhist/heads").split()[:number]
+    refs = "".join(
+        f"create refs/envhist/heads/host{n % 50}/tree-{n:04} {tip}\n" for n, tip in enumerate(tips)
+    )
     _git(scale, "update-ref", "--stdin", given=refs)
     _time_all(
         scale, ("git-envlog", "-n", "20"), ("git-envlog", "--all", "-n", "20"), ("git-envlog", "status"),
