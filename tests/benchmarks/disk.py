@@ -85,10 +85,8 @@ class Disk:
         half = sum(1 for _ in walk(self.top)) * 0.47
         self.removed = min(sorted(counts), key=lambda name: abs(counts[name] - half))
         self.size = shape(self.top).bytes
-        for tool in (Ours(), Git(), Restic(), Borg()):
-            if is_installed(tool.name) and (
-                tool.name == OURS or any(tool.name.split()[0] in name for name in self.only)
-            ):
+        for program, tool in ((OURS, Ours()), (GIT, Git()), (RESTIC, Restic()), (BORG, Borg())):
+            if program in self.only and (program == OURS or is_installed(tool.name)):
                 _say(f"{tool.name}: first capture")
                 store = self.stores[tool.name] = self.source.top / "stores" / tool.name.split()[0]
                 store.mkdir(parents=True)
