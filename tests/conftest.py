@@ -94,6 +94,7 @@ FOREIGN_NAMES = (
 SHARED_FIXTURES = (
     "tests/real/",
     "tests/html/",
+    "tests/rules/",
     "tests/compat/upstream/",
     "tests/crash/test_errors.py",
     "tests/fork/test_installed_programs.py",

@@ -207,15 +207,26 @@ class PathMatcher:
 
 
 def path_below(root: bytes, directory: bytes, typed: bytes) -> EnvPath:
-    """Return the path from the top for a path typed in a directory; raise `UsageError` if it is outside."""
+    """Return the path from the top for a path typed in a directory; raise `UsageError` if it is outside.
+
+    Links lead into the environment but are not followed inside of it: a snapshot may have a directory where the working
+    tree has a link.
+    """
     top = os.path.realpath(root)
-    parent = os.path.realpath(os.path.join(directory, os.path.dirname(typed) or b"."))
-    whole = os.path.normpath(os.path.join(parent, os.path.basename(typed)))
-    if whole != top and not whole.startswith(top.rstrip(b"/") + b"/"):
-        raise UsageError(
-            f"outside the environment: '{os.fsdecode(typed)}'", hint=f"its top is '{os.fsdecode(root)}'"
-        )
-    return EnvPath(whole[len(top) :].lstrip(b"/"))
+    whole = os.path.normpath(os.path.join(os.path.realpath(directory), typed))
+    place, rest = b"/", whole.strip(b"/")
+    while not _is_below(place, top):
+        if not rest:
+            raise UsageError(
+                f"outside the environment: '{os.fsdecode(typed)}'", hint=f"its top is '{os.fsdecode(root)}'"
+            )
+        name, _, rest = rest.partition(b"/")
+        place = os.path.realpath(os.path.join(place, name))
+    return EnvPath(os.path.join(place[len(top) :], rest).strip(b"/"))
+
+
+def _is_below(place: bytes, top: bytes) -> bool:
+    return place == top or place.startswith(top.rstrip(b"/") + b"/")
 
 
 LISTED = rb"^commit [0-9a-f]+\n([0-9a-f]+)\0(.*?)\0"

@@ -132,18 +132,16 @@ class Watch:
     def checks(self) -> Iterator[int]:
         """Yield 0 while SQLite may go on.
 
-        A signal raises its exception where a function begins; a generator continues inside of its `try`.
+        A signal raises its exception where a function begins or a loop returns to its start. Both are inside of the
+        `try`, if the first value is taken before SQLite runs.
         """
-        left = MAX_INTERVALS
-        while left:
-            left -= 1
-            try:
+        try:
+            for _ in range(MAX_INTERVALS):
                 yield 0
-            except GeneratorExit:
-                return
-            except BaseException as raised:
-                self.raised = raised
-                return
+        except GeneratorExit:
+            return
+        except BaseException as raised:
+            self.raised = raised
 
 
 def open_copy(path: str, watch: Watch) -> sqlite3.Connection:
@@ -151,7 +149,9 @@ def open_copy(path: str, watch: Watch) -> sqlite3.Connection:
     connection = sqlite3.connect(path, isolation_level=None, cached_statements=0)
     connection.set_authorizer(_authorize)
     connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_VALUE)
-    connection.set_progress_handler(partial(next, watch.checks(), 1), INTERVAL)
+    checks = watch.checks()
+    next(checks)
+    connection.set_progress_handler(partial(next, checks, 1), INTERVAL)
     for pragma in ("trusted_schema=off", "cell_size_check=on", "foreign_keys=off", "recursive_triggers=off"):
         connection.execute(f"pragma {pragma}")
     return connection

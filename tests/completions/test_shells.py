@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from git_envhist.cli.subcommands import SUBCOMMANDS
 from tests.completions.shells import ask_fish, press_tab, share
 from tests.support.needs import PREFIX, needs
 from tests.support.repository import Repo, make_repo
@@ -86,8 +87,9 @@ def test_snapshots_are_completed_with_their_intents(place: tuple[Repo, Path, lis
 @pytest.mark.parametrize("typed", ["git envlog show ", "git envlog ", "git envdiff upgraded.."])
 def test_single_snapshot_is_completed(place: tuple[Repo, Path, list[str]], shell: str, typed: str) -> None:
     repo, shared, ids = place
-    # Type the shortest part of the id that matches no other candidate.
-    begun = next(ids[0][:n] for n in range(2, 8) if not ids[1].startswith(ids[0][:n]))
+    # Type the shortest part of the id that matches no other candidate: an id may begin like `effect`.
+    others = (ids[1], *SUBCOMMANDS)
+    begun = next(ids[0][:n] for n in range(2, 8) if not any(one.startswith(ids[0][:n]) for one in others))
     assert press_tab(shell, typed + begun, repo.path, repo.env, shared)[0].rstrip() == typed + ids[0]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sqlite3
 import subprocess
 from contextlib import closing
@@ -89,6 +90,16 @@ def test_purged_file_is_nowhere_and_all_else_is_unchanged(repo: Repo) -> None:
         repo.run("envrestore", one, check=True)
         assert repo.read("kept/file") == content
         assert not (repo.path / "credentials.txt").exists()
+
+
+def test_path_below_a_link_is_the_path_that_was_typed(repo: Repo) -> None:
+    for name in ("src/notes", "other/notes"):
+        repo.write(name, f"of {name}")
+    first = capture(repo, "one")
+    shutil.rmtree(repo.path / "src")
+    (repo.path / "src").symlink_to("other")
+    assert purge(repo, "src/notes")["snapshots"] == 1
+    assert {"src/notes", "other/notes"} & tree(repo, first).keys() == {"other/notes"}
 
 
 STANDING = {

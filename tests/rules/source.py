@@ -5,8 +5,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
+from typing import TypeVar
+
+Node = TypeVar("Node", bound=ast.AST)
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 PACKAGE = CHECKOUT / "git_envhist"
@@ -60,16 +63,30 @@ class Source:
             _imports(self.tree, self.name, self.path.name == "__init__.py", late=False, typing=False)
         )
 
+    @cached_property
+    def _all_nodes(self) -> list[ast.AST]:
+        return list(ast.walk(self.tree))
+
+    def nodes(self, kind: type[Node]) -> Iterator[Node]:
+        """Yield all nodes of a kind, at any depth."""
+        return (node for node in self._all_nodes if isinstance(node, kind))
+
     @property
     def functions(self) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
-        for node in ast.walk(self.tree):
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                yield node
+        return (node for node in self._all_nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
 
 
-def sources() -> list[Source]:
-    """Return every file of the package."""
-    return [Source(path) for path in sorted(PACKAGE.rglob("*.py"))]
+@cache
+def sources() -> tuple[Source, ...]:
+    """Return every file of the package; all rules share one copy of the syntax."""
+    return tuple(Source(path) for path in sorted(PACKAGE.rglob("*.py")))
+
+
+def forget_syntax() -> None:
+    """Free the memory of the syntax, which each later fork of this process would copy."""
+    for source in sources():
+        vars(source).pop("tree", None)
+        vars(source).pop("_all_nodes", None)
 
 
 def _imports(node: ast.AST, module: str, package: bool, *, late: bool, typing: bool) -> Iterator[Import]:

@@ -47,7 +47,7 @@ RESTORE = [source for source in sources() if source.package == "restore" and sou
 
 @pytest.mark.parametrize("source", RESTORE, ids=lambda source: source.name)
 def test_no_other_restore_module_changes_a_disk(source: Source) -> None:
-    calls = [node for node in ast.walk(source.tree) if isinstance(node, ast.Call)]
+    calls = list(source.nodes(ast.Call))
     named = [call.func for call in calls if isinstance(call.func, ast.Attribute)]
     through_os = [
         func for func in named if isinstance(func.value, ast.Name) and func.value.id in ("os", "shutil")
