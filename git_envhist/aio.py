@@ -168,6 +168,8 @@ class AsyncEnvHistory(AsyncWrapper[EnvHistory]):
     capture = awaited(EnvHistory.capture)
     log = awaited(EnvHistory.log)
     why = awaited(EnvHistory.why)
+    why_failed = awaited(EnvHistory.why_failed)
+    blame = awaited(EnvHistory.blame)
     recent = awaited(EnvHistory.recent)
     page = awaited(EnvHistory.page)
     timelines = awaited(EnvHistory.timelines)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, cast, overload
 
-from git_envhist.context import HistoryContext, refuse_oversized_trees
+from git_envhist.context import HistoryContext, refuse_oversized_trees, version_reader
 from git_envhist.discovery import open_repository
 from git_envhist.disk import system_errors
 from git_envhist.errors import EnvhistError, SnapshotNotFound, UsageError
@@ -56,8 +56,9 @@ if TYPE_CHECKING:
     from git_envhist.discovery import InitKeywords, OpenedRepository
     from git_envhist.git.process import Git
     from git_envhist.git.repository import Repository
+    from git_envhist.history.failure import FailureAnswer
     from git_envhist.history.search import LogKeywords
-    from git_envhist.history.why import Origin, OriginReader, WhyKeywords
+    from git_envhist.history.why import LineOrigin, Origin, OriginReader, WhyKeywords
     from git_envhist.integrations.base import InstallTarget
     from git_envhist.model import (
         BisectResult,
@@ -344,7 +345,8 @@ class EnvHistory(HistoryContext):
 
         All keywords must hold; of several words for one keyword, one: `since` and `until` (times as `git envlog` reads
         them), `grep` (patterns in intent, names or notes; `ignore_case`), `summary` (a text in the summary), `content`
-        and `content_pattern` (as `git log -S` and `-G`), `verdicts` (pass, fail, error, none), `triggers`, `sessions`
+        and `content_pattern` (as `git log -S` and `-G`; `reveal`: in sealed files too), `verdicts` (pass, fail, error,
+        none), `triggers`, `sessions`
         and `agent_ids` (of agents and subagents; the beginning of an id is enough), `paths` (git's pathspecs from the
         top: snapshots that changed them), `span` (a range, `a..b`), `all_timelines` (by time), `reverse` (oldest
         first).
@@ -366,7 +368,13 @@ class EnvHistory(HistoryContext):
         git, find_key = self.repository.git, self.keys.opening
         found = self._in_span(keywords.get("span"), timeline, bool(keywords.get("all_timelines")))
         found = search(
-            git, found, keywords, self.now, find_key, lambda some: refuse_oversized_trees(self, some)
+            git,
+            found,
+            keywords,
+            self.now,
+            find_key,
+            lambda some: refuse_oversized_trees(self, some),
+            version_reader(self),
         )
         found = found if limit is None else found[:limit]
         return found[::-1] if keywords.get("reverse") else found
@@ -424,6 +432,44 @@ class EnvHistory(HistoryContext):
         subject = subject_of(None if path is None else os.fspath(path), line, keywords)
         with self.origins(at) as origins:
             return list(islice(origins.of(subject), limit))
+
+    def blame(
+        self,
+        path: str | bytes | os.PathLike[str],
+        *,
+        at: SnapshotRef = "@",
+        lines: str | None = None,
+        reveal: bool = False,
+    ) -> list[LineOrigin]:
+        """Return each line of a file of a snapshot with the step that brought it; the path starts at the top.
+
+        `lines`: a part of them, as for `git blame -L`; `reveal`: also of a sealed file.
+
+        >>> _ = history.capture("with a file")
+        >>> [(line.number, line.origin.change) for line in history.blame("app.py")]
+        [(1, 'present')]
+        """
+        with self.origins(at) as origins:
+            return origins.blame(EnvPath(os.fsencode(path)), lines, reveal=reveal)
+
+    def why_failed(self, command: str | None = None, *, limit: int | None = None) -> FailureAnswer:
+        """Return the step that broke a check (default: the last that failed), and its likeliest changes.
+
+        `limit`: how many changes. Raise `NoFailure` if no snapshot failed the check.
+        """
+        from git_envhist.checks.verdicts import with_output  # loaded late: few programs ask
+        from git_envhist.history import failure  # loaded late: few programs ask
+
+        self._begin_verb()
+        line = self.catalog.own.snapshots
+        found = failure.must_find_failure(line, command)
+        base = found.passed or next((one for one in line if one.commit == found.first.parent), None)
+        compared = None if base is None else self.diff(base, found.first)
+        checked = with_output(found.first, self.keys.opening)
+        suspects = failure.suspects_of(found, checked, compared)
+        with self.origins(found.first) as origins:
+            shown = [failure.with_attribution(found, one, origins.at) for one in suspects[:limit]]
+        return failure.FailureAnswer(found, base, tuple(shown), len(suspects))
 
     @contextmanager
     def origins(self, at: SnapshotRef = "@") -> Iterator[OriginReader]:

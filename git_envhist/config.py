@@ -21,6 +21,7 @@ KEY_IN = ("both", "home")
 TRANSCRIPT_LIMIT = 16 << 20
 AGENT_TIMEOUT = 3.0
 AGENT_IDLE = 120.0
+WATCHER_IDLE = 7200.0
 DURATIONS = {"": 1, "s": 1, "m": 60, "h": 3600}
 UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": GIB, "t": 1 << 40}
 SERVICE_VERBS = ("dump", "restore", "stop", "start")
@@ -85,6 +86,10 @@ class Settings:
     """Seconds that such a tool waits for the capture before it."""
     agent_idle: float = AGENT_IDLE
     """Seconds for which a process waits for the next tool of an agent; 0: none waits."""
+    watcher: bool = False
+    """Start the watcher of the working tree with a capture."""
+    watcher_idle: float = WATCHER_IDLE
+    """Seconds without a capture after which the watcher ends."""
     transcript_limit: int = TRANSCRIPT_LIMIT
     """The size of the newest part of an agent's transcript that a snapshot stores, in bytes; 0: none."""
     keep_last: int = KEEP_LAST
@@ -144,6 +149,8 @@ class _Reader:
             verify_timeout=self.duration("envhist.verifytimeout", HOUR) or None,
             agent_every=self.size("envhist.agentevery", 1),
             agent_timeout=self.duration("envhist.agenttimeout", AGENT_TIMEOUT),
+            watcher=self.boolean("envhist.watcher", False),
+            watcher_idle=self.duration("envhist.watcheridle", WATCHER_IDLE) or WATCHER_IDLE,
             agent_idle=self.duration("envhist.agentidle", AGENT_IDLE),
             keep_last=self.size("envhist.keeplast", KEEP_LAST),
             keep_hourly=self.size("envhist.keephourly", KEEP_HOURLY),

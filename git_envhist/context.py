@@ -13,12 +13,14 @@ from __future__ import annotations
 import os
 from _thread import _local as local
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from datetime import datetime
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from git_envhist.config import config_home, read_settings
-from git_envhist.errors import SnapshotNotFound
+from git_envhist.errors import SealingError, SnapshotNotFound
 from git_envhist.git.config import agent_of, current_actor, current_time, list_config, signature
 from git_envhist.history.catalog import (
     judge_verdicts,
@@ -45,6 +47,7 @@ if TYPE_CHECKING:
     from git_envhist.config import Settings
     from git_envhist.discovery import OpenedRepository
     from git_envhist.git.repository import Repository
+    from git_envhist.history.search import ReadVersion
     from git_envhist.model import AgentName, ForkResult
     from git_envhist.secrets.identities import Identities
     from git_envhist.secrets.keys import KeyRing
@@ -367,6 +370,31 @@ def refuse_oversized_trees(context: HistoryContext, snapshots: Iterable[Snapshot
         from git_envhist.snapshots.tree_size import refuse_too_large  # loaded late: most snapshots are ours
 
         refuse_too_large(context.repository.git, unseen)
+
+
+def version_reader(context: HistoryContext) -> ReadVersion:
+    """Return a function that reads a file on one side of a snapshot's step, or returns None if its key is missing."""
+    from git_envhist.snapshots.reader import FileReader  # loaded late: keeps envlog fast
+
+    git, pack_dir = context.repository.git, context.repository.pack_dir
+
+    def blocks(tree: str, path: EnvPath) -> Iterator[bytes]:
+        with closing(FileReader(git, tree, context.open_sealed, pack_dir)) as reader:
+            yield from reader.read(path)
+
+    def read(snapshot: Snapshot, commit: str | None, path: EnvPath) -> Iterable[bytes] | None:
+        if commit is None:
+            return None
+        tree = git.run("rev-parse", "--verify", f"{commit}^{{tree}}").decode("ascii").strip()
+        context.with_contents(replace(snapshot, tree=tree), path)
+        found = blocks(tree, path)
+        try:
+            return chain((next(found, b""),), found)
+        except SealingError:
+            context.warn("some sealed files were not searched: their key is missing here")
+            return None
+
+    return read
 
 
 def identities_of(settings: Settings, environ: Mapping[str, str]) -> Identities:

@@ -563,6 +563,7 @@ class CapturedTree:
             restored_from=request.restored_from,
             forked_from=request.forked_from,
             merged=request.merged,
+            applied=request.applied,
             restore=request.restore,
             key=self.key.id if self.key else None,
         )

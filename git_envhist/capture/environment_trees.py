@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import time
 from bisect import bisect_left
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from git_envhist.capture.manifest_shards import leaf_modes, shard_of
@@ -52,7 +52,8 @@ from git_envhist.snapshots.layout import MANIFEST, ManifestTree, ObjectSink
 from git_envhist.snapshots.manifest import format_extras
 from git_envhist.snapshots.names import RESERVED
 from git_envhist.snapshots.staging import Staging, open_published
-from git_envhist.trace import step
+from git_envhist.trace import step, trace
+from git_envhist.watcher.client import ask_changes, carry_token, keep_token
 from git_envhist.workers import WorkerHandle
 from git_envhist.worktree.attributes import read_xattrs
 from git_envhist.worktree.databases import SIDECARS, may_have_servers
@@ -68,6 +69,7 @@ from git_envhist.worktree.stat_cache import (
     DirectoryRecord,
     DirectoryRecords,
     StatCache,
+    must_be_looked_at,
 )
 
 # Records made without workers after a restore.
@@ -277,6 +279,8 @@ class CapturedEnvironment:
     """Manifest tree of the snapshot that the stat cache belongs to."""
     changed: ChangeCount | None = None
     """Changes since that snapshot, if they are known without a comparison."""
+    incomplete: set[bytes] = field(default_factory=set)
+    """Directories that lost a subdirectory while they were scanned."""
 
     @property
     def files(self) -> int:
@@ -287,6 +291,20 @@ class CapturedEnvironment:
         """Return paths that a restore cannot replace by a rename: missing ones and mount points."""
         crossed = [MissingPath(EnvPath(path), MissingReason.MOUNT) for path in self.scope.crossed]
         return [*self.scan_result.missing, *crossed]
+
+    def looked_at_again(self, before: tuple[bytes, ...] | None, *, needed: bool) -> tuple[bytes, ...] | None:
+        """Return the directories that the next capture looks at, whatever a watcher reports.
+
+        `before` are those of the stat cache. Without them all records are read, if the result is needed.
+        """
+        if before is None:
+            if not needed:
+                return None
+            paths: Iterable[bytes] = list(self.records)
+        else:
+            paths = {*before, *self.merged.changed, *self.incomplete}
+        records = ((path, self.records.peek(path)) for path in paths)
+        return tuple(sorted(path for path, one in records if one is not None and must_be_looked_at(one)))
 
     def first_count(self) -> ChangeCount:
         """Return the changes of a first snapshot: every path is added."""
@@ -322,17 +340,70 @@ class CaptureTools:
     how: str
 
 
+FEW = 16
+"""Up to this number of directories, starting a second worker takes longer than it saves."""
+
+
 def cache_of(repository: Repository) -> StatCache:
     """Return the stat cache of a working tree."""
     return StatCache(os.path.join(repository.state, "cache"), crc32)
+
+
+class CaptureWatch:
+    """The part of a watcher in one capture: the directories that it reports, and the token that it gave."""
+
+    def __init__(self, state: str, question: str) -> None:
+        """`question`: the result of `begin_asking`."""
+        self._state = state
+        self._question = question
+        self._token: str | None = None
+        self._carried: str | None = None
+
+    @property
+    def is_watched(self) -> bool:
+        """True if the stat cache of this capture may be used with the watcher."""
+        return self._token is not None or self._carried is not None
+
+    @step("ask the watcher")
+    def directories_to_scan(self, scope: CaptureScope, head: CacheHeader | None) -> ScanTargets | None:
+        """Return the directories that may have changed since the stat cache was written; None for all."""
+        known = head if head is not None and head.again is not None else None
+        cache = known.id if known is not None else ""
+        answer = ask_changes(self._state, self._question, cache, scope.naming, scope.bases)
+        if answer is None:
+            return None
+        self._token = answer.token
+        if known is None or answer.directories is None:
+            trace(f"the watcher reports nothing: {answer.reason}")
+            return None
+        assert known.again is not None
+        return dict.fromkeys((*answer.directories, *known.again))
+
+    def carry(self, head: CacheHeader | None) -> None:
+        """Note that this capture looks only at what the caller changed since a stat cache was written."""
+        self._carried = head.id if head is not None and head.again is not None else None
+
+    def keep(self, cache: str) -> None:
+        """Tell the watcher that the stat cache with this id has what this capture found."""
+        if self._token is not None:
+            keep_token(self._state, self._token, cache)
+        elif self._carried:
+            carry_token(self._state, self._carried, cache)
 
 
 class TreeCapture:
     """Capture the environment into one staging directory."""
 
     def __init__(
-        self, tools: CaptureTools, scope: CaptureScope, staging: Staging, key: Key | None, tip: str | None
+        self,
+        tools: CaptureTools,
+        scope: CaptureScope,
+        staging: Staging,
+        key: Key | None,
+        tip: str | None,
+        question: str = "",
     ) -> None:
+        """`question`: what `begin_asking` returned before the scope was read; empty to ask no watcher."""
         self._tools = tools
         self.repository = tools.repository
         self.settings = tools.settings
@@ -350,6 +421,7 @@ class TreeCapture:
         self._cache_head: CacheHeader | None = None
         self._records: DirectoryRecords | None = None
         self._cache = cache_of(repository)
+        self._watch = CaptureWatch(repository.state, question)
 
     @property
     def tip(self) -> str | None:
@@ -363,7 +435,11 @@ class TreeCapture:
         if self._driver is None:
             self._cache_head, distrust = self._usable_cache()
             head = None if distrust else self._cache_head
-            wanted = directories_to_scan(since, head)
+            if since is None:
+                wanted = self._watch.directories_to_scan(self.scope, head)
+            else:
+                wanted = directories_to_scan(since, head)
+                self._watch.carry(head if wanted is not None else None)
             self._driver = self._known_writes_driver(since, wanted) or self._start(distrust, progress, wanted)
         return self._driver
 
@@ -403,10 +479,19 @@ class TreeCapture:
 
     def remember(self, environment: CapturedEnvironment, base: str | None) -> None:
         """Write the stat cache. Errors only cost time in the next capture."""
-        if base is None or (base == environment.base and not environment.scan_result.changed):
+        if base is None:
+            return
+        before = self._cache_head
+        if base == environment.base and not environment.scan_result.changed:
+            if before is not None and before.again is not None:
+                self._watch.keep(before.id)
             return
         records, scope = environment.records, self.scope
         head = CacheHeader(
+            id=os.urandom(16).hex(),
+            again=environment.looked_at_again(
+                before.again if before is not None else None, needed=self._watch.is_watched
+            ),
             naming=scope.naming,
             keeping=scope.keeping,
             base=base,
@@ -417,6 +502,7 @@ class TreeCapture:
         )
         try:
             self._cache.write(head, records.to_write())
+            self._watch.keep(head.id)
         except OSError as error:
             environment.warnings.append(
                 f"cannot write the stat cache, the next capture will be slower: {in_words(error)}"
@@ -513,6 +599,7 @@ class TreeCapture:
             merged=merged,
             facts=facts,
         )
+        environment.incomplete = assembler.incomplete
         environment.pieces = merge_pieces(cache.pieces if cache else {}, scan_result, merged, self._width)
         environment.changed = merged.count() if cache else None
         environment.base_manifest = base_tree
@@ -535,6 +622,8 @@ class TreeCapture:
     ) -> ScanDriver:
         tools, head = self._tools, self._cache_head
         workers = worker_count(tools.settings.workers)
+        if only is not None and len(only) <= FEW:
+            workers = 1
         return ScanDriver(
             scope=self.scope,
             job=self._job(),

@@ -44,6 +44,7 @@ from git_envhist.service_dumps import NONE
 from git_envhist.snapshots.log import read_chain, read_snapshot
 from git_envhist.snapshots.staging import Staging, sweep
 from git_envhist.trace import step
+from git_envhist.watcher.client import begin_asking
 from git_envhist.worktree.timeline_name import current_timeline
 from git_envhist.worktree.unfinished_restore import has_unfinished_restore, restore_directory
 
@@ -80,6 +81,7 @@ class CaptureOptions:
     restored_from: str | None = None
     forked_from: str | None = None
     merged: str | None = None
+    applied: tuple[tuple[str, str], ...] = ()
     progress: Callable[[CaptureProgress], None] | None = None
     waiting: Callable[[], None] | None = None
     captured: Callable[[CaptureResult], None] = ignore_progress
@@ -186,7 +188,18 @@ class CapturePipeline:
             captured = self._capture(replace(request, dumps=dumps))
         if captured.snapshot is not None:
             self.tidy(self.repository)
+        if self.settings.watcher and not request.dry_run:
+            self._start_watcher()
         return captured
+
+    def _start_watcher(self) -> None:
+        from git_envhist.watcher.start import (
+            start_if_missing,
+        )  # loaded late: few working trees have a watcher
+
+        # Without a watcher a capture only takes longer.
+        with suppress(OSError, EnvhistError):
+            start_if_missing(self.repository)
 
     @contextmanager
     def service_dumps(self, request: CaptureOptions) -> Iterator[Dumps]:
@@ -302,13 +315,12 @@ class CapturePipeline:
         with staging:
             yield staging
 
-    def _new_capture(self, staging: Staging, key: Key | None) -> TreeCapture:
+    def _new_capture(self, staging: Staging, key: Key | None, question: str = "") -> TreeCapture:
         extent = self.read_scope(key.id if key else None)
         timeline = current_timeline(self.repository, self.settings)
         tip = self.repository.resolve_ref(TIMELINE_REFS + timeline) if timeline else None
-        return TreeCapture(
-            CaptureTools(self.repository, self.settings, worker_mode(self.how)), extent, staging, key, tip
-        )
+        tools = CaptureTools(self.repository, self.settings, worker_mode(self.how))
+        return TreeCapture(tools, extent, staging, key, tip, question)
 
     @step("determine the scope")
     def read_scope(self, key_id: str | None) -> CaptureScope:
@@ -381,10 +393,11 @@ class CapturePipeline:
         called with the newest snapshot while the workers scan.
         """
         started = time.monotonic()
+        question = begin_asking(self.repository.state)
         key, warnings = self._key()
         with (
             self._staging(reading=request.dry_run) as staging,
-            closing(self._new_capture(staging, key)) as capture,
+            closing(self._new_capture(staging, key, question)) as capture,
         ):
             capture.begin(request.progress, since)
             from git_envhist.capture.captured_tree import (  # loaded late: while the workers scan

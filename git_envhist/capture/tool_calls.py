@@ -133,10 +133,12 @@ class ToolCalls:
 
         self._change_each(begun)
 
-    def end(self, session: str, key: str, at: float, *, continues: bool = False) -> None:
+    def end(
+        self, session: str, key: str, at: float, *, continues: bool = False, failed: bool | None = None
+    ) -> None:
         """Record the end of a call; a call announced after `at` is another one.
 
-        `continues`: a process of the call still runs.
+        `continues`: a process of the call still runs. `failed`: the result that the agent reported.
         """
 
         def ended(one: OpenCall) -> OpenCall:
@@ -145,7 +147,7 @@ class ToolCalls:
             if not is_meant:
                 return one
             may_continue = one.call.may_continue or continues
-            return replace(one, call=replace(one.call, ended=at, may_continue=may_continue))
+            return replace(one, call=replace(one.call, ended=at, may_continue=may_continue, failed=failed))
 
         self._change_each(ended)
 
@@ -264,7 +266,7 @@ def _write_list(calls: CallList) -> dict[str, Any]:
 
 
 CALL_FIELDS = tuple(name for name in ToolCall.__annotations__ if name != "wrote")
-FLAGS = ("changes_only_paths", "may_continue")
+FLAGS = ("changes_only_paths", "may_continue", "failed")
 TIMES = ("began", "ended")
 LATEST = 1e11
 """A later time cannot be written as a date."""

@@ -168,6 +168,8 @@ class TreeBuilder:
         self._elsewhere = dict(elsewhere)
         self._built: dict[bytes, bytes] = {}
         self._before: dict[bytes, dict[bytes, bytes]] = {}
+        self.incomplete: set[bytes] = set()
+        """Directories that lost a subdirectory while they were scanned."""
 
     def assemble(self, merged: RecordChanges) -> BuiltTree:
         """Build the trees of changed directories and of their ancestors, and write the manifest."""
@@ -215,6 +217,7 @@ class TreeBuilder:
         record.subdirectories = [name for name in record.subdirectories if below[name] != UNKNOWN]
         record.below = b""
         record.flags |= INCOMPLETE
+        self.incomplete.add(record.path)
         record.shard = self._sink.add(b"blob", shard_text(record))
         self._manifest.put(stored_directory(record.path), record.shard)
 

@@ -260,6 +260,7 @@ def call_json(call: ToolCall) -> Json:
         **{key: value and escape_invalid(value) for key, value in texts.items()},
         "began": _iso_seconds(call.began),
         "ended": _iso_seconds(call.ended),
+        "failed": call.failed,
         "paths": [escape_invalid(path) for path in call.paths],
     }
 

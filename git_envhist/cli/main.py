@@ -76,6 +76,10 @@ def envhist() -> NoReturn:
         )
 
         leave(handle_agent_worktree(sys.argv[2:], os.environ))
+    if sys.argv[1:2] == ["watcher-process"]:
+        from git_envhist.handlers.watcher_process import run_watcher_process  # loaded late: once per watcher
+
+        leave(run_watcher_process(sys.argv[2:], os.environ))
     if sys.argv[1:2] == ["complete"]:
         from git_envhist.cli.commands.complete import complete  # loaded late: only a TAB needs it
 

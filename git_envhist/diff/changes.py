@@ -12,6 +12,8 @@ saves 4,000 processes for 2,000 snapshots.
 
 from __future__ import annotations
 
+import os
+import re
 from binascii import unhexlify
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
@@ -39,7 +41,7 @@ from git_envhist.diff.tree_diff import (
 )
 from git_envhist.errors import FSCK_HINT, Damaged, EnvhistError, GitFailed
 from git_envhist.git.cat_file import CatFile, empty_tree
-from git_envhist.git.pathspecs import matching, with_positive
+from git_envhist.git.pathspecs import at_top, matching, with_positive
 from git_envhist.git.process import Git
 from git_envhist.lazy import once, replace
 from git_envhist.model import (
@@ -510,7 +512,8 @@ def commits_changing_content(
 ) -> frozenset[str]:
     """Return the commits whose files differ from those before by a text or a pattern, as `git log -S` and `-G` do.
 
-    git searches the stored bytes, so nothing is found in sealed files and in files stored in chunks.
+    git searches the stored bytes, so nothing is found in sealed files and in files stored in chunks (see
+    `history.search`).
     """
     limits: tuple[bytes, ...] = (
         (*with_positive(pathspecs), NOT_RESERVED) if pathspecs else (b":(top)", NOT_RESERVED)
@@ -525,6 +528,11 @@ def commits_changing_content(
         "--",
         *limits,
     )
+    return frozenset(_commits_listed(git, words, steps))
+
+
+def _commits_listed(git: Git, words: Sequence[str | bytes], steps: Sequence[Step]) -> set[str]:
+    """Return the commits of the steps for which git lists a difference."""
     found: set[str] = set()
     for start in range(0, len(steps), AT_ONCE):
         asked = steps[start : start + AT_ONCE]
@@ -533,7 +541,43 @@ def commits_changing_content(
         found.update(
             commit for commit, _ in _by_commit(compare_many(git, words, lines.encode("ascii"), trees))
         )
-    return frozenset(found)
+    return found
+
+
+def steps_changing_chunks(git: Git, steps: Sequence[Step]) -> list[Step]:
+    """Return the steps that changed which chunks of big files exist."""
+    words = (*RAW, *PLAIN_DIFF, "--stdin", "--root", "--no-renames", "--", b":(top).envhist/pieces")
+    found = _commits_listed(git, words, steps)
+    return [step for step in steps if step[0] in found]
+
+
+def matches_pattern(git: Git, lines: bytes, search: ContentSearch) -> bool:
+    """Return whether a line matches the pattern of a search; git reads the lines from a pipe."""
+    pattern = search.pattern or ""
+    if search.ignore_case:
+        # Only `git log` has an option for it.
+        lines, pattern = lines.lower(), _lower_pattern(pattern)
+    words = (
+        "diff",
+        "--no-index",
+        "--name-only",
+        "--text",
+        *PLAIN_DIFF,
+        f"-G{pattern}",
+        "--",
+        os.devnull,
+        "-",
+    )
+    done = git.try_run(*at_top(git), *words, stdin=lines)
+    if done.status not in (0, 1):
+        raise GitFailed(done.complaint)
+    return bool(done.out)
+
+
+def _lower_pattern(pattern: str) -> str:
+    """Return a pattern that matches lower text where the pattern matches it in any case."""
+    lower = re.sub(r"\\.|[A-Z]", lambda found: found[0].lower() if len(found[0]) == 1 else found[0], pattern)
+    return lower.replace("[:upper:]", "[:alpha:]")
 
 
 def changes_of(git: Git, reader: CatFile, steps: Sequence[Step]) -> Iterator[tuple[str, tuple[Change, ...]]]:

@@ -404,7 +404,9 @@ class AgentHistories:
             with _traced("cannot record the end of a call"):
                 calls = ToolCalls(history.repository.state)
                 if event.kind in ("done", "after") and event.tool is not None:
-                    calls.end(event.session, event.call_key, at, continues=event.continues)
+                    calls.end(
+                        event.session, event.call_key, at, continues=event.continues, failed=event.failed
+                    )
                 elif event.kind == "end":
                     calls.leave(event.session, at, lambda _subagent: True)
                 elif event.kind == "after" or event.begins_turn:

@@ -9,6 +9,10 @@ captures. Nobody reports the edits of persons and of other programs, so a call i
   between the two: by the time of the file, and of its directory. No time shows when a path was removed: then it must
   also be the only call since a capture for which it waited.
 
+A call cannot have made a change if it edits other files only, if its command line only reads, or if it began after the
+file was last written. What a package manager installs is written as a whole: there, calls that had ended before do not
+come into question either.
+
 Everything else is uncertain, with the calls that come into question. A program that writes while a call runs cannot be
 told from the call.
 """
@@ -77,6 +81,8 @@ class ChangeTime:
     """The change may be older than these times: of a removed path, or of several files of a database."""
     is_directory: bool = False
     """The path is a directory: any path below it may have changed."""
+    is_whole: bool = False
+    """Everything that changed was written as a whole: what was written there before in the step does not matter."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +150,8 @@ def _is_able(call: ToolCall, path: str | None, time: ChangeTime) -> bool:
     if path is None:
         return False
     below = f"{path}/" if path else ""
-    return path in call.paths or (time.is_directory and any(one.startswith(below) for one in call.paths))
+    is_directory = time.is_directory or time.is_whole
+    return path in call.paths or (is_directory and any(one.startswith(below) for one in call.paths))
 
 
 def _waited(call: ToolCall, before: Snapshot) -> bool:
@@ -230,9 +237,20 @@ def _decide(
         return _uncertain(Reason.NO_CALL)
     if not able:
         return _uncertain(Reason.NOT_NAMED, ran)
-    if len(able) > 1:
-        return _uncertain(Reason.SEVERAL, able)
-    return _by_time(able[0], time)
+    left = [call for call in able if _may_have_written(call, time)]
+    if len(left) == 1:
+        return _by_time(left[0], time)
+    return _uncertain(Reason.SEVERAL, left or able) if len(able) > 1 else _by_time(able[0], time)
+
+
+def _may_have_written(call: ToolCall, time: ChangeTime) -> bool:
+    """Return whether the times of a change allow that a call of its step made it."""
+    if time.is_directory or time.is_indirect or time.written is None or time.placed is None:
+        return True
+    if call.began is not None and call.began > max(time.written, time.placed) + SLACK:
+        return False
+    is_over = call.ended is not None and not call.may_continue
+    return not (time.is_whole and is_over and call.ended is not None and call.ended < time.written - SLACK)
 
 
 def _by_time(call: ToolCall, time: ChangeTime) -> Attribution:

@@ -9,11 +9,26 @@ from __future__ import annotations
 import re
 from collections.abc import Container, Iterable, Mapping, Sequence
 from enum import Enum
+from typing import Protocol
 
 from git_envhist.diff.fact_keys import name_of, place_of
+from git_envhist.diff.facts import path_of_fact_change, without_secrets
+from git_envhist.errors import EnvhistError
+from git_envhist.history.attribution import Attribution
 from git_envhist.history.timeline import own_verdict
-from git_envhist.lazy import dataclass
-from git_envhist.model import Change, FactChange, Role, Snapshot, Verdict, VerdictStatus
+from git_envhist.history.why import Origin
+from git_envhist.lazy import dataclass, replace
+from git_envhist.model import (
+    Change,
+    EnvPath,
+    FactChange,
+    Role,
+    Snapshot,
+    SnapshotDiff,
+    Verdict,
+    VerdictStatus,
+)
+from git_envhist.probes import PACKAGES, kinds, package_directories
 
 MIN_NAME = 3
 """The length from which on a name in the output counts as named."""
@@ -52,6 +67,39 @@ class Suspect:
 
     rank: Rank
     change: Change | FactChange
+    attribution: Attribution | None = None
+    """Who made the change; None if several steps come into question."""
+
+
+@dataclass(frozen=True, slots=True)
+class FailureAnswer:
+    """The answer to what broke a check."""
+
+    failure: Failure
+    compared_with: Snapshot | None
+    """The snapshot that passed, or the one before the first that failed."""
+    suspects: tuple[Suspect, ...]
+    """The likeliest changes."""
+    total: int
+    """How many changes there are."""
+
+
+class NoFailure(EnvhistError):
+    """No snapshot has a failing result of the check."""
+
+    code = "no-failure"
+    exit_code = 4
+
+
+def must_find_failure(snapshots: Sequence[Snapshot], command: str | None) -> Failure:
+    """Return the failure that the newest failing check belongs to; raise `NoFailure` if there is none."""
+    found = find_failure(snapshots, command)
+    if found is None:
+        what = (
+            "no snapshot failed a check" if command is None else f"no snapshot failed this check: '{command}'"
+        )
+        raise NoFailure(what, hint="run one: git envlog verify -- <command>")
+    return found
 
 
 def find_failure(snapshots: Sequence[Snapshot], command: str | None) -> Failure | None:
@@ -72,6 +120,32 @@ def find_failure(snapshots: Sequence[Snapshot], command: str | None) -> Failure 
         elif last is not None:
             return Failure(last[0], snapshot, last[1], unchecked)
     return None if last is None else Failure(last[0], None, last[1], 0)
+
+
+def suspects_of(found: Failure, checked: Snapshot, compared: SnapshotDiff | None) -> list[Suspect]:
+    """Return the changes of the step that broke a check, the likeliest first; `checked` has the outputs."""
+    if compared is None:
+        return []
+    output = "\n".join(one.output_tail for one in checked.verdicts if one.command == found.verdict.command)
+    facts = without_secrets(compared.facts)
+    return order_suspects(compared.files, facts, output, kinds(), package_directories())
+
+
+def with_attribution(found: Failure, suspect: Suspect, origin_at: OriginAt) -> Suspect:
+    """Return a suspect with who made the change, if only one step comes into question."""
+    if found.unchecked:
+        return suspect
+    change = suspect.change
+    path = change.path if isinstance(change, Change) else EnvPath(path_of_fact_change(change))
+    is_package = isinstance(change, FactChange) and kinds().get(change.probe) == PACKAGES
+    origin = origin_at(found.first.commit, path or None, is_package=is_package)
+    return replace(suspect, attribution=origin.attribution)
+
+
+class OriginAt(Protocol):
+    """Return the step that ends at a commit, about a path, or about the package in a directory."""
+
+    def __call__(self, commit: str, path: EnvPath | None, *, is_package: bool = False) -> Origin: ...
 
 
 def order_suspects(

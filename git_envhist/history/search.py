@@ -9,20 +9,28 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
+from difflib import SequenceMatcher
 from typing import TYPE_CHECKING, TypedDict
 
 from git_envhist.diff import changes
 from git_envhist.errors import GitFailed, UsageError
+from git_envhist.git.pathspecs import matching
 from git_envhist.git.process import Git
 from git_envhist.history.catalog import as_sequence
 from git_envhist.history.timeline import Choice, choose, filter_by_summary
-from git_envhist.model import Snapshot, Trigger, VerdictStatus
+from git_envhist.model import Change, EnvPath, Snapshot, StoredAs, Trigger, VerdictStatus
 
 if TYPE_CHECKING:
     from git_envhist.snapshots.sealed_facts import FindFactsKey
 
 VERDICTS = (*(one.value for one in VerdictStatus), "none")
 TRIGGERS = tuple(one.value for one in Trigger)
+BINARY_START = 8_000
+"""A file with a NUL in so many bytes at its beginning is binary for git, and has no lines."""
+MAX_LINES_SIZE = 64 << 20
+"""Bytes of an opened file up to which its lines are compared."""
+ReadVersion = Callable[[Snapshot, str | None, EnvPath], Iterable[bytes] | None]
+"""Return the bytes of a file on one side of a snapshot's step, given its commit; None if it cannot be opened."""
 CheckTrees = Callable[[Sequence[Snapshot]], None]
 """Raise `TreeTooLarge` before the trees of these snapshots are compared."""
 
@@ -51,6 +59,8 @@ class LogKeywords(TypedDict, total=False):
     """A text that was added to a file or removed from one, as for `git log -S`."""
     content_pattern: str
     """A regular expression that a changed line of a file matches, as for `git log -G`."""
+    reveal: bool
+    """Search sealed files too for `content` and `content_pattern`."""
     span: str
     """A range, as for `git envlog a..b`."""
     all_timelines: bool
@@ -66,6 +76,7 @@ def search(
     now: datetime,
     find_key: FindFactsKey,
     check: CheckTrees,
+    read: ReadVersion,
 ) -> list[Snapshot]:
     """Return the snapshots that the keywords select, in their order; `span` and `reverse` are the caller's."""
     choice = Choice(
@@ -80,6 +91,7 @@ def search(
         content_pattern=keywords.get("content_pattern"),
         sessions=as_sequence(keywords.get("sessions", ())),
         agent_ids=as_sequence(keywords.get("agent_ids", ())),
+        reveal=keywords.get("reveal", False),
     )
     chosen = choose(found, choice, now)
     paths = tuple(map(os.fsencode, as_sequence(keywords.get("paths", ()))))
@@ -90,7 +102,7 @@ def search(
         chosen = filter_by_summary(git, chosen, choice.summary, find_key)
     if choice.searches_content:
         check(chosen)
-        chosen = filter_by_content(git, chosen, choice, paths)
+        chosen = filter_by_content(git, chosen, choice, paths, read)
     return chosen
 
 
@@ -102,9 +114,13 @@ def filter_by_paths(git: Git, found: Sequence[Snapshot], pathspecs: Sequence[byt
 
 
 def filter_by_content(
-    git: Git, found: Sequence[Snapshot], choice: Choice, pathspecs: Sequence[bytes]
+    git: Git, found: Sequence[Snapshot], choice: Choice, pathspecs: Sequence[bytes], read: ReadVersion
 ) -> list[Snapshot]:
-    """Return the snapshots that changed the text of the choice in files; raise `UsageError` for a bad pattern."""
+    """Return the snapshots that changed the text of the choice in files; raise `UsageError` for a bad pattern.
+
+    git searches the files that are stored as they are. Files in chunks, and sealed ones if the choice says so, are
+    opened and searched here, in memory.
+    """
     steps = [(snapshot.commit, snapshot.parent) for snapshot in found]
     search = changes.ContentSearch(choice.content, choice.content_pattern, choice.ignore_case)
     try:
@@ -115,7 +131,96 @@ def filter_by_content(
                 f"not a pattern: '{choice.content_pattern}'", hint="-S <text> searches for a plain text"
             ) from failed
         raise
+    left = [snapshot for snapshot in found if snapshot.commit not in chosen]
+    chosen |= _changing_opened_files(git, left, search, choice, pathspecs, read)
     return [snapshot for snapshot in found if snapshot.commit in chosen]
+
+
+def _changing_opened_files(
+    git: Git,
+    found: Sequence[Snapshot],
+    search: changes.ContentSearch,
+    choice: Choice,
+    pathspecs: Sequence[bytes],
+    read: ReadVersion,
+) -> frozenset[str]:
+    """Return the commits of snapshots that changed the text in files whose stored bytes are others."""
+    from git_envhist.git.cat_file import CatFile  # loaded late: only -S and -G need it
+
+    kinds = {StoredAs.PIECES, *((StoredAs.SEALED,) if choice.reveal else ())}
+    steps = [(snapshot.commit, snapshot.parent) for snapshot in found]
+    if not choice.reveal:
+        steps = changes.steps_changing_chunks(git, steps)
+    by_commit = {snapshot.commit: snapshot for snapshot in found}
+    chosen = set()
+    with CatFile(git) as reader:
+        for commit, changed in changes.changes_of(git, reader, steps):
+            opened = _limited([one for one in changed if _is_stored_as(one, kinds)], git, pathspecs)
+            if any(_has_changed(read, by_commit[commit], change, search, git) for change in opened):
+                chosen.add(commit)
+    return frozenset(chosen)
+
+
+def _is_stored_as(change: Change, kinds: set[StoredAs]) -> bool:
+    return any(side is not None and side.stored in kinds for side in (change.before, change.after))
+
+
+def _limited(found: list[Change], git: Git, pathspecs: Sequence[bytes]) -> list[Change]:
+    """Return the changes whose path matches the pathspecs."""
+    if not pathspecs or not found:
+        return found
+    meant = matching(git, [change.path for change in found], (), pathspecs)
+    return [change for change in found if change.path in meant]
+
+
+def _has_changed(
+    read: ReadVersion, snapshot: Snapshot, change: Change, search: changes.ContentSearch, git: Git
+) -> bool:
+    old = None if change.before is None else read(snapshot, snapshot.parent, change.before.path)
+    new = None if change.after is None else read(snapshot, snapshot.commit, change.after.path)
+    if search.text is not None:
+        text = os.fsencode(search.text)
+        return count_text(old, text, search.ignore_case) != count_text(new, text, search.ignore_case)
+    return changes_line(git, b"".join(old or ()), b"".join(new or ()), search)
+
+
+def count_text(blocks: Iterable[bytes] | None, text: bytes, ignore_case: bool) -> int:
+    """Return how often a text occurs in the blocks of a file, as `git log -S` counts."""
+    wanted = text.lower() if ignore_case else text
+    count, rest = 0, b""
+    for block in blocks or ():
+        data = rest + (block.lower() if ignore_case else block)
+        count += data.count(wanted)
+        # A match may begin in this block and end in the next one; one that ended here is not counted again.
+        after = _end_of_last(data, wanted)
+        rest = data[max(after, len(data) - len(wanted) + 1) :]
+    return count
+
+
+def _end_of_last(data: bytes, wanted: bytes) -> int:
+    """Return the place after the last match that counts; matches do not overlap."""
+    end = 0
+    while (at := data.find(wanted, end)) >= 0:
+        end = at + len(wanted)
+    return end
+
+
+def changes_line(git: Git, old: bytes, new: bytes, search: changes.ContentSearch) -> bool:
+    """Return whether a line that only one of two contents has matches a pattern, as for `git log -G`."""
+    if any(b"\0" in data[:BINARY_START] for data in (old, new)) or max(len(old), len(new)) > MAX_LINES_SIZE:
+        return False
+    before, after = _lines(old), _lines(new)
+    blocks = SequenceMatcher(None, before, after, autojunk=False).get_opcodes()
+    lines = [line for kind, a, b, c, d in blocks if kind != "equal" for line in (*before[a:b], *after[c:d])]
+    return bool(lines) and changes.matches_pattern(
+        git, b"\n".join(line.rstrip(b"\n") for line in lines), search
+    )
+
+
+def _lines(data: bytes) -> list[bytes]:
+    """Return the lines with their line feeds, which the last line may lack; a carriage return ends no line."""
+    *lines, last = data.split(b"\n")
+    return [line + b"\n" for line in lines] + [last] * bool(last)
 
 
 def _known_words(words: Sequence[str], known: tuple[str, ...]) -> tuple[str, ...]:

@@ -78,6 +78,8 @@ class Choice:
     """Ids of an agent's sessions, or the beginnings of such ids."""
     agent_ids: tuple[str, ...] = ()
     """Ids of subagents, or the beginnings of such ids."""
+    reveal: bool = False
+    """Search the contents of sealed files too."""
 
     @property
     def restricts(self) -> bool:
@@ -97,6 +99,8 @@ def choose(snapshots: Iterable[Snapshot], choice: Choice, now: datetime) -> list
 def _refuse_invalid(choice: Choice) -> None:
     if choice.content is not None and choice.content_pattern is not None:
         raise UsageError("-S and -G exclude each other")
+    if choice.reveal and not choice.searches_content:
+        raise UsageError("--reveal needs -S or -G", hint="git envlog -S <text> --reveal")
     if "" in (*choice.sessions, *choice.agent_ids):
         raise UsageError("no id given", hint="git envlog --session <id>, git envlog --agent-id <id>")
     if "" in (choice.content, choice.content_pattern):

@@ -11,8 +11,9 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
 from functools import partial
-from typing import TypedDict
+from typing import TypedDict, TypeVar
 
+from git_envhist.diff.fact_keys import name_of
 from git_envhist.diff.facts import fact_words, pair_facts
 from git_envhist.diff.required_packages import PROBE as REQUIRED
 from git_envhist.errors import EnvhistError, UsageError
@@ -33,9 +34,11 @@ from git_envhist.history.versions import (
 )
 from git_envhist.lazy import dataclass, replace
 from git_envhist.model import EnvPath, Fact, FactChange, Snapshot, StoredAs
+from git_envhist.objects.trees import DIRECTORY
 from git_envhist.probes import DATABASES, PACKAGES, PROBES, SERVICES, VARIABLES
 from git_envhist.snapshots.names import stored_path, true_path
 
+V = TypeVar("V")
 RENAME = 50
 """The similarity in percent from which on a new file counts as renamed."""
 LATER = 4
@@ -90,6 +93,20 @@ class Origin:
     """The earlier path, if this step renamed the file."""
 
 
+@dataclass(frozen=True, slots=True)
+class LineOrigin:
+    """A line of a file, and the step that brought it."""
+
+    number: int
+    text: bytes
+    """Without its line feed."""
+    origin: Origin
+    original: int
+    """The number of the line in the snapshot that brought it."""
+    path: EnvPath
+    """The path of the file in that snapshot."""
+
+
 class WhyKeywords(TypedDict, total=False):
     """The keywords of `EnvHistory.why`, of which one is given."""
 
@@ -114,6 +131,13 @@ def subject_of(path: str | None, line: int | None, keywords: WhyKeywords) -> Sub
     if line is not None and line < 1:
         raise UsageError(f"no such line: {line}")
     return named[0]
+
+
+def question_of(change: FactChange) -> str | None:
+    """Return the option of `git envlog why` that asks about a package or a variable; None for another fact."""
+    options = {PACKAGES: "--package", VARIABLES: "--var"}
+    option = next((options.get(PROBES[one].kind) for one in PROBES if one == change.probe), None)
+    return None if option is None else f"{option}={name_of(change)}"
 
 
 class NotFound(EnvhistError):
@@ -226,22 +250,14 @@ class OriginReader:
         newest = self._snapshots[0]
         if self._reader.stored_as(newest, path) is StoredAs.PLAIN:
             (line,) = blame(self._git, newest.commit, stored_path(path), f"{number},{number}")
-            there = true_path(line.stored) if not line.stored.startswith(b".envhist/") else path
+            there = _place_of(line, path)
             if self._is_plain_before(line.commit, there):
                 return line, there
-        # git would compare the sealed bytes: the lines are compared here, in memory.
-        versions: list[tuple[str, bytes]] = []
-        paths: dict[str, EnvPath] = {}
-        for snapshot, place in self.contents_of(path):
-            kind = self._reader.stored_as(snapshot, place)
-            if kind not in (StoredAs.PLAIN, StoredAs.SEALED):
-                raise NoLines("the file is too large to compare its lines", hint="git envlog why <path>")
-            paths[snapshot.commit] = place
-            versions.append((snapshot.commit, self._reader.content(snapshot, place) or b""))
-        lines = blame_versions(stored_path(path), versions)
+        # git would compare the sealed bytes.
+        lines = list(self._compared_lines(path))
         if number > len(lines):
             raise UsageError(f"no such lines: '{number},{number}'")
-        return lines[number - 1], paths[lines[number - 1].commit]
+        return lines[number - 1]
 
     def _is_plain_before(self, commit: str, path: EnvPath) -> bool:
         """Return whether the file was no sealed one and none in chunks before a snapshot."""
@@ -250,15 +266,76 @@ class OriginReader:
             return True
         return self._reader.stored_as(self._snapshots[at + 1], path) is StoredAs.PLAIN
 
-    def at(self, commit: str, path: EnvPath | None) -> Origin:
-        """Return the step that ends at a commit of this timeline, about a path."""
+    def at(self, commit: str, path: EnvPath | None, *, is_package: bool = False) -> Origin:
+        """Return the step that ends at a commit of this timeline, about a path, or the package in a directory."""
         place = next((number for number, one in enumerate(self._snapshots) if one.commit == commit), None)
         if place is None:
             raise NotFound(
                 f"the snapshot is not of this timeline: '{commit[:7]}'", hint="to list all: git envlog --all"
             )
         before = self._snapshots[place + 1] if place + 1 < len(self._snapshots) else None
-        return self._origin(self._snapshots[place], before, "present" if before is None else "changed", path)
+        change = "present" if before is None else "changed"
+        return self._origin(self._snapshots[place], before, change, path, is_package=is_package)
+
+    def blame(self, path: EnvPath, lines: str | None = None, *, reveal: bool = False) -> list[LineOrigin]:
+        """Return each line of a file of the newest snapshot with the step that brought it; `lines`: git's -L.
+
+        Raise `NoLines` for a file in chunks, and for a sealed one without `reveal`.
+        """
+        known: dict[tuple[str, EnvPath], Origin] = {}
+
+        def origin(commit: str, there: EnvPath) -> Origin:
+            if (commit, there) not in known:
+                known[commit, there] = self.at(commit, there)
+            return known[commit, there]
+
+        return [
+            LineOrigin(line.number, line.text, origin(line.commit, there), line.original, there)
+            for line, there in self._blamed_lines(path, lines, reveal=reveal)
+        ]
+
+    def _blamed_lines(
+        self, path: EnvPath, lines: str | None, *, reveal: bool
+    ) -> Iterator[tuple[BlameLine, EnvPath]]:
+        newest = self._snapshots[0]
+        kind = self._reader.stored_as(newest, path)
+        if kind is StoredAs.PLAIN:
+            # Raises an error that says what there is instead of a file.
+            self._reader.must_exist(newest, path)
+            found = blame(self._git, newest.commit, stored_path(path), lines)
+            places = [_place_of(line, path) for line in found]
+            steps = set(zip((line.commit for line in found), places, strict=True))
+            if all(self._is_plain_before(commit, there) for commit, there in steps):
+                yield from zip(found, places, strict=True)
+                return
+        if kind is StoredAs.SEALED and not reveal:
+            raise NoLines(
+                "the file is sealed",
+                hint="print its lines with --reveal, or ask: git envlog why --var <name>",
+            )
+        if lines is not None:
+            raise UsageError("-L and a sealed file exclude each other")
+        yield from self._compared_lines(path)
+
+    def _compared_lines(self, path: EnvPath) -> Iterator[tuple[BlameLine, EnvPath]]:
+        """Yield the lines of the newest version; all versions are compared here, in memory."""
+        versions: list[tuple[str, bytes]] = []
+        paths: dict[str, EnvPath] = {}
+        for snapshot, place in self.contents_of(path):
+            if self._reader.stored_as(snapshot, place) not in (StoredAs.PLAIN, StoredAs.SEALED):
+                raise NoLines("the file is too large to compare its lines", hint="git envlog why <path>")
+            paths[snapshot.commit] = place
+            versions.append((snapshot.commit, self._reader.content(snapshot, place) or b""))
+        for line in blame_versions(stored_path(path), versions):
+            yield line, paths[line.commit]
+
+    def has_content(self, snapshot: Snapshot, path: EnvPath) -> bool:
+        """Return whether a path is a file or a link in a snapshot."""
+        return self._reader.path_id(snapshot, path)[0] not in (ABSENT[0], DIRECTORY)
+
+    def stored_as(self, snapshot: Snapshot, path: EnvPath) -> StoredAs:
+        """Return how a snapshot stores a file."""
+        return self._reader.stored_as(snapshot, path)
 
     def contents_of(self, path: EnvPath) -> Iterator[tuple[Snapshot, EnvPath]]:
         """Yield the snapshots that brought each version of a file, newest first, with its path in each."""
@@ -283,7 +360,14 @@ class OriginReader:
             changes = pair_facts(map(_fact, gone), map(_fact, new))
             words = ", ".join(map(_words, changes)) if step.old is not None else "present"
             shown = (new or gone or sorted(step.new))[0]
-            yield self._origin(step.snapshot, step.before, words or "changed", path_of_fact(shown) or None)
+            yield self._origin(
+                step.snapshot,
+                step.before,
+                words or "changed",
+                path_of_fact(shown) or None,
+                is_package=subject.kind is SubjectKind.PACKAGE,
+                is_same=partial(_has_value, value, step.new),
+            )
 
     def _of_row(self, name: str) -> Iterator[Origin]:
         table, found, key = name.rpartition(":")
@@ -306,7 +390,9 @@ class OriginReader:
             word = "row added" if not step.old else "row removed" if not step.new else "row changed"
             words = "row present" if step.old is None else word
             time = self._time_of_several(step.snapshot, step.before, related)
-            yield self._origin(step.snapshot, step.before, words, path, time=time)
+            yield self._origin(
+                step.snapshot, step.before, words, path, time=time, is_same=partial(_has_value, row, step.new)
+            )
 
     def _time_of_several(
         self, snapshot: Snapshot, before: Snapshot | None, paths: Sequence[EnvPath]
@@ -350,40 +436,68 @@ class OriginReader:
         line: int | None = None,
         renamed: EnvPath | None = None,
         time: ChangeTime | None = None,
+        *,
+        is_package: bool = False,
+        is_same: Callable[[Snapshot], bool] = lambda source: False,
     ) -> Origin:
+        """Return the origin of a step; `is_same`: a snapshot has what the step made of the subject."""
         snapshot = self._judge(snapshot)
         place = self._places.get(snapshot.commit, 0)
         # The end of a command that ran beside this one may be far later.
         first = 0 if run_calls(snapshot) else max(0, place - LATER)
         later = self._everything[first:place][::-1]
         if time is None:
-            time = self._reader.change_time(snapshot, path) if path is not None else ChangeTime()
+            time = self._time(snapshot, before, path, is_package=is_package)
         named = None if path is None else os.fsdecode(path)
         return Origin(
             snapshot,
             None if before is None else self._judge(before),
             change,
             attribute(
-                snapshot, before, named, time, later, is_restored=self._is_restored(snapshot, path, renamed)
+                snapshot,
+                before,
+                named,
+                time,
+                later,
+                is_restored=self._is_restored(snapshot, path, renamed, is_same),
             ),
             path,
             line,
             renamed,
         )
 
-    def _is_restored(self, snapshot: Snapshot, path: EnvPath | None, renamed: EnvPath | None) -> bool:
-        """Return whether paths are as in the snapshot that a restore restored; False if this is not known."""
-        source = snapshot.restored_from
-        if snapshot.restore not in RESTORED or source is None or path is None:
+    def _time(
+        self, snapshot: Snapshot, before: Snapshot | None, path: EnvPath | None, *, is_package: bool
+    ) -> ChangeTime:
+        if path is None or before is None:
+            return ChangeTime()
+        if is_package:
+            return self._reader.time_below(snapshot, before, path)
+        return self._reader.change_time(snapshot, path)
+
+    def _is_restored(
+        self,
+        snapshot: Snapshot,
+        path: EnvPath | None,
+        renamed: EnvPath | None,
+        is_same: Callable[[Snapshot], bool],
+    ) -> bool:
+        """Return whether a snapshot that a restore read has the result of the step; False if this is not known."""
+        if snapshot.restore not in RESTORED:
             return False
-        tree = self._tree_of(source)
-        if tree is None:
-            return False
-        restored = replace(snapshot, tree=tree)
-        paths = [one for one in (path, renamed) if one is not None]
-        return all(
-            self._reader.path_id(restored, one) == self._reader.path_id(snapshot, one) for one in paths
+        sources = (snapshot.restored_from, *(after for _, after in snapshot.applied))
+        trees = filter(None, map(self._tree_of, filter(None, sources)))
+        return any(
+            self._has_paths(source, snapshot, path, renamed) or is_same(source)
+            for source in (replace(snapshot, tree=tree) for tree in trees)
         )
+
+    def _has_paths(
+        self, source: Snapshot, snapshot: Snapshot, path: EnvPath | None, renamed: EnvPath | None
+    ) -> bool:
+        read = self._reader.path_id
+        paths = [one for one in (path, renamed) if one is not None]
+        return bool(paths) and all(read(source, one) == read(snapshot, one) for one in paths)
 
     def _tree_of(self, source: str) -> str | None:
         for one in self._everything:
@@ -391,6 +505,16 @@ class OriginReader:
                 return one.tree
         done = self._git.try_run("rev-parse", "--verify", "--quiet", f"{source}^{{tree}}")
         return None if done.status else done.out.decode("ascii").strip()
+
+
+def _place_of(line: BlameLine, path: EnvPath) -> EnvPath:
+    """Return the path of a file in the commit that brought a line."""
+    return true_path(line.stored) if not line.stored.startswith(b".envhist/") else path
+
+
+def _has_value(value: Callable[[Snapshot], V | None], wanted: V, source: Snapshot) -> bool:
+    """Return whether a snapshot has a value."""
+    return value(source) == wanted
 
 
 def _change_word(step: VersionStep[PathId]) -> str:

@@ -45,6 +45,8 @@ SNAPSHOT_MEMBERS = (
     ),
 )
 MAX_ROWS = 24
+MAX_CALLS, MAX_CALL = 6, 120
+"""Calls of tools per snapshot, and characters of what each ran."""
 VERDICT_MEMBERS = (
     *(
         "status",
@@ -98,6 +100,7 @@ def _shown(snapshot: Value, limits: Mapping[str, int]) -> dict[str, object]:
     assert isinstance(extent, dict)
     assert isinstance(story, list)
     assert isinstance(missing, list)
+    shown["calls"] = _shown_calls(snapshot.get("calls"))
     shown["verify"] = _shown_verdict(verdict)
     shown["unfinished"] = _shown_verdict(_unfinished_check(snapshot))
     shown["env_changed"] = {**changed, "paths": changed["paths"][: limits["paths"]]}
@@ -112,6 +115,20 @@ def _shown(snapshot: Value, limits: Mapping[str, int]) -> dict[str, object]:
         "areas": max(0, len(extent["areas"]) - limits["areas"]),
     }
     return shown
+
+
+def _shown_calls(calls: object) -> list[dict[str, object]]:
+    """Return the calls of tools that ran in a step: the tool, what it ran, and the agent."""
+    ran = [one for one in calls if one["began"] is not None] if isinstance(calls, list) else []
+    return [
+        {
+            "tool": one["tool"],
+            "what": " ".join((one["command"] or " ".join(one["paths"])).split())[:MAX_CALL],
+            "agent": one["agent"],
+            "failed": one["failed"] is True,
+        }
+        for one in ran[:MAX_CALLS]
+    ]
 
 
 def _shown_verdict(verdict: object) -> dict[str, object] | None:

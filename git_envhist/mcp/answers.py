@@ -102,6 +102,17 @@ def origins_answer(value: Mapping[str, Any]) -> Json:
     return answer
 
 
+def failure_answer(value: Mapping[str, Any]) -> Json:
+    """Return the step that broke a check, and its likeliest changes, without members that are empty."""
+    kept = {name: one for name, one in value.items() if name not in ("schema", "changes", "check")}
+    changes = [_without_empty(one) for one in value.get("changes", ())]
+    check = _check(value["check"]) if value.get("check") else {}
+    answer: Json = _within_limit(
+        {**kept, "name": check.get("command", ""), "check": check, "changes": changes}
+    )
+    return answer
+
+
 def file_answer(value: Mapping[str, Any], cursor: str | None = None) -> Json:
     """Return a file, its text by page."""
     text, place = value.get("text"), int(cursor or 0)

@@ -13,7 +13,7 @@ from git_envhist.mcp import answers, schemas
 from git_envhist.mcp.programs import run
 from git_envhist.mcp.reading_tools import Paths, Revision, answer, pathspecs
 
-Kind = Literal["path", "path-gone", "package", "var", "table", "row", "service"]
+Kind = Literal["path", "path-gone", "package", "var", "table", "row", "service", "failed"]
 
 
 async def why(
@@ -22,11 +22,13 @@ async def why(
         str,
         Field(
             description="A path relative to the project, or the name of a package, a variable, a table or a service; "
-            "for a row <table>:<key>",
+            "for a row <table>:<key>; for failed the command of the check",
             min_length=1,
         ),
     ],
-    kind: Annotated[Kind, Field(description="Kind of the name; path-gone: a path that was removed")] = "path",
+    kind: Annotated[
+        Kind, Field(description="path-gone: a path that was removed; failed: what broke a check")
+    ] = "path",
     line: Annotated[int | None, Field(description="Ask about this line of the path only", ge=1)] = None,
     revision: Annotated[
         Revision | None, Field(description="Explain this snapshot (default: the current state)")
@@ -39,6 +41,13 @@ async def why(
     after. certainty `uncertain` means that the call is not known; candidates are the calls that come into question.
     Then call diff with before and snapshot of a step to see it.
     """
+    if kind == "failed":
+        if line is not None or revision is not None:
+            raise ToolError("a failed check has no line and no revision")
+        value = await run(
+            context, "envlog", ["why", "--json", f"--max-count={limit}", "--failed", "--", name]
+        )
+        return answer(answers.failure_answer(value))
     words = ["why", "--json", f"--max-count={limit}"]
     words += [f"--at={revision}"] if revision is not None else []
     if kind == "path":

@@ -117,7 +117,14 @@ class OriginAnswer(Open):
 
     subject: str
     name: str
-    steps: list[OriginStep]
+    steps: list[OriginStep] = []
+    first: str | None = Field(
+        default=None, description="For a failed check: the first snapshot that failed it"
+    )
+    passed: str | None = Field(default=None, description="The newest snapshot before that passed it")
+    changes: list[dict[str, Any]] = Field(
+        default=[], description="Changes between the two, the likeliest first"
+    )
 
 
 class FileContent(Page):

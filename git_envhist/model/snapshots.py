@@ -158,7 +158,7 @@ class ToolCall:
     paths: tuple[str, ...] = ()
     """The paths of the environment that the arguments name."""
     changes_only_paths: bool = False
-    """The tool changes no other path: it edits files and runs no command."""
+    """The tool changes no other path: it edits files, or runs commands that only read."""
     wrote: tuple[str, ...] = ()
     """The paths whose bytes in this snapshot are exactly those that the call was to write."""
     trace: str | None = None
@@ -169,6 +169,8 @@ class ToolCall:
     """None if no hook reported the end, or if the call had not ended."""
     may_continue: bool = False
     """The command may leave a process in the background."""
+    failed: bool | None = None
+    """The agent reported that the tool failed; None if it did not report a result."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,6 +215,8 @@ class Snapshot:
     forked_from: str | None = None
     merged: str | None = None
     """The snapshot whose changes a merge added; None if only a part of them."""
+    applied: tuple[tuple[str, str], ...] = ()
+    """For a revert or a merge: the ids of snapshots (from, to) whose differences were applied."""
     format: int = 1
     window: CallWindow | None = None
     """Set if `calls` are all calls since the snapshot before."""

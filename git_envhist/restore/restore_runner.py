@@ -236,17 +236,24 @@ def publish_now(
     paths: str = "",
     services: bool = False,
     merged: str | None = None,
+    applied: tuple[tuple[str, str], ...] = (),
 ) -> tuple[Snapshot | None, frozenset[bytes] | None]:
     """Capture the environment after a restore; return the snapshot and the tracked files that differ from HEAD.
 
     `source`: the restored snapshot; for a revert or a merge, its sources as printed. `target`: the restored snapshot;
     its summary is reused if the environment equals it. `undone`: the snapshot that an undo undoes. `paths`: how many
     paths were restored, if not all. `services`: the services are restored too. `merged`: the snapshot that was merged.
+    `applied`: the snapshots (from, to) whose differences a revert or a merge applied.
     """
     words = os.fsencode(operation_words(role, undone or source, paths, services=services))
     restored_from = None if role in MERGES else source
     request = CaptureOptions(
-        words, trigger=Trigger.RESTORE, restore=role, restored_from=restored_from, merged=merged
+        words,
+        trigger=Trigger.RESTORE,
+        restore=role,
+        restored_from=restored_from,
+        merged=merged,
+        applied=applied,
     )
     with capturing.capture_tree(request, since) as captured:
         if target is not None:
@@ -901,6 +908,7 @@ class RestoreOperation:
                 paths=_count_of_paths(planned) if self._is_part(planned) else "",
                 services=bool(self.options.stopped),
                 merged=self._merged(done),
+                applied=() if self.sources is None else self.sources.applied,
             )
         except (EnvhistError, OSError) as error:
             warning = f"{NOT_RECORDED}: {in_words(error)}"

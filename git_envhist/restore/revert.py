@@ -67,6 +67,8 @@ from git_envhist.snapshots.chunks import read_pointer
 from git_envhist.snapshots.layout import stored_below
 from git_envhist.snapshots.reader import SnapshotReader
 
+MAX_APPLIED = 100
+"""How many spans the snapshot of a revert or a merge records."""
 SEALED_FILE = b"file"
 """The kind under which the contents of files are sealed."""
 
@@ -111,6 +113,11 @@ class MergeSources(NamedTuple):
     def snapshots(self) -> tuple[Snapshot, ...]:
         """Return all snapshots that are read, each once."""
         return tuple({one.id: one for span in self.spans for one in span}.values())
+
+    @property
+    def applied(self) -> tuple[tuple[str, str], ...]:
+        """Return the ids of the two sides of each span; none if there are too many to record."""
+        return tuple((span.base.id, span.other.id) for span in self.spans if len(self.spans) <= MAX_APPLIED)
 
     @property
     def command(self) -> str:

@@ -8,11 +8,14 @@ none, so that nothing is claimed of it.
 from __future__ import annotations
 
 import math
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 
 from git_envhist.model import CallWindow, ToolCall
 from git_envhist.snapshots.message import HASH, quote, unquote
 
 SPECIAL = " ;="
+MILLISECOND = Decimal("0.001")
+RESULTS = {True: "failed", False: "done"}
 MAX_WORDS = 2_000
 
 
@@ -41,10 +44,12 @@ def write_call(call: ToolCall) -> str:
         ("type", call.subagent_type),
         ("intent", call.intent or None),
         ("trace", call.trace),
-        ("began", _text(call.began)),
-        ("ended", _text(call.ended)),
+        # Rounded towards each other: an edit just before or after the call is not within it.
+        ("began", _text(call.began, ROUND_CEILING)),
+        ("ended", _text(call.ended, ROUND_FLOOR)),
         ("only-paths", "yes" if call.changes_only_paths else None),
         ("may-continue", "yes" if call.may_continue else None),
+        ("result", None if call.failed is None else RESULTS[call.failed]),
         *(("path", path) for path in call.paths),
         *(("wrote", path) for path in call.wrote),
         ("command", call.command),
@@ -78,11 +83,12 @@ def read_call(value: str) -> ToolCall:
         began=_seconds(one("began") or ""),
         ended=_seconds(one("ended") or ""),
         may_continue="may-continue" in found,
+        failed={word: failed for failed, word in RESULTS.items()}.get(one("result") or ""),
     )
 
 
-def _text(seconds: float | None) -> str | None:
-    return None if seconds is None else f"{seconds:.3f}"
+def _text(seconds: float | None, rounding: str) -> str | None:
+    return None if seconds is None else str(Decimal(repr(seconds)).quantize(MILLISECOND, rounding))
 
 
 def _seconds(text: str) -> float | None:

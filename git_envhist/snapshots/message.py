@@ -135,6 +135,7 @@ class MessageFields:
     restore: RestoreRole | None = None
     forked_from: str | None = None
     merged: str | None = None
+    applied: tuple[tuple[str, str], ...] = ()
     window: CallWindow | None = None
     calls: tuple[ToolCall, ...] = ()
     was: str | None = None
@@ -301,6 +302,12 @@ def _read_pair(value: str) -> tuple[str, str]:
     return unquote(key), unquote(content)
 
 
+def _read_span(value: str) -> tuple[str, str]:
+    """Return the two ids of `<id>..<id>`; empty ones for any other value."""
+    before, _, after = unquote(value).partition("..")
+    return (before, after) if HASH.fullmatch(before) and HASH.fullmatch(after) else ("", "")
+
+
 def _write_source(draft: MessageFields) -> tuple[str]:
     return ((draft.intent_source if draft.intent else IntentSource.NONE).value,)
 
@@ -401,6 +408,13 @@ TRAILERS = (
     Trailer("Env-Call", "calls", _write_calls, _read_call, repeated=True),
     _optional_hash("Env-Was", "was"),
     _optional_hash("Env-Merged", "merged"),
+    Trailer(
+        "Env-Applied",
+        "applied",
+        lambda draft: [f"{before}..{after}" for before, after in draft.applied],
+        _read_span,
+        repeated=True,
+    ),
     _optional_text("Env-Key", "key"),
 )
 """In the order in which they are written, between `Env-Format` and `Env-Mac`. A new row comes before `Env-Key`."""

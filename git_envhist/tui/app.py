@@ -22,12 +22,14 @@ from git_envhist.tui.programs import (
     JsonResult,
     OwnProgramResult,
     SnapshotRow,
+    WhySubject,
     ask_json,
     count_snapshots,
     fits,
     rows,
+    why_subjects,
 )
-from git_envhist.tui.styled_text import Text, diff_text, headline, snapshot_text
+from git_envhist.tui.styled_text import Text, diff_text, headline, snapshot_text, why_text
 from git_envhist.tui.widgets import Panel, SnapshotList, Write, indent_text
 
 REST_SECONDS = 0.08
@@ -53,7 +55,7 @@ class Browser(App[None]):
     #right { width: 1fr; padding: 0 1; scrollbar-size: 1 1; }
     #right:focus { background: $boost; }
     #search { dock: bottom; display: none; height: 1; border: none; padding: 0 1; }
-    TextDialog { align: center middle; }
+    TextDialog, SubjectDialog { align: center middle; }
     #dialog-box { width: 92%; max-width: 110; height: auto; max-height: 92%; }
     #dialog-box { border: round $primary; padding: 0 1; background: $surface; }
     #dialog-text { height: auto; margin: 1 0; scrollbar-size: 1 1; }
@@ -161,6 +163,35 @@ class Browser(App[None]):
         self._show(worker, headline(row), result, snapshot_text)
 
     @work(thread=True, exclusive=True, group="card")
+    def _load_subjects(self, row: SnapshotRow) -> None:
+        """Ask which change of a snapshot to explain, then show its origin."""
+        worker, result = get_current_worker(), ask_json("envlog", "show", row.id)
+        subjects = [] if result.value is None else why_subjects(result.value)
+
+        def answered(chosen: WhySubject | None) -> None:
+            if chosen is not None:
+                self._load_why(row, chosen)
+
+        def choose() -> None:
+            if worker.is_cancelled:
+                return
+            if subjects:
+                title = f"why, at {row.short} “{row.intent}”"
+                self.push_screen(widgets.SubjectDialog(title, subjects), answered)
+            else:
+                words = result.error_text or "the snapshot changed nothing that can be asked about"
+                self.query_one(Panel).show_text(Text(words))
+
+        if not worker.is_cancelled:
+            self.call_from_thread(choose)
+
+    @work(thread=True, exclusive=True, group="card")
+    def _load_why(self, row: SnapshotRow, subject: WhySubject) -> None:
+        # The options come before the path, which may begin with a dash.
+        result = ask_json("envlog", "why", "--json", f"--at={row.id}", *subject.words)
+        self._show(get_current_worker(), Text(f"why {subject.shown}", style="bold"), result, why_text)
+
+    @work(thread=True, exclusive=True, group="card")
     def _load_diff(self, old: str, new: str) -> None:
         result = ask_json("envdiff", f"{old}..{new}")
         head = Text(f"from {old[:7]} to {new[:7]}", style="bold")
@@ -216,6 +247,8 @@ class Browser(App[None]):
             turn = ("--turn",) if event.row.trigger == "agent" else ()
             title = f"revert {event.row.short} “{event.row.intent}”"
             self._start(title, "envlog", "revert", *turn, event.row.id)
+        elif event.what == "why":
+            self._load_subjects(event.row)
         else:
             self._start(f"restore {event.row.short} “{event.row.intent}”", "envrestore", event.row.id)
 

@@ -9,11 +9,14 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from base64 import b64decode
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from git_envhist.diff.facts import fact_words, facts_from_values
 from git_envhist.diff.summary import with_minus_signs
-from git_envhist.model import Change, ChangeKind, ChangeSide, EntryKind, EnvPath
+from git_envhist.history.why import question_of
+from git_envhist.model import Change, ChangeKind, ChangeSide, EntryKind, EnvPath, FactChange
 from git_envhist.platform import run_own_program
 from git_envhist.text import escape
 
@@ -92,7 +95,8 @@ def ask(program: str, *words: str) -> OwnProgramResult:
 
 def ask_json(program: str, *words: str) -> JsonResult:
     """Run a program of ours with `--json` and return its value."""
-    answer = ask(program, *words, "--json")
+    # What follows `--` is a path.
+    answer = ask(program, *words, *(() if "--json" in words else ("--json",)))
     try:
         value = json.loads(answer.out)
     except ValueError:
@@ -100,6 +104,36 @@ def ask_json(program: str, *words: str) -> JsonResult:
     if not isinstance(value, dict) or "error" in value:
         return JsonResult(None, _error_words(value["error"] if isinstance(value, dict) else {}))
     return JsonResult(value)
+
+
+class WhySubject(NamedTuple):
+    """Something that a snapshot changed, and the words with which `git envlog why` asks about it."""
+
+    shown: str
+    words: tuple[str, ...]
+
+
+MAX_SUBJECTS = 500
+
+
+def why_subjects(value: Json) -> list[WhySubject]:
+    """Return what a snapshot changed, from `envlog show --json`: packages and variables, then paths."""
+    found = dict.fromkeys(_fact_subjects(facts_from_values(value["story"])))
+    for one in value["env_changed"]["paths"]:
+        path = os.fsdecode(b64decode(one["path_b64"])) if "path_b64" in one else one["path"]
+        is_gone = one["status"] == ChangeKind.REMOVED.value
+        place = path if "://" in path else f":/{path}"
+        shown = f"{'-' if is_gone else '~'} {one['path']}"
+        found[WhySubject(shown, (f"--path-gone={place}",) if is_gone else ("--", place))] = None
+    return list(found)[:MAX_SUBJECTS]
+
+
+def _fact_subjects(facts: Iterable[FactChange]) -> Iterator[WhySubject]:
+    for fact in facts:
+        question = question_of(fact)
+        if question is not None:
+            mark = "+" if fact.before is None else "-" if fact.after is None else "~"
+            yield WhySubject(f"{fact.probe} {mark} {fact_words(fact)}", (question,))
 
 
 def rows(year: str) -> tuple[list[SnapshotRow], OwnProgramResult]:

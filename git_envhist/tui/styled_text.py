@@ -37,7 +37,7 @@ else:
             return super().append(for_people(text) if isinstance(text, str) else text, style)
 
 
-__all__ = ["Text", "diff_text", "headline", "snapshot_text"]
+__all__ = ["Text", "diff_text", "headline", "snapshot_text", "why_text"]
 
 HANG = 4
 LABEL = 10
@@ -304,6 +304,43 @@ def diff_text(value: Json, columns: int) -> Text:
     """Return the differences between two snapshots."""
     lines = story(facts_from_values(value["facts"]), changes_of(value["files"]), columns)
     return wrap_lines(lines or [Text("nothing differs")], columns)
+
+
+MAX_CANDIDATES = 4
+
+
+def why_text(value: Json, columns: int) -> Text:
+    """Return the steps that changed something, from `envlog why --json`."""
+    lines: list[Text] = []
+    for step in value["steps"]:
+        lines += [Text(), *_step(step)] if lines else _step(step)
+    return wrap_lines(lines, columns)
+
+
+def _step(step: Json) -> Iterator[Text]:
+    yield Text.assemble(
+        (step["snapshot"][:7], "yellow"), f"  {_local_time(step['at'])}  ", (escape(step["title"]), "bold")
+    )
+    yield field("Change", step["change"])
+    if step["call"]:
+        yield field("Call", call_words(step["call"]))
+        yield field("Intent", step["call"]["intent"].split("\n")[0])
+    else:
+        sure = step["certainty"] != "uncertain"
+        yield field("By" if sure else "Call", step["reason"] if sure else f"uncertain: {step['reason']}")
+    yield from (field("perhaps", call_words(call)) for call in step["candidates"][:MAX_CANDIDATES])
+    if len(step["candidates"]) > MAX_CANDIDATES:
+        yield field("or", f"one of {len(step['candidates']) - MAX_CANDIDATES} more")
+
+
+def call_words(call: Json) -> str:
+    """Return the tool of a call, what it ran, and the agent."""
+    what = " ".join((call["command"] or " ".join(call["paths"])).split())
+    subagent = call["subagent_type"] or call["subagent"]
+    about = [f"by {call['agent']}" + (f" (subagent {subagent})" if subagent else "")] if call["agent"] else []
+    about += [f"call {call['call_id']}"] if call["call_id"] else []
+    about += ["failed"] if call["failed"] else []
+    return ", ".join([f"{call['tool']} {what}".rstrip(), *about])
 
 
 def _details(value: Json, columns: int) -> Iterator[Text]:

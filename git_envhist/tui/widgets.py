@@ -20,10 +20,11 @@ from textual.reactive import reactive
 from textual.screen import ModalScreen
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
-from textual.widgets import Static
+from textual.widgets import OptionList, Static
+from textual.widgets.option_list import Option
 
 from git_envhist.text import escape
-from git_envhist.tui.programs import Json, JsonResult, SnapshotRow
+from git_envhist.tui.programs import Json, JsonResult, SnapshotRow, WhySubject
 from git_envhist.tui.styled_text import Text
 
 # Dialogs over the list: a plan to confirm, a result, the keys.
@@ -36,6 +37,7 @@ KEYS = (
     ("d", "mark this snapshot; on another one: compare the two"),
     ("r", "show the plan for restoring this snapshot; restore it after confirmation"),
     ("v", "show the plan for taking out this step and keeping later ones; revert it after confirmation"),
+    ("w", "choose something that this snapshot changed: who changed it, when and why"),
     ("u", "show the plan for undoing the last restore; undo it after confirmation"),
     ("U", "the same for redoing the last undo"),
     ("F5", "reload"),
@@ -88,6 +90,49 @@ class TextDialog(ModalScreen[bool]):
 
     def action_roll(self, lines: int) -> None:
         self.query_one("#dialog-text", VerticalScroll).scroll_relative(y=lines, animate=False)
+
+
+class SubjectDialog(ModalScreen[WhySubject | None]):
+    """A list of what a snapshot changed; returns the chosen one."""
+
+    BINDINGS = [  # noqa: RUF012 - as textual has it
+        Binding("escape,q", "leave", show=False),
+        Binding("j", "move(1)", show=False),
+        Binding("k", "move(-1)", show=False),
+    ]
+
+    def __init__(self, title: str, subjects: Sequence[WhySubject]) -> None:
+        super().__init__()
+        self._title = title
+        self._subjects = subjects
+
+    def compose(self) -> ComposeResult:
+        with Vertical(id="dialog-box"):
+            yield Static(
+                Text(self._title, style="bold", no_wrap=True, overflow="ellipsis"), id="dialog-title"
+            )
+            yield OptionList(*(Option(Text(escape(one.shown))) for one in self._subjects), id="dialog-text")
+            yield Static(Text("Enter shows why · Esc closes · j k move", style="dim"), id="dialog-foot")
+
+    def on_mount(self) -> None:
+        self.query_one(OptionList).focus()
+        self._fit()
+
+    def on_resize(self) -> None:
+        self._fit()
+
+    def _fit(self) -> None:
+        self.query_one("#dialog-text").styles.max_height = max(3, self.app.size.height - FRAME_LINES)
+
+    def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
+        self.dismiss(self._subjects[event.option_index])
+
+    def action_leave(self) -> None:
+        self.dismiss(None)
+
+    def action_move(self, step: int) -> None:
+        options = self.query_one(OptionList)
+        (options.action_cursor_down if step > 0 else options.action_cursor_up)()
 
 
 def columns_in(width: int) -> int:
@@ -151,6 +196,7 @@ class SnapshotList(ScrollView, can_focus=True):
         Binding("d", "ask_for('mark')", "mark, diff"),
         Binding("r", "ask_for('restore')", "restore"),
         Binding("v", "ask_for('revert')", "revert", show=False),
+        Binding("w", "ask_for('why')", "why"),
     ]
     cursor: reactive[int] = reactive(0)
     marked: reactive[str | None] = reactive(None)

@@ -46,6 +46,8 @@ BELOW = 64
 
 INCOMPLETE = 1
 """Flag: an entry could not be captured, so the directory must be scanned again."""
+HARD_LINK = b" l="
+"""The manifest word of a file with several hard links."""
 
 
 @dataclass(slots=True)
@@ -164,6 +166,11 @@ def cut(data: bytes) -> Iterator[tuple[bytes, bytes]]:
             raise ValueError("record with an invalid length")
         yield data[at + size : at + size + path], data[at : at + length]
         at += length
+
+
+def must_be_looked_at(record: DirectoryRecord) -> bool:
+    """Return whether a directory can change without an event in it: an entry is missing, or has several hard links."""
+    return bool(record.flags & INCOMPLETE) or any(HARD_LINK in words for words in record.extras.values())
 
 
 def count_names(encoded: bytes) -> int:
@@ -384,6 +391,10 @@ class CacheHeader:
     files: int = 0
     facts: dict[str, CachedFacts] = field(default_factory=dict)
     """Fact texts of the snapshot by probe."""
+    id: str = ""
+    """A new one with each write, by which a watcher knows the cache."""
+    again: tuple[bytes, ...] | None = None
+    """Directories that each capture looks at, whatever a watcher reports; None if they were not determined."""
 
 
 class StatCache:
@@ -417,6 +428,8 @@ class StatCache:
                     name: CachedFacts(int(version), stamp, oid)
                     for name, (version, stamp, oid) in fields.get("facts", {}).items()
                 },
+                id=str(fields.get("id", "")),
+                again=None if fields.get("again") is None else tuple(map(_raw, fields["again"])),
             )
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return None
@@ -493,6 +506,8 @@ def _head_fields(head: CacheHeader, shards: list[CacheShard]) -> dict[str, Any]:
         "elsewhere": {path.hex(): below.hex() for path, below in head.elsewhere.items()},
         "files": head.files,
         "facts": head.facts,
+        "id": head.id,
+        "again": None if head.again is None else [path.hex() for path in head.again],
     }
 
 

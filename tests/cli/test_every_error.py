@@ -127,6 +127,7 @@ ELSEWHERE = {
     "ref-locked": ("hygiene/test_locked_refs.py", "a ref is locked by"),
     "too-much": ("remote/test_bombs.py", "bounds"),
     "two-directories": ("cli/test_init.py", "there is one history for both"),
+    "watcher-unavailable": ("watcher/test_install.py", "one root of the environment contains another"),
     "worker-failed": ("crash/test_stopped.py", "a worker process ended unexpectedly"),
 }
 """Errors that need a race, a signal or a special file system: the test that causes each, and a text that the test

@@ -18,7 +18,7 @@ ONE_LINE_AND_HINT = 2
 
 def test_git_finds_the_programs(repo: Repo) -> None:
     done = repo.execute("git", "envlog", "-h")
-    assert done.out.startswith("usage: git envlog [<options>] [<range>] [-- <pathspec>...]\n")
+    assert done.out.startswith("usage: git envlog [<options>] [<range>] [[--] <pathspec>...]\n")
     assert "capture  " in done.out
     assert "--oneline" in done.out
 

@@ -8,6 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from git_envhist.api import EnvHistory
+from git_envhist.capture.tool_calls import OpenCall, ToolCalls
+from git_envhist.cli.views.blame import json_value
+from git_envhist.cli.views.failure import failure_json
+from git_envhist.model import EnvPath, ToolCall
 from tests.cli.test_json import validate
 from tests.support.repository import Repo
 
@@ -176,6 +181,8 @@ def test_paths_are_of_the_current_directory(told: Repo) -> None:
     below = Path(told.path, "build")
     out = told.run("envlog", "-C", str(below), "why", "-n1", "moved", check=True).out
     assert "-- build/moved" in out
+    # As for git's pathspecs, `:/` is the top.
+    assert out == told.run("envlog", "-C", str(below), "why", "-n1", ":/build/moved", check=True).out
 
 
 def test_date_style_is_that_of_git(told: Repo) -> None:
@@ -215,3 +222,174 @@ def test_failed_check_names_its_step_and_the_likeliest_changes(told: Repo) -> No
     other = told.run("envlog", "why", "--failed", "no such check")
     assert "no snapshot failed this check: 'no such check'" in other.err
     assert "--failed and --var exclude each other" in told.run("envlog", "why", "--failed", "--var", "X").err
+
+
+def certain(repo: Repo, *words: str) -> tuple[str, str]:
+    """Return the certainty of the newest step, and the line that says who made it."""
+    value = json.loads(repo.run("envlog", "why", "-n1", "--json", *words, check=True).out)
+    shown = repo.run("envlog", "why", "-n1", *words, check=True).out
+    by = next((line for line in shown.splitlines() if line.startswith(("By:", "Call:"))), "")
+    return value["steps"][0]["certainty"], by
+
+
+def test_revert_is_named_for_what_it_took_back(told: Repo) -> None:
+    step = told.run("envlog", "--format=%H", check=True).out.split()[1]
+    # The test itself has the database open.
+    told.run("envlog", "revert", "--force", step, check=True)
+    assert certain(told, "build/out") == ("restore", f"By:        a revert of {step[:7]}")
+    assert certain(told, "--path-gone", "build/moved") == ("restore", f"By:        a revert of {step[:7]}")
+    assert certain(told, "--row", "users:2") == ("restore", f"By:        a revert of {step[:7]}")
+    told.run("envlog", "undo", "--force", check=True)
+    assert certain(told, "build/moved")[0] == "restore"
+
+
+def test_path_alone_lists_the_snapshots_that_changed_it(told: Repo) -> None:
+    listed = told.run("envlog", "--format=%H", "--", "build/moved", check=True).out
+    assert told.run("envlog", "--format=%H", "build/moved", check=True).out == listed != ""
+    assert told.run("envlog", "--format=%H", "@~2..", "build/moved", "app.py", check=True).out == listed
+    wrong = told.run("envlog", "build/moved", "nothing")
+    assert (wrong.status, wrong.err.splitlines()[0]) == (129, "error: no such path: 'nothing'")
+    told.run("envlog", "name", "unrelated", check=True)
+    both = told.run("envlog", "unrelated")
+    assert (both.status, both.err.splitlines()) == (
+        129,
+        [
+            "error: ambiguous argument 'unrelated': both a snapshot and a path",
+            "hint: put '--' between them: git envlog unrelated -- or git envlog -- unrelated",
+        ],
+    )
+    assert told.run("envlog", "--format=%s", "unrelated", "--", check=True).out.startswith("fourth\n")
+
+
+def test_versions_of_a_file_are_printed_and_extracted(told: Repo, tmp_path: Path) -> None:
+    out = told.run("envlog", "show", "--versions", "build/moved", check=True).out
+    assert [line for line in out.splitlines() if line in ("two", "TWO")] == ["TWO", "TWO", "two"]
+    value = json.loads(told.run("envlog", "show", "--versions", "--json", "build/moved", check=True).out)
+    validate("versions", value)
+    assert [one["text"] for one in value["versions"]] == ["one\nTWO\nthree\n"] * 2 + ["one\ntwo\nthree\n"]
+    assert [one["path"] for one in value["versions"]] == ["build/moved", "build/out", "build/out"]
+    place = tmp_path / "all"
+    words = ("show", "--versions", "--to", str(place), "@~1", "build/moved")
+    assert "wrote 3 versions to" in told.run("envlog", *words, check=True).out
+    found = sorted(place.iterdir())
+    assert [one.name[:2] + one.name[9:] for one in found] == ["1--out", "2--out", "3--moved"]
+    assert found[0].read_text() == "one\ntwo\nthree\n"
+    again = told.run("envlog", *words)
+    assert (again.status, "the file exists" in again.err) == (3, True)
+
+
+def test_versions_of_a_sealed_file_are_masked_unless_revealed(told: Repo, tmp_path: Path) -> None:
+    for words in ((), ("--json",)):
+        out = told.run("envlog", "show", "--versions", *words, ".env", check=True).out
+        assert "hunter" not in out
+        assert "KEY=***" in out
+        assert (
+            "hunter2" in told.run("envlog", "show", "--versions", "--reveal", *words, ".env", check=True).out
+        )
+    told.run("envlog", "show", "--versions", "--to", str(tmp_path / "a"), ".env", check=True)
+    assert {one.read_text() for one in (tmp_path / "a").iterdir()} == {"KEY=***\n", "KEY=***\nMORE=***\n"}
+    told.run("envlog", "show", "--versions", "--reveal", "--to", str(tmp_path / "b"), ".env", check=True)
+    assert {one.stat().st_mode & 0o777 for one in (tmp_path / "b").iterdir()} == {0o600}
+    assert "hunter3" in "".join(one.read_text() for one in (tmp_path / "b").iterdir())
+
+
+def test_versions_before_a_removal_are_listed_too(told: Repo) -> None:
+    (told.path / "unrelated").unlink()
+    told.run("envlog", "capture", "-m", "fifth", check=True)
+    told.write("unrelated", "y")
+    told.run("envlog", "capture", "-m", "sixth", check=True)
+    value = json.loads(told.run("envlog", "show", "--versions", "--json", "unrelated", check=True).out)
+    assert [one["text"] for one in value["versions"]] == ["y", "x"]
+    assert told.run("envlog", "show", "--versions", "build").status == 129
+    assert told.run("envlog", "show", "--versions", "never").status == 4
+    assert told.run("envlog", "show", "--reveal", "unrelated").status == 129
+
+
+def test_python_answers_are_those_of_the_commands(told: Repo) -> None:
+    told.run("envlog", "verify", "--", "test ! -e broken", check=True)
+    told.write("broken", "x")
+    told.run("envlog", "capture", "-m", "breaks it", check=True)
+    told.run("envlog", "verify", "--", "test ! -e broken")
+    history = EnvHistory.open(str(told.path), workers="here")
+    path = EnvPath(b"build/moved")
+    lines = json_value(history.blame(path), history.resolve("@"), path)
+    assert lines == json.loads(told.run("envlog", "blame", "--json", "build/moved", check=True).out)
+    assert [line.number for line in history.blame(path, lines="2,3")] == [2, 3]
+    first, *_ = history.blame(".env", reveal=True)
+    assert first.text == b"KEY=hunter3hunter3"
+    found = failure_json(history.why_failed())
+    assert found == json.loads(told.run("envlog", "why", "--failed", "--json", check=True).out)
+    assert found == failure_json(history.why_failed("test ! -e broken", limit=5))
+
+
+def test_lines_of_a_file_that_was_sealed_before_are_compared_as_plain_text(repo: Repo) -> None:
+    repo.git("config", "envhist.secret", "notes")
+    for number, text in enumerate(("one\n", "one\ntwo\n", "one\ntwo\nthree\n")):
+        if number == 2:
+            repo.git("config", "--unset", "envhist.secret")
+        repo.write("notes", text)
+        repo.run("envlog", "capture", "-m", f"step {number}", check=True)
+    ids = repo.run("envlog", "--format=%H", check=True).out.split()[::-1]
+    value = json.loads(repo.run("envlog", "blame", "--json", "notes", check=True).out)
+    assert [line["snapshot"] for line in value["lines"]] == ids
+    out = repo.run("envlog", "blame", "--porcelain", "notes", check=True).out
+    assert [line for line in out.splitlines() if line.startswith("\t")] == ["\tone", "\ttwo", "\tthree"]
+
+
+HOSTILE = "\x1b]0;x\x07\x1b[2J\u202e\u2066%s {0} \r\x9b"
+
+
+def commands(letter: str) -> bool:
+    """Return whether a letter may command a terminal; bytes that are no UTF-8 do not."""
+    return letter != "\n" and not letter.isprintable() and not 0xDC80 <= ord(letter) <= 0xDCFF
+
+
+def test_hostile_text_in_any_field_commands_no_terminal(repo: Repo) -> None:
+    odd = f"f{HOSTILE}".encode()
+    calls = ToolCalls(EnvHistory.open(str(repo.path), workers="here").repository.state)
+    site = ".venv/lib/python3.11/site-packages"
+    repo.write(".venv/pyvenv.cfg", "version = 3.11\n")
+    for number in range(3):
+        call = ToolCall(
+            f"Bash{HOSTILE}",
+            HOSTILE,
+            session=HOSTILE,
+            id=f"{number}{HOSTILE}",
+            subagent=HOSTILE,
+            intent=HOSTILE,
+            command=HOSTILE * 100,
+            failed=True,
+        )
+        calls.announce(OpenCall(str(number), call, 1.0))
+        calls.begin(HOSTILE, str(number), 1.0)
+        repo.write(odd, f"{number}{HOSTILE}\n".encode() + b"\0\xff" * number + b"x" * 200_000)
+        repo.write(
+            f"{site}/p-{number}.dist-info/METADATA",
+            f"Metadata-Version: 2.1\nName: p\nVersion: {number}{HOSTILE}\n",
+        )
+        repo.write(".env", f"A{number}{HOSTILE}=1\nB={HOSTILE}{number}\n")
+        with sqlite3.connect(repo.path / "app.db") as base:
+            base.execute("create table if not exists t (id integer primary key, v text)")
+            base.execute("insert into t (v) values (?)", (HOSTILE,))
+        repo.run("envlog", "capture", "-m", f"{number} {HOSTILE}", "--name", f"n{number}", check=True)
+        repo.run("envlog", "verify", "--", f"printf '%s' '{HOSTILE}'; test {number} = 0")
+    questions: list[tuple[str | bytes, ...]] = [
+        ("why", "--all", odd), ("why", odd + b":1"), ("why", "--all", "--package", "p"), ("why", "--var", "B"),
+        ("why", "--all", "--row", "t:1"), ("why", "--failed"), ("why", "--path-gone", HOSTILE),
+        ("why", "--package", HOSTILE), ("blame", odd), ("blame", HOSTILE), ("blame", "--reveal", ".env"),
+        ("-S", HOSTILE), ("-S", "x", "--reveal"), ("-G", "x{0}", "--reveal"), ("--find", HOSTILE), ("--find", "p"),
+        (odd,), (HOSTILE,), ("show", "--versions", ".env"), ("show", "--versions", HOSTILE),
+        ("show", "--versions", "--to", "../out", odd), ("show", "--to", HOSTILE), ("why", "--json", odd),
+        ("blame", "--json", odd), ("show", "--versions", "--json", odd), ("why", "--json", "--failed"),
+    ]  # fmt: skip
+    for words in questions:
+        done = repo.run("envlog", *words)
+        for text in (done.out, done.err):
+            commanding = [
+                one
+                for one in text
+                if one != "\n" and not one.isprintable() and not 0xDC80 <= ord(one) <= 0xDCFF
+            ]
+            assert not commanding, (words, commanding)
+    heads = repo.run("envlog", "show", "--versions", odd, check=True).stdout.split(b"x" * 1000)
+    assert sum(head.count(b"\x1b") for head in heads) == 3 * HOSTILE.count("\x1b")

@@ -109,10 +109,31 @@ def test_tool_that_edits_files_is_no_candidate_for_other_paths() -> None:
     assert of(step(EDIT), "f", ChangeTime(100.5, 90.0)).call == EDIT
 
 
-def test_several_calls_are_uncertain_whatever_the_time() -> None:
-    other = replace(SHELL, id="9", subagent="sub", began=111.0, ended=115.0)
-    found = of(step(SHELL, other))
-    assert (found.reason, found.call, found.candidates) == (Reason.SEVERAL, None, (SHELL, other))
+def test_several_calls_that_may_have_written_are_uncertain() -> None:
+    # The first may have written too, before the second wrote last.
+    other = replace(SHELL, id="9", subagent="sub", began=104.0, ended=115.0)
+    for time in (INSIDE, ChangeTime(112.0, 112.0), ChangeTime(None, None)):
+        found = of(step(SHELL, other), "f", time)
+        assert (found.reason, found.call, found.candidates) == (Reason.SEVERAL, None, (SHELL, other))
+
+
+def test_call_that_began_after_the_last_write_does_not_count() -> None:
+    other = replace(SHELL, id="9", began=106.0, ended=115.0)
+    assert of(step(SHELL, other)).call == SHELL
+    assert of(step(SHELL, other), "f", ChangeTime(105.0, 106.0)).reason is Reason.SEVERAL
+    # Its directory may have changed at any time.
+    assert of(step(SHELL, other), "f", ChangeTime(105.0, 104.0, is_indirect=True)).reason is Reason.SEVERAL
+    assert of(step(other), "f").reason is Reason.OTHER_TIME
+
+
+def test_package_is_of_the_call_that_wrote_it_whole() -> None:
+    other = replace(SHELL, id="9", began=104.0, ended=115.0)
+    last = ChangeTime(112.0, 113.0, is_whole=True)
+    assert of(step(SHELL, other), "p", last).call == other
+    assert of(step(SHELL, other), "p", replace(last, written=110.02)).reason is Reason.SEVERAL
+    assert of(step(replace(SHELL, may_continue=True), other), "p", last).reason is Reason.SEVERAL
+    edit = replace(EDIT, paths=("p/METADATA",), ended=114.0)
+    assert of(step(edit, other), "p", last).reason is Reason.SEVERAL
 
 
 def test_call_without_a_reported_end_is_uncertain_until_a_later_snapshot_knows_it() -> None:
@@ -212,7 +233,7 @@ def test_named_call_ran_when_the_change_was_made(
     if found.certainty is Certainty.CALL:
         assert found.call is not None
         able = [one for one in calls if "f" in one.paths or not one.changes_only_paths]
-        assert able == [found.call]
+        assert [one for one in able if one.began is not None and one.began <= at] == [found.call]
         assert found.call.began is not None
         assert found.call.ended is not None
         assert found.call.began <= at < found.call.ended

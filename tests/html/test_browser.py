@@ -98,6 +98,40 @@ def test_link_opens_its_snapshot(
     page.close()
 
 
+def test_change_lists_the_snapshots_that_changed_it_as_links(
+    browser: Browser, values: list[dict[str, object]], axe: str, tmp_path: Path
+) -> None:
+    call = {
+        "tool": "Bash",
+        "command": "<b>npm</b> ci",
+        "paths": [],
+        "agent": "claude-code",
+        "began": "x",
+        "failed": True,
+    }
+    place = tmp_path / "page.html"
+    place.write_text(
+        document("shop", str(values[0]["at"]), [{**one, "calls": [call]} for one in values]), "utf-8"
+    )
+    seen = Sight(browser.new_page())
+    page = seen.page
+    page.goto(place.as_uri())
+    page.locator(".row button", has_text="npm ci").first.click()
+    card = page.locator("#card")
+    assert "Bash <b>npm</b> ci, by claude-code, failed" in card.inner_text()
+    card.locator("button.why-of", has_text="esbuild 0.25.9").first.click()
+    why = page.locator("#why")
+    assert why.locator("h3").inner_text().lower() == "why esbuild"
+    assert "ran in this step: Bash <b>npm</b> ci, by claude-code, failed" in why.inner_text()
+    assert violations(page, axe) == []
+    first = why.locator("li button").last
+    wanted = first.inner_text()
+    first.click()
+    assert page.url.partition("#")[2].startswith(wanted)
+    assert seen.wrong == []
+    page.close()
+
+
 def test_search_shows_only_matching_snapshots(sight: Sight, values: list[dict[str, object]]) -> None:
     sight.page.keyboard.press("/")
     sight.page.keyboard.type("react-router")

@@ -515,6 +515,14 @@ LIST = (
         ("end_to_end/test_content_search.py::test_text_search_finds_where_a_text_was_added_and_removed",),
     ),
     Line(
+        "envlog --reveal",
+        "-S and -G search sealed files too, for the owner of the key",
+        (
+            "history/test_search_contents.py::test_search_answers_as_git_does",
+            "history/test_search_contents.py::test_sealed_files_are_searched_only_for_the_owner_of_the_key",
+        ),
+    ),
+    Line(
         "envlog -G",
         "snapshots with a matching changed line",
         ("end_to_end/test_content_search.py::test_pattern_search_finds_changed_lines",),
@@ -561,6 +569,20 @@ LIST = (
         "envlog install --shell",
         "installs man pages and completions that uv leaves out",
         ("integrations/test_shellfiles.py::test_linked_manual_and_completions_are_found",),
+    ),
+    Line(
+        "envlog install --watcher",
+        "starts the watcher, and captures start it again",
+        (
+            "watcher/test_install.py::test_installed_watcher_runs_and_is_in_the_status",
+            "watcher/test_install.py::test_capture_starts_the_watcher_again",
+            "watcher/test_captures.py::test_capture_scans_the_directory_that_changed",
+        ),
+    ),
+    Line(
+        "envlog uninstall --watcher",
+        "stops the watcher",
+        ("watcher/test_install.py::test_uninstalled_watcher_ends",),
     ),
     Line(
         "envlog uninstall --shell",
@@ -658,6 +680,24 @@ LIST = (
         "envlog show",
         "prints the details, or with a path the stored content",
         ("end_to_end/test_reading.py::test_show_prints_details_and_with_a_path_the_stored_bytes",),
+    ),
+    Line(
+        "envlog show --versions",
+        "prints all versions of a file",
+        (
+            "cli/test_why.py::test_versions_of_a_file_are_printed_and_extracted",
+            "cli/test_why.py::test_versions_before_a_removal_are_listed_too",
+        ),
+    ),
+    Line(
+        "envlog show --to",
+        "writes each version into a file",
+        ("cli/test_why.py::test_versions_of_a_file_are_printed_and_extracted",),
+    ),
+    Line(
+        "envlog show --reveal",
+        "does not mask the values in a sealed file",
+        ("cli/test_why.py::test_versions_of_a_sealed_file_are_masked_unless_revealed",),
     ),
     Line(
         "envlog show --date",
@@ -2062,6 +2102,16 @@ RESTORE = (
         "python why",
         "returns the steps that changed a subject",
         ("library/test_examples.py::test_examples_of_the_verbs_run",),
+    ),
+    Line(
+        "python blame",
+        "returns the lines of a file with the steps that brought them",
+        ("cli/test_why.py::test_python_answers_are_those_of_the_commands",),
+    ),
+    Line(
+        "python why_failed",
+        "returns the step that broke a check",
+        ("cli/test_why.py::test_python_answers_are_those_of_the_commands",),
     ),
     Line(
         "python origins",

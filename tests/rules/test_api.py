@@ -81,7 +81,10 @@ NO_VALUES = {
     **dict.fromkeys(
         ("GuardedWork", "FileReader", "LiveTree", "OriginReader"), "lives as long as its context"
     ),
-    "Origin": "a frozen class of history, which the packages below do not know",
+    **dict.fromkeys(
+        ("Origin", "LineOrigin", "FailureAnswer"),
+        "a frozen class of history, which the packages below do not know",
+    ),
 }
 
 

@@ -22,6 +22,7 @@ platform
 disk
 owners
 paths
+peers
 workers
 config dotenv
 model
@@ -32,6 +33,7 @@ probes
 secrets
 snapshots
 worktree
+watcher
 diff
 history
 discovery

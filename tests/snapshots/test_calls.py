@@ -28,6 +28,7 @@ CALL = ToolCall(
     began=1763461083.123,
     ended=1763461084.5,
     may_continue=True,
+    failed=True,
 )
 TEXT = st.text(st.characters(exclude_categories=("Cs",)), max_size=40)
 
@@ -36,11 +37,17 @@ TEXT = st.text(st.characters(exclude_categories=("Cs",)), max_size=40)
 def test_call_is_read_as_written(
     tool: str, command: str, paths: tuple[str, ...], subagent: str | None
 ) -> None:
-    call = replace(CALL, tool=tool, command=command, paths=paths, subagent=subagent)
+    call = replace(CALL, tool=tool, command=command, paths=paths, subagent=subagent, failed=False)
     raw = write_message(replace(DRAFT, calls=(call, CALL), window=CallWindow(ID, 1.0, 2.5)))
     values = read_message(raw).values
     assert values["calls"] == (call, CALL)
     assert values["window"] == CallWindow(ID, 1.0, 2.5)
+    assert read_call(write_call(call)) == call
+
+
+def test_times_of_a_call_are_rounded_towards_each_other() -> None:
+    call = read_call(write_call(replace(CALL, began=100.0001, ended=100.9999)))
+    assert (call.began, call.ended) == (100.001, 100.999)
     assert read_call(write_call(call)) == call
 
 
@@ -55,9 +62,10 @@ def test_malformed_window_counts_as_none(value: str) -> None:
 
 def test_malformed_call_is_read_without_its_unknown_words() -> None:
     call = read_call(
-        "tool=x =; began=nan ended=-1 later=1 command=%1b[2J path only-paths" + " path=y" * 9_000
+        "tool=x =; began=nan ended=-1 later=1 result=maybe command=%1b[2J path only-paths" + " path=y" * 9_000
     )
     assert (call.tool, call.agent, call.began, call.ended, call.command) == ("x", "", None, None, "\x1b[2J")
+    assert call.failed is None
     assert len(call.paths) < 2_000
 
 

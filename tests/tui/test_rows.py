@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from git_envhist.tui.programs import FIELDS, _short_time, read_rows
+from git_envhist.tui.programs import FIELDS, _short_time, read_rows, why_subjects
+from git_envhist.tui.styled_text import why_text
 
 
 def test_verdict_of_an_equal_snapshot_is_shown_in_the_summary_only() -> None:
@@ -23,3 +24,40 @@ def test_verdict_of_an_equal_snapshot_is_shown_in_the_summary_only() -> None:
 )
 def test_days_of_this_year_have_the_name_of_the_month(printed: str, shown: str) -> None:
     assert _short_time(printed, "2026") == shown
+
+
+def test_subjects_of_a_snapshot_are_asked_about_by_name_or_by_path() -> None:
+    facts = [
+        {"probe": "pip", "key": ".venv/flask", "before": None, "after": "1", "role": "direct"},
+        {"probe": "env", "key": ".env/A", "before": "x", "after": "y", "role": "direct"},
+        {"probe": "node", "key": "node", "before": "1", "after": "2", "role": "direct"},
+    ]
+    paths = [
+        {"status": "M", "path": "-a b"},
+        {"status": "D", "path": "gone"},
+        {"status": "A", "path": "caf\\xe9", "path_b64": "Y2Fm6Q=="},
+        {"status": "M", "path": "lib://x"},
+    ]
+    found = why_subjects({"story": facts, "env_changed": {"paths": paths}})
+    assert [one.words for one in found] == [
+        ("--package=flask",),
+        ("--var=A",),
+        ("--", ":/-a b"),
+        ("--path-gone=:/gone",),
+        ("--", ":/caf\udce9"),
+        ("--", "lib://x"),
+    ]
+
+
+def test_hostile_answer_is_escaped() -> None:
+    odd = "\x1b[2J\u202e"
+    call = dict.fromkeys(("tool", "command", "agent", "subagent", "subagent_type", "call_id", "intent"), odd)
+    call |= {"paths": [odd], "failed": True}
+    step = {
+        "snapshot": "1" * 40, "at": "2026-11-18T10:00:00+00:00", "title": odd, "change": odd, "certainty": "uncertain",
+        "reason": odd, "call": None, "candidates": [call] * 9,
+    }  # fmt: skip
+    text = why_text({"steps": [step, {**step, "call": call, "candidates": []}]}, 60).plain
+    assert "or:        one of 5 more" in text
+    assert "failed" in text
+    assert all(letter == "\n" or letter.isprintable() for letter in text)

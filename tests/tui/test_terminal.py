@@ -194,6 +194,27 @@ def test_stale_plan_is_not_carried_out(told: Repo, browse: Open) -> None:
 
 
 @pytest.mark.parametrize("size", [SMALL, LARGE])
+def test_why_of_a_changed_variable_and_path_is_shown(told: Repo, browse: Open, size: tuple[int, int]) -> None:
+    screen = browse(size)
+    screen.see("3 snapshots", "~ app.py")
+    screen.type("w")
+    screen.see("why, at ", "env + API_URL", "app.py", "Enter shows why")
+    screen.type("Enter")
+    screen.see("why env + API_URL", "Change:", "+ API_URL", "uncertain")
+    screen.type("w")
+    screen.see("Enter shows why")
+    screen.type("G", "End", "k", "j", "Enter")
+    shown = screen.see("why ~ app.py", "Change:", "modified")
+    assert "localhost" not in shown
+    screen.type("w")
+    screen.see("Enter shows why")
+    screen.type("Escape")
+    screen.wait(lambda shown: "Enter shows why" not in shown)
+    screen.type("q")
+    screen.see("ended with 0")
+
+
+@pytest.mark.parametrize("size", [SMALL, LARGE])
 def test_help_opens_and_q_quits(told: Repo, browse: Open, size: tuple[int, int]) -> None:
     screen = browse(size)
     screen.see("3 snapshots")

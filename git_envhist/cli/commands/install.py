@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator, Sequence
 
 from git_envhist.cli.command import Session, command
+from git_envhist.cli.commands.watcher import install_watcher, uninstall_watcher
 from git_envhist.cli.errors import ask_for, print_error_line, warn
 from git_envhist.cli.formats import count, size
 from git_envhist.cli.parser import Decorator, dry_run, force, ignore_hidden_processes, option
@@ -97,11 +98,14 @@ def _agents(help: str) -> Decorator:  # noqa: A002 - as for `option`
     return option("--agent", "agents", metavar="<name>", multiple=True, help=help)
 
 
-@command("install", "git envlog install [--agent <name>]... [--global] [--shell] [-n]", writes=True)
+@command(
+    "install", "git envlog install [--agent <name>]... [--global] [--shell] [--watcher] [-n]", writes=True
+)
 @_agents("claude-code, codex, gemini, cursor, copilot, opencode, antigravity")
 @option("--global", "everywhere", is_flag=True, help="add hooks for all your repositories")
 @option("--worktrees", is_flag=True, help="with --agent claude-code: its worktrees are forks")
 @option("--shell", is_flag=True, help="link the man pages and shell completions instead")
+@option("--watcher", is_flag=True, help="start a process that makes captures faster instead")
 @force("change hooks that are shared or committed too")
 @dry_run("print what would be written; write nothing")
 def install_command(session: Session, agents: tuple[str, ...], **options: bool) -> None:
@@ -112,6 +116,9 @@ def install_command(session: Session, agents: tuple[str, ...], **options: bool) 
     session.no_paths()
     if _is_for_shells(agents, options):
         install_shell(session, dry_run=options["dry_run"])
+        return
+    if _is_for_watcher(agents, options):
+        install_watcher(session, everywhere=options["everywhere"], dry_run=options["dry_run"])
         return
     wanted = named_integrations(agents)
     if options["worktrees"] and list(agents) not in (["claude-code"], ["claude"]):
@@ -152,13 +159,14 @@ def _offer_alias(session: Session) -> None:
 
 @command(
     "uninstall",
-    "git envlog uninstall [--agent <name>]... [--global] [--history [--force]] [--shell] [-n]",
+    "git envlog uninstall [--agent <name>]... [--global] [--history [--force]] [--shell] [--watcher] [-n]",
     writes=True,
 )
 @_agents("remove only the hooks of this agent; repeatable")
 @option("--global", "everywhere", is_flag=True, help="remove the hooks for all your repositories")
 @option("--history", is_flag=True, help="also delete all snapshots, notes and keys")
 @option("--shell", is_flag=True, help="remove the links of install --shell instead")
+@option("--watcher", is_flag=True, help="stop the process of install --watcher instead")
 @option("--yes", is_flag=True, help="with --history: do not ask for confirmation")
 @ignore_hidden_processes("with --history: ")
 @dry_run("print what would be written; write nothing")
@@ -167,6 +175,9 @@ def uninstall_command(session: Session, agents: tuple[str, ...], **options: bool
     session.no_paths()
     if _is_for_shells(agents, options):
         uninstall_shell(session, dry_run=options["dry_run"])
+        return
+    if _is_for_watcher(agents, options):
+        uninstall_watcher(session, everywhere=options["everywhere"], dry_run=options["dry_run"])
         return
     if options["history"] and (agents or options["everywhere"]):
         raise UsageError(
@@ -209,10 +220,19 @@ def _name_repositories_with_hooks(place: InstallTarget) -> None:
 
 
 def _is_for_shells(agents: Sequence[str], options: dict[str, bool]) -> bool:
-    others = ("everywhere", "history", "worktrees")
+    others = ("everywhere", "history", "worktrees", "watcher")
     if options["shell"] and (agents or any(options.get(name) for name in others)):
         raise UsageError("--shell can be combined with --dry-run only", hint="git envlog install --shell")
     return options["shell"]
+
+
+def _is_for_watcher(agents: Sequence[str], options: dict[str, bool]) -> bool:
+    if options["watcher"] and (agents or options.get("history") or options.get("worktrees")):
+        raise UsageError(
+            "--watcher can be combined with --global and --dry-run only",
+            hint="git envlog install --watcher",
+        )
+    return options["watcher"]
 
 
 def finds_manual() -> bool:

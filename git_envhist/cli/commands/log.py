@@ -59,7 +59,7 @@ class LogOptions:
 
 
 @command(
-    "envlog", "git envlog [<options>] [<range>] [-- <pathspec>...]", counts=True, json_lines=True, bare=True
+    "envlog", "git envlog [<options>] [<range>] [[--] <pathspec>...]", counts=True, json_lines=True, bare=True
 )
 @argument("revisions", many=True)
 @option("-n", "--max-count", "limit", metavar="<n>", number=True, help="list at most <n>; also -<n>")
@@ -67,6 +67,7 @@ class LogOptions:
 @option("--until", "--before", metavar="<time>", help="list snapshots taken at or before <time>")
 @option("-S", "content", metavar="<text>", help="list those that added or removed <text> in a file")
 @option("-G", "content_pattern", metavar="<regex>", help="list those with a changed line that matches")
+@option("--reveal", is_flag=True, help="also search the values of sealed files with -S and -G")
 @option(
     "--find",
     "summary",
@@ -119,6 +120,7 @@ class LogOptions:
 def log_command(session: Session, revisions: tuple[str, ...], **options: Any) -> None:
     """List the snapshots of this working tree, newest first. With paths, list only those that changed them."""
     listing = _listing(options)
+    revisions = _without_paths(session, revisions)
     write = read_format(options["template"]) if options["template"] is not None else None
     style = session.date_style(options["date"])
     history = session.history
@@ -199,6 +201,7 @@ def _wanted(session: Session, revisions: tuple[str, ...], options: dict[str, Any
         options["content_pattern"],
         options["sessions"],
         options["agent_ids"],
+        options["reveal"],
     )
     return LogQuery(
         revisions, options["every"], _pathspecs(session), choice, options["limit"], options["reverse"]
@@ -225,6 +228,15 @@ def _listing(options: dict[str, Any]) -> LogOptions:
         options["graph"],
         options["page"],
     )
+
+
+def _without_paths(session: Session, words: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the revisions; make the paths after them the paths of the list, as git log does."""
+    if not words or session.paths is not None:
+        return words
+    from git_envhist.cli.path_arguments import split_operands  # loaded late: keeps envlog fast
+
+    return split_operands(session, words)
 
 
 def _pathspecs(session: Session) -> tuple[bytes, ...]:

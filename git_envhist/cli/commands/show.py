@@ -6,7 +6,7 @@ import os
 
 from git_envhist.cli.command import Session, command
 from git_envhist.cli.formats import FormatContext, format_date
-from git_envhist.cli.parser import argument, date_format
+from git_envhist.cli.parser import argument, date_format, option
 from git_envhist.cli.views.details import (
     fact_lines,
     facts_of,
@@ -105,11 +105,22 @@ def _newest(snapshot: Snapshot) -> str:
 NOW = "now"
 
 
-@command("show", "git envlog show [<rev>] [-- <path>]", bare=True)
+@command("show", "git envlog show [--versions [--to <directory>]] [<rev>] [-- <path>]", bare=True)
 @argument("words", many=True)
+@option("--versions", is_flag=True, help="print all versions of one file, the newest first")
+@option("--to", metavar="<directory>", help="with --versions: write each version into a file there")
+@option("--reveal", is_flag=True, help="with --versions: also print the values of a sealed file")
 @date_format
-def show(session: Session, words: tuple[str, ...], date: str | None) -> None:
+def show(
+    session: Session, words: tuple[str, ...], versions: bool, to: str | None, reveal: bool, date: str | None
+) -> None:
     """Show a snapshot in full (default: the newest). With a path, print that file from the snapshot."""
+    if versions:
+        _print_versions(session, words, to, date, reveal=reveal)
+        return
+    if to is not None or reveal:
+        name = "--to" if to is not None else "--reveal"
+        raise UsageError(f"{name} needs --versions", hint="git envlog show --versions <path>")
     revision = words[0] if words else None
     if len(words) > 1:
         _take_paths(session, words)
@@ -147,6 +158,19 @@ def show(session: Session, words: tuple[str, ...], date: str | None) -> None:
     session.page()
     for line in card(snapshot, context, session.palette, missing, story, services):
         session.line(line)
+
+
+def _print_versions(
+    session: Session, words: tuple[str, ...], to: str | None, date: str | None, *, reveal: bool
+) -> None:
+    from git_envhist.cli.views.versions import print_versions  # loaded late: only --versions needs it
+
+    named = [*words, *(session.paths or ())]
+    if not named or len(named) > 2:
+        raise UsageError("name one file", hint="git envlog show --versions [<rev>] <path>")
+    session.paths = (named[-1],)
+    revision = named[0] if len(named) == 2 else "@"
+    print_versions(session, revision, _only_path(session), to, date, reveal=reveal)
 
 
 def _show_file_of(session: Session, text: str) -> bool:

@@ -11,6 +11,7 @@ from datetime import datetime
 from git_envhist._version import __version__
 from git_envhist.cli.command import Session, command
 from git_envhist.cli.commands.install import DONE, place_of
+from git_envhist.cli.commands.watcher import read_watcher, watcher_lines
 from git_envhist.cli.errors import newest_report, warn, warn_if_half_way
 from git_envhist.cli.parser import option
 from git_envhist.errors import EnvhistError
@@ -36,9 +37,13 @@ def status(session: Session, report: bool) -> None:
     with suppress(EnvhistError):
         # A name that had to be recovered is a warning of the history.
         _ = session.history.timeline
+    watcher = read_watcher(session.history.repository.state)
     if session.json:
-        session.print_json(_as_json(found, _settings(session) if report else None))
+        values = _as_json(found, _settings(session) if report else None)
+        session.print_json({**values, "watcher": watcher})
         return
+    for line in watcher_lines(watcher, session.history.settings):
+        session.line(escape(line))
     for line in _lines(found, report, plain=session.history.repository.plain):
         session.line(escape(line))
     if report:

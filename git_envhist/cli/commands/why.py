@@ -42,7 +42,9 @@ def why(session: Session, place: str | None, **options: Any) -> None:
         from git_envhist.cli.views.failure import print_failure  # loaded late: only --failed needs it
 
         _refuse_others(options)
-        print_failure(session, place, options["limit"], every=options["every"])
+        # After `--`, a command may begin with a dash.
+        check = place if place is not None else next(iter(session.paths or ()), None)
+        print_failure(session, check, options["limit"], every=options["every"])
         return
     subject = _subject(session, place, options)
     limit = None if options["every"] else DEFAULT_LIMIT if options["limit"] is None else options["limit"]
@@ -93,6 +95,8 @@ def _from_top(session: Session, keywords: Any) -> Any:
 def _path(session: Session, path: str) -> str:
     if "://" in path:
         return path
+    if path.startswith(":/"):
+        return path.removeprefix(":/")
     return os.fsdecode(session.history.environment_path(os.fsencode(path)))
 
 

@@ -10,12 +10,10 @@ from git_envhist.cli.formats import format_date
 from git_envhist.cli.json_values import SCHEMA, Json, iso_time, path_fields
 from git_envhist.cli.terminal import pad, shorten, width
 from git_envhist.history.attribution import Certainty
-from git_envhist.history.blame import BlameLine
 from git_envhist.history.times import printed_time
 from git_envhist.history.titles import title
-from git_envhist.history.why import Origin, OriginReader
+from git_envhist.history.why import LineOrigin, Origin
 from git_envhist.model import EnvPath, Snapshot
-from git_envhist.snapshots.names import true_path
 from git_envhist.text import escape, escape_invalid
 
 UNCERTAIN = "?"
@@ -23,33 +21,12 @@ MAX_TITLE = 32
 
 
 class BlameView:
-    """The lines of a file, and the step that brought each."""
+    """The lines of a file, and the style of times."""
 
-    def __init__(
-        self,
-        session: Session,
-        origins: OriginReader,
-        lines: Sequence[BlameLine],
-        path: EnvPath,
-        style: str | None,
-    ) -> None:
+    def __init__(self, session: Session, lines: Sequence[LineOrigin], style: str | None) -> None:
         self.session = session
         self.lines = lines
-        self.path = path
         self.style = style
-        self._origins = origins
-        self._known: dict[tuple[str, bytes], Origin] = {}
-
-    def origin(self, line: BlameLine) -> Origin:
-        """Return the step that brought a line."""
-        key = (line.commit, line.stored)
-        if key not in self._known:
-            self._known[key] = self._origins.at(line.commit, self.path_of(line))
-        return self._known[key]
-
-    def path_of(self, line: BlameLine) -> EnvPath:
-        """Return the path of the file in the snapshot that brought a line."""
-        return self.path if line.stored.startswith(b".envhist/") else true_path(line.stored)
 
     def time(self, snapshot: Snapshot) -> str:
         now = self.session.history.now
@@ -75,7 +52,7 @@ def _intent(origin: Origin) -> str:
 
 def plain_lines(view: BlameView) -> Iterator[bytes]:
     """Yield a line in columns for each line of the file."""
-    origins = [view.origin(line) for line in view.lines]
+    origins = [line.origin for line in view.lines]
     times = [view.time(origin.snapshot) for origin in origins]
     names = [escape(who(origin)) for origin in origins]
     intents = [shorten(escape(_intent(origin)), MAX_TITLE) for origin in origins]
@@ -93,17 +70,17 @@ def porcelain_lines(view: BlameView) -> Iterator[bytes]:
     """Yield the lines of git's porcelain format, with the ids of snapshots."""
     shown: set[str] = set()
     for number, line in enumerate(view.lines):
-        origin = view.origin(line)
+        origin = line.origin
         count = _group(view.lines, number)
         head = f"{origin.snapshot.id} {line.original} {line.number}" + (f" {count}" if count else "")
         yield head.encode("ascii")
         if origin.snapshot.id not in shown:
             shown.add(origin.snapshot.id)
-            yield from (row.encode("utf-8", "surrogateescape") for row in _header(view, origin, line))
+            yield from (row.encode("utf-8", "surrogateescape") for row in _header(origin, line))
         yield b"\t" + line.text
 
 
-def _group(lines: Sequence[BlameLine], number: int) -> int:
+def _group(lines: Sequence[LineOrigin], number: int) -> int:
     """Return the length of the group that a line begins; 0 if it continues one."""
     if number and _follows(lines[number - 1], lines[number]):
         return 0
@@ -113,11 +90,12 @@ def _group(lines: Sequence[BlameLine], number: int) -> int:
     return end - number
 
 
-def _follows(one: BlameLine, other: BlameLine) -> bool:
-    return (one.commit, one.stored, one.original + 1) == (other.commit, other.stored, other.original)
+def _follows(one: LineOrigin, other: LineOrigin) -> bool:
+    same = (one.origin.snapshot.commit, one.path) == (other.origin.snapshot.commit, other.path)
+    return same and one.original + 1 == other.original
 
 
-def _header(view: BlameView, origin: Origin, line: BlameLine) -> Iterator[str]:
+def _header(origin: Origin, line: LineOrigin) -> Iterator[str]:
     snapshot = origin.snapshot
     seconds, zone = int(snapshot.at.timestamp()), snapshot.at.strftime("%z")[:5]
     for role in ("author", "committer"):
@@ -128,29 +106,29 @@ def _header(view: BlameView, origin: Origin, line: BlameLine) -> Iterator[str]:
     yield f"summary {_one_line(title(snapshot))}"
     if origin.before is None:
         yield "boundary"
-    yield f"filename {os.fsdecode(view.path_of(line))}".replace("\n", "\\n")
+    yield f"filename {os.fsdecode(line.path)}".replace("\n", "\\n")
 
 
 def _one_line(text: str) -> str:
     return " ".join(escape(text).split())
 
 
-def json_value(view: BlameView, snapshot: Snapshot) -> Json:
-    """Return the lines, and each snapshot that brought one."""
-    origins = {view.origin(line).snapshot.id: view.origin(line) for line in view.lines}
+def json_value(lines: Sequence[LineOrigin], snapshot: Snapshot, path: EnvPath) -> Json:
+    """Return the lines of a file of a snapshot, and each snapshot that brought one."""
+    origins = {line.origin.snapshot.id: line.origin for line in lines}
     return {
         "schema": SCHEMA,
         "id": snapshot.id,
-        **path_fields(view.path),
+        **path_fields(path),
         "lines": [
             {
                 "line": line.number,
                 "text": escape_invalid(line.text.decode("utf-8", "surrogateescape")),
-                "snapshot": view.origin(line).snapshot.id,
+                "snapshot": line.origin.snapshot.id,
                 "original_line": line.original,
-                **path_fields(view.path_of(line)),
+                **path_fields(line.path),
             }
-            for line in view.lines
+            for line in lines
         ],
         "snapshots": [_snapshot_json(origin) for origin in origins.values()],
     }

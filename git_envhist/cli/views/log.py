@@ -278,7 +278,8 @@ def _call_fields(snapshot: Snapshot) -> Iterator[tuple[str, str]]:
         what = call.command or " ".join(call.paths)
         words = f"{call.tool} {first_line(what)}".rstrip() if what else call.tool
         subagent = f" (subagent {call.subagent_type or call.subagent})" if call.subagent else ""
-        yield ("Next" if call.began is None else "Call", words + subagent)
+        failed = ", failed" if call.failed else ""
+        yield ("Next" if call.began is None else "Call", words + subagent + failed)
 
 
 def look_time(context: FormatContext, at: datetime) -> str:
@@ -382,11 +383,16 @@ def select(history: EnvHistory, wanted: LogQuery) -> list[Snapshot]:
 
         shown = filter_by_summary(history.repository.git, shown, wanted.choice.summary, history.keys.opening)
     if wanted.choice.searches_content:
-        from git_envhist.context import refuse_oversized_trees  # loaded late: only -S and -G need it
+        from git_envhist.context import (  # loaded late: only -S and -G need it
+            refuse_oversized_trees,
+            version_reader,
+        )
         from git_envhist.history.search import filter_by_content  # loaded late: only -S and -G need it
 
         refuse_oversized_trees(history, shown)
-        shown = filter_by_content(history.repository.git, shown, wanted.choice, wanted.pathspecs)
+        shown = filter_by_content(
+            history.repository.git, shown, wanted.choice, wanted.pathspecs, version_reader(history)
+        )
     if wanted.limit is not None and wanted.limit >= 0:
         shown = shown[: wanted.limit]
     return shown[::-1] if wanted.reverse else shown

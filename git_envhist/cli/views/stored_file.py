@@ -18,12 +18,12 @@ MASKED = "***"
 BINARY, LARGE, SEALED = "binary", "large", "sealed"
 
 
-def file_json(history: EnvHistory, snapshot: Snapshot, path: EnvPath) -> Json:
+def file_json(history: EnvHistory, snapshot: Snapshot, path: EnvPath, *, reveal: bool = False) -> Json:
     """Return a file: its kind, its size, and its text unless it is binary, large, or sealed and not masked."""
     with closing(history.reader(history.with_contents(snapshot, path))) as reader:
         entry, data = reader.entry(path), _at_most(reader.read(path), MAX_SIZE + 1)
     is_sealed = entry is not None and entry.stored is StoredAs.SEALED
-    text, omitted = _text(path, data, sealed=is_sealed)
+    text, omitted = _text(path, data, sealed=is_sealed and not reveal)
     return {
         "schema": SCHEMA,
         "id": snapshot.id,
@@ -51,7 +51,7 @@ def _text(path: EnvPath, data: bytes, *, sealed: bool) -> tuple[str | None, str 
     if len(data) > MAX_SIZE:
         return None, LARGE
     if sealed:
-        masked = _masked(path, data)
+        masked = mask_file(path, data)
         return (None, SEALED) if masked is None else (masked.decode("utf-8", "replace"), None)
     try:
         return (None, BINARY) if b"\0" in data else (data.decode("utf-8"), None)
@@ -59,7 +59,7 @@ def _text(path: EnvPath, data: bytes, *, sealed: bool) -> tuple[str | None, str 
         return None, BINARY
 
 
-def _masked(path: EnvPath, data: bytes) -> bytes | None:
+def mask_file(path: EnvPath, data: bytes) -> bytes | None:
     """Return a sealed file with masked values; None for a file that is secret as a whole."""
     from git_envhist.dotenv import read_assignments  # loaded late: few files are sealed
     from git_envhist.probes.variables import is_variables  # loaded late: likewise

@@ -15,7 +15,7 @@ from git_envhist.history.attribution import RUN, Certainty
 from git_envhist.history.times import printed_time
 from git_envhist.history.titles import title
 from git_envhist.history.why import Origin, Subject
-from git_envhist.model import Snapshot, ToolCall
+from git_envhist.model import RestoreRole, Snapshot, ToolCall
 from git_envhist.text import escape, escape_invalid
 
 if TYPE_CHECKING:
@@ -43,8 +43,7 @@ def _fields(origin: Origin) -> Iterator[tuple[str, str]]:
         yield "Call", call_words(found.call)
         yield "", f"({found.reason.value})"
     elif found.certainty is Certainty.RESTORE:
-        source = f" of {snapshot.restored_from[:7]}" if snapshot.restored_from else ""
-        yield "By", f"a restore{source}"
+        yield "By", restore_words(snapshot)
     elif found.certainty is Certainty.UNCERTAIN:
         yield "Call", f"uncertain{_between(origin)}: {found.reason.value}"
         for call in found.candidates[:MAX_CANDIDATES]:
@@ -66,6 +65,28 @@ def _fields(origin: Origin) -> Iterator[tuple[str, str]]:
         yield LABELS[label], escape(words)
 
 
+def restore_words(snapshot: Snapshot) -> str:
+    """Return `a restore of 9ac31f2`, `an undo to ...`, `a revert of ...`, `a merge of ...`."""
+    role = snapshot.restore or RestoreRole.TO
+    sources = [snapshot.restored_from] if snapshot.restored_from else []
+    # A revert applies the differences from the step to the snapshot before it.
+    sources += [before if role is RestoreRole.REVERT else after for before, after in snapshot.applied]
+    named = [source[:7] for source in sources if source]
+    words = ROLES[role]
+    if not named:
+        return words.rpartition(" ")[0]
+    more = f" and {len(named) - 1} more" if len(named) > 1 else ""
+    return f"{words} {named[0]}{more}"
+
+
+ROLES = {
+    RestoreRole.BEFORE: "a restore of",
+    RestoreRole.TO: "a restore of",
+    RestoreRole.UNDO: "an undo to",
+    RestoreRole.REDO: "a redo to",
+    RestoreRole.REVERT: "a revert of",
+    RestoreRole.MERGE: "a merge of",
+}
 LABELS = {"look": "Look", "go_back": "Go back", "take_back": "Take back"}
 
 
@@ -84,13 +105,13 @@ def commands(origin: Origin) -> dict[str, str]:
 
 
 def call_words(call: ToolCall) -> str:
-    """Return `Bash pip install flask, by claude-code (subagent tests), call toolu_1`."""
+    """Return `Bash pip install flask, by claude-code (subagent tests), call toolu_1, failed`."""
     what = " ".join((call.command or " ".join(call.paths)).split())
     words = shorten(escape(f"{call.tool} {what}".rstrip()), MAX_COMMAND)
     who = f", by {escape(call.agent)}" if call.agent else ""
     subagent = f" (subagent {escape(call.subagent_type or call.subagent)})" if call.subagent else ""
     named = f", call {escape(call.id)}" if call.id and call.tool != RUN else ""
-    return f"{words}{who}{subagent}{named}"
+    return f"{words}{who}{subagent}{named}{', failed' if call.failed else ''}"
 
 
 def _between(origin: Origin) -> str:

@@ -23,7 +23,9 @@ function card(snapshot, older, shared) {
   if (snapshot.notes.length) parts.push(make("h3", {}, "Notes"), ...snapshot.notes.map((note) => make("p", { class: "words", dir: "auto" }, note.text)));
   if (snapshot.effects.length) parts.push(make("h3", {}, "Effects outside the environment"), ...snapshot.effects.map((effect) => make("p", {}, isolated(effect.text), effect.refused ? " (refused, not done)" : effect.irreversible ? " (cannot be undone)" : "")));
   if (snapshot.tasks.length) parts.push(make("h3", {}, "Tasks"), ...snapshot.tasks.map((task) => make("p", {}, `${task.status}: `, isolated(task.text))));
-  parts.push(make("h3", {}, older ? "Changes since the previous snapshot" : "Changes of the first snapshot on this page"), ...story(snapshot));
+  if (snapshot.calls.length) parts.push(make("h3", {}, "Calls of tools"), ...snapshot.calls.map((call) => make("p", {}, ...callWords(call))));
+  parts.push(make("h3", {}, older ? "Changes since the previous snapshot" : "Changes of the first snapshot on this page"), ...story(snapshot, shared));
+  parts.push(make("div", { id: "why", "aria-live": "polite" }));
   parts.push(...places(snapshot));
   parts.push(make("h3", {}, "Commands"), commands(snapshot, older, shared));
   return parts;
@@ -72,31 +74,60 @@ function verdictWords(verdict) {
 }
 
 /** Return a row for each probe and place, in the order and with the text of `git envdiff`. */
-function story(snapshot) {
-  if (!snapshot.rows.length) return [make("p", {}, ...fileList(snapshot))];
+function story(snapshot, shared) {
+  if (!snapshot.rows.length) return [make("p", {}, ...fileList(snapshot, shared))];
   const body = snapshot.rows.map(({ label, place, cells }) =>
-    make("tr", {}, make("th", { scope: "row", class: "probe" }, isolated(label)), make("td", { class: "mono place", title: place }, isolated(place)), make("td", { class: "changes" }, ...cellList(cells))));
-  body.push(make("tr", {}, make("th", { scope: "row", class: "probe" }, "files"), make("td", { class: "place" }), make("td", { class: "changes" }, ...fileList(snapshot))));
+    make("tr", {}, make("th", { scope: "row", class: "probe" }, isolated(label)), make("td", { class: "mono place", title: place }, isolated(place)), make("td", { class: "changes" }, ...cellList(cells, (cell) => factKey(label, place, cell), shared))));
+  body.push(make("tr", {}, make("th", { scope: "row", class: "probe" }, "files"), make("td", { class: "place" }), make("td", { class: "changes" }, ...fileList(snapshot, shared))));
   return [make("table", { class: "story" }, make("thead", { class: "unseen" }, make("tr", {}, ...["what", "where", "changes"].map((word) => make("th", { scope: "col" }, word)))), make("tbody", {}, ...body))];
 }
 
 const MARK_OF = { A: "+", M: "~", D: "−", R: "~", T: "~" };
 
 /** List a few files by name, more of them by number. */
-function fileList(snapshot) {
+function fileList(snapshot, shared) {
   const { added, modified, removed, paths } = snapshot.env_changed;
   if (!paths.length || paths.length > FILES_AT_ONCE || paths.length < added + modified + removed) return [changeWords(snapshot)];
   return paths.flatMap(({ status, path }) => {
     const mark = MARK_OF[status] || "~";
-    return [make("span", { class: "fact" }, make("span", { class: CLASS_OF[mark] }, `${mark} `), make("span", { class: "mono" }, isolated(path))), " "];
+    return [asked(shared, fileKey(path), path, make("span", { class: CLASS_OF[mark] }, `${mark} `), make("span", { class: "mono" }, isolated(path))), " "];
   });
 }
 
-function cellList(cells) {
+function cellList(cells, keyOf, shared) {
   return cells.flatMap((cell) => {
     const style = CLASS_OF[cell[0]];
-    return [make("span", { class: "fact" }, style ? make("span", { class: style }, `${cell[0]} `) : "", isolated(style ? cell.slice(2) : cell)), " "];
+    if (!style) return [make("span", { class: "fact" }, isolated(cell)), " "];
+    return [asked(shared, keyOf(cell), nameIn(cell), make("span", { class: style }, `${cell[0]} `), isolated(cell.slice(2))), " "];
   });
+}
+
+/** Return a button that lists the snapshots which changed the same thing; without links, e.g. on paper, its text. */
+function asked(shared, key, words, ...children) {
+  if (!shared.why) return make("span", { class: "fact" }, ...children);
+  return make("button", { type: "button", class: "fact why-of", title: "Show which snapshots changed it", onclick: () => shared.why(key, words) }, ...children);
+}
+
+const nameIn = (cell) => cell.slice(2).split(" ", 1)[0];
+const fileKey = (path) => `file\0${path}`;
+const factKey = (label, place, cell) => `${label}\0${place}\0${nameIn(cell)}`;
+
+/** Return the keys of everything that a snapshot lists as changed. */
+function keysOf(snapshot) {
+  const facts = snapshot.rows.flatMap(({ label, place, cells }) => cells.filter((cell) => CLASS_OF[cell[0]]).map((cell) => factKey(label, place, cell)));
+  return new Set([...facts, ...snapshot.env_changed.paths.map(({ path }) => fileKey(path))]);
+}
+
+function callWords(call) {
+  return [isolated([call.tool, call.what].filter(Boolean).join(" ")), call.agent ? make("span", {}, ", by ", isolated(call.agent)) : "", call.failed ? ", failed" : ""];
+}
+
+/** Return who changed something: each snapshot that lists a change of it, newest first, with the calls that ran before it. */
+function origins(words, found, shared) {
+  const rows = found.map((snapshot) => make("li", {},
+    elsewhere(snapshot.id, shared), ` ${shortDay(snapshot.at)} ${clock(snapshot.at)} `, isolated(heading(snapshot)),
+    snapshot.calls.length ? make("p", { class: "words" }, "ran in this step: ", ...snapshot.calls.flatMap((call, place) => [place ? "; " : "", ...callWords(call)])) : ""));
+  return [make("h3", {}, "Why ", isolated(words)), make("ol", { class: "origins" }, ...rows)];
 }
 
 const weightOf = (area) => Math.max(area.bytes_before, area.bytes_after);

@@ -115,6 +115,7 @@ class Page {
       several: this.lines.size > 1,
       copy: (text) => this.copy(text),
       goTo: (id) => this.linkTo(id),
+      why: (key, words) => this.why(snapshot, key, words),
     }));
     byId("card").scrollTop = 0;
     this.place();
@@ -142,6 +143,14 @@ class Page {
       if (this.rows[found].hidden) this.clear();
       this.choose(found, { focus: true });
     };
+  }
+
+  /** Show which snapshots up to this one changed the same thing; each is a link to its details. */
+  why(snapshot, key, words) {
+    const line = this.lines.get(snapshot.timeline);
+    const found = line.slice(0, line.indexOf(snapshot) + 1).reverse().filter((one) => keysOf(one).has(key));
+    byId("why").replaceChildren(...origins(words, found, { goTo: (id) => this.linkTo(id) }));
+    byId("why").scrollIntoView({ block: "nearest" });
   }
 
   // Tab stops at one row: the selected one, or the first if that is hidden.
@@ -250,6 +259,6 @@ function setTheme(theme) {
 
 try { setTheme(localStorage.getItem("git-envhist-theme") || ""); } catch { /* not available */ }
 // The page's data omits empty members.
-const EMPTY = { names: [], missing: [], notes: [], effects: [], tasks: [], services: [], head: null, branch: null, external_id: null, trusted: null, restored_from: null };
+const EMPTY = { names: [], missing: [], notes: [], effects: [], tasks: [], services: [], calls: [], head: null, branch: null, external_id: null, trusted: null, restored_from: null };
 const data = JSON.parse(byId("data").textContent);
 new Page({ ...data, moments: data.moments.map((one) => ({ ...EMPTY, ...one })) });

@@ -1,7 +1,8 @@
 """Read the arguments of an agent's tool: its command line, the files that it names, and what it writes into them.
 
-Only tools that are known to edit the named files, and nothing else, count as such: `changes_only_paths`. The bytes that
-such a call will write are known before it runs if it gives them, or replaces a text in a file.
+Only tools that are known to edit the named files, and nothing else, count as such: `changes_only_paths`; so do command
+lines of programs that only read. The bytes that a call will write are known before it runs if it gives them, or
+replaces a text in a file.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from git_envhist.lazy import dataclass
@@ -40,6 +41,30 @@ BACKGROUND = re.compile(
     r"|\s(?:-d|--detach(?:ed)?|--daemon(?:ize)?|--background)\b|\bdocker\b|\bpodman\b|\bservice\s"
 )
 """A command that may leave a process behind when it ends."""
+SHELLS = frozenset(("Bash", "Shell", "shell", "bash", "run_shell_command", "run_command"))
+"""Tools that run a command line, and nothing else."""
+READERS = frozenset((
+    *("basename", "cat", "cd", "cksum", "cmp", "comm", "cut", "df", "diff", "dirname", "du", "echo", "egrep", "false"),
+    *("fgrep", "find", "git", "grep", "head", "id", "jq", "ls", "md5sum", "nl", "od", "printf", "ps", "pwd"),
+    *("readlink", "realpath", "rg", "sed", "seq", "sha1sum", "sha256sum", "sleep", "stat", "strings", "tail", "test"),
+    *("tr", "true", "uname", "wc", "which", "whoami"),
+))  # fmt: skip
+"""Programs that write no file with any option, or with those that `_only_reads` allows."""
+GIT_READERS = frozenset(("status", "log", "diff", "show", "rev-parse", "ls-files", "blame", "describe"))
+NOT_READING = {
+    "find": re.compile(r"-(?:exec|ok|delete|fprint|fls)"),
+    "git": re.compile(r"--(?:out|ext|no-index|textconv)|-[A-Za-z]*[oO]"),
+    "rg": re.compile(r"--(?:pre|hostname)|-[A-Za-z]*z"),
+}
+"""Options with which a program may write, or run another one."""
+PRINTED_LINES = re.compile(r"[0-9,$]+p(?:;[0-9,$]+p)*")
+SHELL_PART = re.compile(
+    r"(?P<end>\s*(?:\|\||&&|\||;|\n)\s*)|(?P<gap>[ \t]+)"
+    r"|(?P<none>(?:2|&)?>[ \t]*/dev/null(?![^\s|;&])|2>&1(?![^\s|;&]))"
+    r"|(?P<word>(?:[\w./:=,@%+^~-]|'[^']*'|\"[^\"$`\\]*\")+)",
+    re.ASCII,
+)
+"""A part of a command line in which the shell expands nothing."""
 MAX_FILE = 4 << 20
 MAX_COMMAND = 2_000
 MAX_PATHS = 64
@@ -87,6 +112,7 @@ def read_arguments(tool: str | None, text: str, directory: str | None) -> ToolAr
         # A tool without a command line, such as one of a server, may start anything.
         return ToolArguments(
             command=None if command is None else mask_command(command),
+            changes_only_paths=tool in SHELLS and command is not None and only_reads(command),
             may_continue=bool(has_flag or (command is not None and _may_continue(command))),
         )
     named = _named_paths(value)
@@ -99,6 +125,44 @@ def read_arguments(tool: str | None, text: str, directory: str | None) -> ToolAr
 
 def _may_continue(command: str) -> bool:
     return len(command) > MAX_SEARCHED or BACKGROUND.search(command) is not None
+
+
+def only_reads(command: str) -> bool:
+    """Return whether a command line runs only programs that read, and writes no file; False if that is not known."""
+    if len(command) > MAX_COMMAND:
+        return False
+    words: list[str] = []
+    at = 0
+    while at < len(command):
+        part = SHELL_PART.match(command, at)
+        if part is None:
+            return False
+        if part["word"] is not None:
+            words.append(part["word"])
+        elif part["end"] is not None:
+            if not _only_reads(words):
+                return False
+            words = []
+        at = part.end()
+    return _only_reads(words)
+
+
+def _only_reads(words: Sequence[str]) -> bool:
+    """Return whether one command only reads; its words may be quoted."""
+    if not words or words[0] not in READERS:
+        return False
+    program, *rest = words[0], *(word.replace("'", "").replace('"', "") for word in words[1:])
+    if program == "sed":
+        return (
+            len(rest) > 1
+            and rest[0] == "-n"
+            and PRINTED_LINES.fullmatch(rest[1]) is not None
+            and not any(word.startswith("-") for word in rest[2:])
+        )
+    if program == "git" and (not rest or rest[0] not in GIT_READERS):
+        return False
+    forbidden = NOT_READING.get(program)
+    return forbidden is None or not any(forbidden.match(word) for word in rest)
 
 
 def mask_command(command: str) -> str:

@@ -103,6 +103,8 @@ class AgentEvent:
     """The time at which the hook was called, in seconds; None: now."""
     continues: bool = False
     """True if the agent moved the command of the tool to the background (Claude Code)."""
+    failed: bool | None = None
+    """The result of a tool that ended; None if the agent does not report one."""
     again: bool = False
     """True if a process began to handle this event and was killed, or its capture failed."""
 
@@ -195,7 +197,31 @@ def read_event(
         subagent_type=_word(value, "agent_type", "agentType") if subagent else None,
         trace=trace_context(value, environ),
         continues=_is_in_background(value.get("tool_response")),
+        failed=has_failed(value),
     )
+
+
+FAILED_EVENT = "PostToolUseFailure"
+RESULTS = {"success": False, "failure": True, "denied": True}
+"""The results of a tool that Copilot CLI reports."""
+
+
+def has_failed(value: Mapping[str, Any]) -> bool | None:
+    """Return whether the tool of an event failed; None for an event that does not report it.
+
+    Claude Code has an event of its own for a tool that failed, Gemini CLI an error in the response, Copilot CLI a
+    result, and Codex the exit status of the command.
+    """
+    result, response = value.get("toolResult"), value.get("tool_response")
+    if value.get("hook_event_name") == FAILED_EVENT:
+        return True
+    if isinstance(result, Mapping):
+        kind = result.get("resultType")
+        return RESULTS.get(kind) if isinstance(kind, str) else None
+    if not isinstance(response, Mapping):
+        return False if value.get("hook_event_name") == "PostToolUse" and response is not None else None
+    status = response.get("exit_code")
+    return bool(response.get("error")) or (isinstance(status, int) and status != 0)
 
 
 def _is_in_background(response: object) -> bool:

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from git_envhist.integrations.agents.arguments import read_arguments, trace_context
+from git_envhist.integrations.agents.arguments import only_reads, read_arguments, trace_context
+from git_envhist.integrations.agents.events import has_failed
 from tests.integrations.agents.test_called import Working, working
 
 __all__ = ["working"]
@@ -170,3 +171,71 @@ def test_trace_context_is_taken_in_its_form_only() -> None:
     assert trace_context({}, {"TRACEPARENT": TRACE}) == TRACE
     assert trace_context({"traceparent": TRACE}, {}) == TRACE
     assert trace_context({"traceparent": "x\x1b[2J"}, {"TRACEPARENT": "y"}) is None
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "ls -la", "cat a.py b.py", "cd src && ls", "grep -rn 'a|b > c' . | head -20", "git status; git diff HEAD~1",
+        "sed -n '1,200p' f", "find . -name '*.py' -newer x", "wc -l f 2>/dev/null", "rg foo 2>&1 | tail -5",
+        'echo "a && b"', "git log --oneline -5\nls",
+    ],
+)  # fmt: skip
+def test_command_that_only_reads_changes_nothing(command: str) -> None:
+    assert only_reads(command)
+    found = read_arguments("Bash", json.dumps({"command": command}), "/")
+    assert (found.changes_only_paths, found.paths, found.may_continue) == (True, (), False)
+    # A tool of another name may do more with the same words.
+    assert not read_arguments("mcp__s__run", json.dumps({"command": command}), "/").changes_only_paths
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "", " ", "make", "ls > f", "ls >> f", "cat <<E\nx\nE", "cat $(rm f)", "cat `rm f`", 'echo "$(rm f)"', "A=1 ls",
+        "./ls", "ls & rm f", "ls; rm f", "ls | tee f", "sed -i s/a/b/ f", "sed -n 'w f' g", "sed -n 1p -i f",
+        "find . -delete", "find . -exec rm {} +", "find . '-delete'", "git commit -m x", "git", "git -c a=b status",
+        "git diff --output=f", "git log '--out'put=f", "rg --pre rm x", "sort -o f f", "tee f", "xargs rm",
+        "ls 2>/dev/nullx", "ls 2>&1x", "ls >/dev/null/x", "ls {a,b}", "ls *", "(ls)", "! ls", "ls 'a", "'ls'",
+        "ls \\\n", "eval ls", "ls " * 900,
+    ],
+)  # fmt: skip
+def test_any_other_command_may_change_something(command: str) -> None:
+    assert not only_reads(command)
+
+
+@pytest.mark.parametrize(
+    ("event", "failed"),
+    [
+        ({"hook_event_name": "PostToolUseFailure", "error": "x"}, True),
+        ({"hook_event_name": "PostToolUse", "tool_response": {"stdout": ""}}, False),
+        ({"hook_event_name": "PostToolUse", "tool_response": "text"}, False),
+        ({"tool_response": {"exit_code": 1}}, True),
+        ({"tool_response": {"llmContent": "", "error": {"message": "x"}}}, True),
+        ({"toolResult": {"resultType": "failure"}}, True),
+        ({"toolResult": {"resultType": "success"}}, False),
+        ({"toolResult": {"resultType": []}}, None),
+        ({"toolResult": 5, "tool_response": None}, None),
+        ({}, None),
+    ],
+)
+def test_result_of_a_tool_is_read_as_its_agent_reports_it(
+    event: dict[str, object], failed: bool | None
+) -> None:
+    assert has_failed(event) is failed
+
+
+def test_failed_call_is_kept_and_shown_as_failed(working: Callable[..., Working]) -> None:
+    here = working("claude-code")
+    here.repo.write("f", "old\n")
+    first, second = shell(1, "make broken"), shell(2, "make")
+    for call, event in ((first, "PostToolUseFailure"), (second, "PostToolUse")):
+        here.call("claude-code", "before", then=f"echo {call['tool_use_id']} >f", **call)
+        here.call("claude-code", "done", hook_event_name=event, tool_response={}, **call)
+    here.call("claude-code", "after")
+    here.snapshots(3)
+    value = json.loads(here.repo.run("envlog", "why", "--json", "--all", "f", check=True).out)
+    assert [step["call"] and step["call"]["failed"] for step in value["steps"]] == [False, True, None]
+    shown = here.repo.run("envlog", "why", "--all", "f", check=True).out
+    assert "Bash make broken, by claude-code, call toolu_1, failed\n" in shown
+    assert "Bash make, by claude-code, call toolu_2\n" in shown

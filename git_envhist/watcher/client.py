@@ -1,0 +1,119 @@
+"""Ask the watcher of a working tree what may have changed. Without a watcher, or with any doubt, everything has.
+
+A request and its answer are one JSON object each, over a socket in the private state directory of the working tree.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from git_envhist._version import __version__
+from git_envhist.peers import is_alike, with_short_path
+
+if TYPE_CHECKING:
+    from _socket import socket
+
+SOCKET = "watcher"
+LOCK = "watcher.lock"
+TIMEOUT = 0.75
+"""Seconds in which the watcher answers; a stopped one costs a capture this time."""
+MAX_ANSWER = 64 << 20
+
+
+class WatcherAnswer(NamedTuple):
+    """The answer of the watcher before a capture looks."""
+
+    token: str
+    """Names the state of now; a capture that was asked with it may keep it with its stat cache."""
+    directories: list[bytes] | None
+    """Directories that may have changed since the stat cache was written; None if any may have."""
+    reason: str = ""
+    """Why any may have."""
+
+
+def socket_path(state: str) -> str:
+    """Return the path of the socket at which the watcher of a working tree answers."""
+    return os.path.join(state, SOCKET)
+
+
+def begin_asking(state: str) -> str:
+    """Let the watcher list open files while the caller prepares its question; return the name of the question.
+
+    The list may be older than the token: a file that is opened later is still open when the next capture asks, or its
+    end is an event after the token.
+    """
+    if not os.path.exists(socket_path(state)):
+        return ""
+    question = os.urandom(8).hex()
+    return question if exchange(state, {"op": "begin", "question": question}) is not None else ""
+
+
+def ask_changes(
+    state: str, question: str, cache: str, naming: str, bases: Mapping[bytes, bytes]
+) -> WatcherAnswer | None:
+    """Return what may have changed since the stat cache with this id was written; None without a watcher."""
+    if not question:
+        return None
+    try:
+        roots = [[os.fsdecode(name), *_identity(base)] for name, base in sorted(bases.items())]
+    except OSError:
+        return None
+    answer = exchange(
+        state, {"op": "since", "question": question, "cache": cache, "naming": naming, "roots": roots}
+    )
+    if answer is None or not isinstance(answer.get("token"), str):
+        return None
+    found = answer.get("directories")
+    directories = [os.fsencode(path) for path in found] if isinstance(found, list) else None
+    return WatcherAnswer(answer["token"], directories, str(answer.get("reason", "")))
+
+
+def keep_token(state: str, token: str, cache: str) -> None:
+    """Tell the watcher that the stat cache with this id contains everything up to a token."""
+    exchange(state, {"op": "keep", "token": token, "cache": cache})
+
+
+def carry_token(state: str, before: str, cache: str) -> None:
+    """Tell the watcher that a stat cache replaced another one and contains nothing newer without an event."""
+    if os.path.exists(socket_path(state)):
+        exchange(state, {"op": "carry", "before": before, "cache": cache})
+
+
+def exchange(state: str, request: Mapping[str, object], timeout: float = TIMEOUT) -> dict[str, Any] | None:
+    """Send a request to the watcher and return its answer; None if there is none, whatever the reason."""
+    import json  # loaded late: only with a watcher
+    from _socket import AF_UNIX, SOCK_STREAM, socket  # loaded late: only with a watcher
+
+    with suppress(OSError, ValueError):
+        connection = socket(AF_UNIX, SOCK_STREAM)
+        try:
+            connection.settimeout(timeout)
+            with_short_path(socket_path(state), connection.connect)
+            if not is_alike(connection):
+                return None
+            asked = {**request, "version": __version__}
+            connection.sendall(json.dumps(asked).encode("ascii") + b"\n")
+            answer = json.loads(_receive(connection))
+        finally:
+            connection.close()
+        return answer if isinstance(answer, dict) else None
+    return None
+
+
+def _receive(connection: socket) -> bytes:
+    parts: list[bytes] = []
+    size = 0
+    while data := connection.recv(1 << 18):
+        parts.append(data)
+        size += len(data)
+        if size > MAX_ANSWER:
+            raise ValueError("the answer is too long")
+    return b"".join(parts)
+
+
+def _identity(directory: bytes) -> tuple[int, int]:
+    seen = os.stat(directory)
+    return seen.st_dev, seen.st_ino

@@ -1,0 +1,91 @@
+"""The system calls of inotify, by ctypes: one watch per directory, all events through one descriptor."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import struct
+import sys
+from collections.abc import Iterator
+
+MODIFY, ATTRIB, CLOSE_WRITE = 0x2, 0x4, 0x8
+MOVED_FROM, MOVED_TO, CREATE, DELETE = 0x40, 0x80, 0x100, 0x200
+DELETE_SELF, MOVE_SELF = 0x400, 0x800
+UNMOUNT, OVERFLOW, IGNORED, IS_DIRECTORY = 0x2000, 0x4000, 0x8000, 0x40000000
+ONLY_DIRECTORY, NO_FOLLOW = 0x01000000, 0x02000000
+WANTED = (
+    MODIFY | ATTRIB | CLOSE_WRITE | MOVED_FROM | MOVED_TO | CREATE | DELETE | DELETE_SELF | MOVE_SELF
+    | ONLY_DIRECTORY | NO_FOLLOW
+)  # fmt: skip
+HEAD = struct.Struct("iIII")
+READ_SIZE = 1 << 18
+GONE = frozenset((errno.ENOENT, errno.ENOTDIR, errno.ELOOP))
+LIMITS = "/proc/sys/fs/inotify"
+
+Event = tuple[int, int, int, bytes]
+"""Watch, mask, cookie and name."""
+
+
+class InotifyUnavailable(Exception):
+    """The system has no inotify, or gives no more watches."""
+
+
+class Inotify:
+    """An inotify descriptor; raises `InotifyUnavailable` if there is none."""
+
+    def __init__(self) -> None:
+        if sys.platform != "linux":
+            raise InotifyUnavailable("the system has no inotify")
+        self._libc = ctypes.CDLL(None, use_errno=True)
+        start = getattr(self._libc, "inotify_init1", None)
+        self.descriptor = -1 if start is None else start(os.O_CLOEXEC | os.O_NONBLOCK)
+        if self.descriptor < 0:
+            raise InotifyUnavailable("the system gives no more inotify descriptors")
+
+    def watch(self, path: bytes) -> int | None:
+        """Watch a directory and return the number of its watch; None if it does not exist or cannot be read."""
+        watch: int = self._libc.inotify_add_watch(self.descriptor, path, WANTED)
+        if watch >= 0:
+            return watch
+        number = ctypes.get_errno()
+        if number in GONE or number == errno.EACCES:
+            return None
+        raise InotifyUnavailable(os.strerror(number) if number != errno.ENOSPC else "no watches are left")
+
+    def unwatch(self, watch: int) -> None:
+        """End a watch; it may have ended already."""
+        self._libc.inotify_rm_watch(self.descriptor, watch)
+
+    def read(self) -> Iterator[bytes]:
+        """Yield the pending events as the system gives them, until there are none."""
+        while True:
+            try:
+                yield os.read(self.descriptor, READ_SIZE)
+            except BlockingIOError:
+                return
+
+    def close(self) -> None:
+        descriptor, self.descriptor = self.descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
+
+def events_in(data: bytes) -> Iterator[Event]:
+    """Yield the events in bytes that `Inotify.read` returned."""
+    size, read_head = HEAD.size, HEAD.unpack_from
+    at, end = 0, len(data)
+    while at < end:
+        watch, mask, cookie, length = read_head(data, at)
+        at += size
+        yield watch, mask, cookie, data[at : at + length].rstrip(b"\0")
+        at += length
+
+
+def read_limit(name: str) -> int | None:
+    """Return a limit of inotify, e.g. `max_user_watches`; None if the system does not tell it."""
+    try:
+        with open(f"{LIMITS}/{name}", encoding="ascii") as file:
+            return int(file.read())
+    except (OSError, ValueError):
+        return None

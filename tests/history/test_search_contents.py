@@ -1,0 +1,109 @@
+"""`-S` and `-G` answer as `git log` does on the same data as commits; sealed and big files are opened."""
+
+from __future__ import annotations
+
+import random
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from git_envhist.history.search import count_text
+from tests.support.repository import Repo
+
+FILES = ("a.txt", "b/c.bin", ".env", "d.txt")
+WORDS = (b"needle", b"Needle", b"hay=", b"x.y", b"\xff\xfe", b"\0", b"\r", b"", b"ne\nedle", b"[z]")
+
+
+@pytest.fixture
+def same(repo: Repo) -> Repo:
+    """Return a repository with a row of states, each a snapshot and a commit with the same number."""
+    chosen = random.Random(3)
+    repo.write(".gitattributes", "* -text\n")
+    for number in range(14):
+        for name in FILES:
+            if chosen.random() < 0.5:
+                lines = [b"L%d=" % at + chosen.choice(WORDS) for at in range(chosen.randrange(5))]
+                repo.write(name, b"\n".join(lines) + b"\n" * chosen.randrange(2))
+        gone = repo.path / chosen.choice(FILES)
+        if chosen.random() < 0.2 and gone.exists():
+            gone.unlink()
+        repo.git("add", "-A", "-f")
+        repo.git("commit", "-q", "--allow-empty", "-m", f"n{number}")
+        repo.run("envlog", "capture", "-m", f"n{number}", check=True)
+    return repo
+
+
+def ours(repo: Repo, *words: str | bytes) -> list[str]:
+    out = repo.run("envlog", "--no-fold", "--format=%s", *words, check=True).out
+    return [word for word in out.split() if re.fullmatch("n[0-9]+", word)]
+
+
+def gits(repo: Repo, *words: str | bytes) -> list[str]:
+    # A snapshot has the whole environment, the first commit of the fixture only a part of it.
+    out = repo.git("log", "--format=%s", *words, "--", *FILES)
+    return [word for word in out.split() if re.fullmatch("n[0-9]+", word)]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("-Sneedle",), ("-Sneedle", "-i"), (b"-S\xff\xfe",), ("-Shay=\nL",), ("-SL1=",), ("-Sedle",), ("-Sx.y",),
+        ("-Gneedle",), ("-Gneedle", "-i"), ("-G[N]EED|\\.[[:upper:]]", "-i"),
+        ("-Gx.y",), ("-G^L[0-9]=$",), ("-Gn?edle|hay",), ("-G[[]z]",), ("-GL1",),
+    ],
+)  # fmt: skip
+def test_search_answers_as_git_does(same: Repo, words: tuple[str | bytes, ...]) -> None:
+    assert ours(same, *words, "--reveal") == gits(same, *words)
+    plain = [name for name in FILES if name != ".env"]
+    assert ours(same, *words, "--", *plain) == ours(same, *words, "--reveal", "--", *plain)
+    assert ours(same, *words, "--reveal", "--", ".env") == [
+        one
+        for one in gits(same, *words)
+        if one in same.git("log", "--format=%s", *words, "--", ".env").split()
+    ]
+    assert ours(same, *words, "--", ".env") == []
+
+
+def test_sealed_files_are_searched_only_for_the_owner_of_the_key(same: Repo) -> None:
+    assert ours(same, "-SL1=", "--reveal", "--", ".env")
+    state = same.path / ".git/envhist/keys"
+    homes = (
+        Path(same.env["XDG_CONFIG_HOME"])
+        if "XDG_CONFIG_HOME" in same.env
+        else Path(same.env["HOME"]) / ".config"
+    )
+    for place in (state, homes / "git-envhist/keys"):
+        if place.exists():
+            place.rename(f"{place}.gone")
+    done = same.run("envlog", "-SL1=", "--reveal", "--oneline", "--", ".env")
+    assert done.out == ""
+    assert "some sealed files were not searched: their key is missing here" in done.err
+
+
+def test_file_in_chunks_is_searched(repo: Repo) -> None:
+    repo.git("config", "envhist.bigFile", "1m")
+    noise = random.Random(1).randbytes(3 << 20)
+    repo.write("big", noise + b"needle" + noise)
+    repo.run("envlog", "capture", "-m", "n1", check=True)
+    repo.write("big", noise + b"needles" + noise)
+    repo.run("envlog", "capture", "-m", "n2", check=True)
+    repo.write("big", noise)
+    repo.run("envlog", "capture", "-m", "n3", check=True)
+    assert ours(repo, "-Sneedle") == ["n3", "n1"]
+    assert ours(repo, "-Sneedle", "--", "a*") == []
+
+
+def test_reveal_alone_is_refused(repo: Repo) -> None:
+    done = repo.run("envlog", "--reveal")
+    assert (done.status, "--reveal needs -S or -G" in done.err) == (129, True)
+
+
+FEW = st.lists(st.sampled_from((b"\0", b"\1")), max_size=6).map(b"".join)
+
+
+@given(st.lists(FEW), FEW.filter(bool))
+def test_text_is_counted_the_same_in_any_blocks(blocks: list[bytes], text: bytes) -> None:
+    assert count_text(blocks, text, False) == b"".join(blocks).count(text)

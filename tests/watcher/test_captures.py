@@ -1,0 +1,205 @@
+"""Captures with a watcher look only at what may have changed, and find what a full look finds."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import signal
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from git_envhist.watcher.client import exchange
+from tests.support.repository import Repo
+from tests.watcher.helpers import RunningWatcher, asked, full_look, look, open_history, running
+
+
+@pytest.fixture
+def watched(repo: Repo) -> Iterator[RunningWatcher]:
+    repo.write("a/b/file", "1")
+    repo.write("a/other", "1")
+    repo.write("c/file", "1")
+    with running(str(repo.path)) as watcher:
+        capture(repo)
+        yield watcher
+
+
+def capture(repo: Repo) -> str:
+    """Capture, compare the tree with that of a full look, and return it."""
+    with asked() as told:
+        captured = open_history(str(repo.path)).capture("x")
+    assert captured.snapshot is not None
+    assert look(str(repo.path)) == full_look(str(repo.path))
+    capture.told = told[0]  # type: ignore[attr-defined]
+    return captured.snapshot.tree
+
+
+def told() -> object:
+    """Return what the last capture was told to scan."""
+    return capture.told  # type: ignore[attr-defined]
+
+
+def test_second_capture_scans_nothing(repo: Repo, watched: RunningWatcher) -> None:
+    capture(repo)
+    assert told() == []
+
+
+def test_capture_scans_the_directory_that_changed(repo: Repo, watched: RunningWatcher) -> None:
+    before = capture(repo)
+    repo.write("a/b/file", "2")
+    assert capture(repo) != before
+    assert told() == [b"a/b"]
+
+
+def test_new_and_removed_directories_are_captured(repo: Repo, watched: RunningWatcher) -> None:
+    repo.write("new/in/depth", "x")
+    (repo.path / "c/file").unlink()
+    (repo.path / "c").rmdir()
+    capture(repo)
+    assert told() is not None
+    repo.write("new/in/depth", "y")
+    capture(repo)
+    assert told() == [b"new/in"]
+
+
+def test_capture_without_a_change_needs_no_new_cache(repo: Repo, watched: RunningWatcher) -> None:
+    repo.write("a/b/file", "2")
+    capture(repo)
+    open_history(str(repo.path)).capture("x", if_changed=True)
+    capture(repo)
+    assert told() == []
+
+
+def test_killed_watcher_costs_a_full_look(repo: Repo, watched: RunningWatcher) -> None:
+    watched.signal(signal.SIGKILL)
+    watched.wait()
+    repo.write("a/b/file", "2")
+    capture(repo)
+    assert told() is None
+
+
+def test_another_watcher_knows_no_token(repo: Repo, watched: RunningWatcher) -> None:
+    watched.close()
+    repo.write("a/b/file", "2")
+    with running(str(repo.path)):
+        capture(repo)
+        assert told() is None
+        capture(repo)
+        assert told() == []
+
+
+def test_stopped_watcher_costs_a_full_look(repo: Repo, watched: RunningWatcher) -> None:
+    watched.signal(signal.SIGSTOP)
+    repo.write("a/b/file", "2")
+    capture(repo)
+    assert told() is None
+    watched.signal(signal.SIGCONT)
+    repo.write("a/b/file", "3")
+    capture(repo)
+    repo.write("a/b/file", "4")
+    capture(repo)
+    assert told() == [b"a/b"]
+
+
+def test_cache_of_a_backup_is_unknown(repo: Repo, watched: RunningWatcher) -> None:
+    head = repo.path / ".git/envhist/cache/head"
+    older = head.read_bytes()
+    repo.write("a/b/file", "2")
+    capture(repo)
+    head.write_bytes(older)
+    capture(repo)
+    assert told() is None
+
+
+def test_hard_links_are_looked_at_by_each_capture(repo: Repo, watched: RunningWatcher) -> None:
+    outside = repo.path.parent / "outside"
+    outside.write_text("1")
+    os.link(outside, repo.path / "c/link")
+    capture(repo)
+    outside.write_text("changed outside")
+    capture(repo)
+    assert told() == [b"c"]
+
+
+def test_hard_link_that_was_removed_outside_changes_the_manifest(repo: Repo, watched: RunningWatcher) -> None:
+    outside = repo.path.parent / "outside"
+    outside.write_text("1")
+    os.link(outside, repo.path / "c/link")
+    capture(repo)
+    outside.unlink()
+    capture(repo)
+    capture(repo)
+    assert told() == []
+
+
+def test_store_through_a_mapping_is_captured_while_the_mapping_exists(
+    repo: Repo, watched: RunningWatcher
+) -> None:
+    capture(repo)
+    with open(repo.path / "c/file", "r+b") as file, mmap.mmap(file.fileno(), 1) as mapped:
+        file.close()
+        capture(repo)
+        mapped[0] = 50
+        mapped.flush()
+        capture(repo)
+        assert told() == [b"c"]
+
+
+def test_changed_patterns_are_another_scope(repo: Repo, watched: RunningWatcher) -> None:
+    repo.write(".envhistignore", "c/\n")
+    capture(repo)
+    assert told() is None
+    capture(repo)
+    capture(repo)
+    assert told() == []
+
+
+def test_missing_paths_are_reported_by_each_capture(repo: Repo, watched: RunningWatcher) -> None:
+    repo.git("config", "envhist.budget", "10")
+    repo.write("c/large", os.urandom(100_000))
+    capture(repo)
+    assert look(str(repo.path)).missing == ((b"c/large", "budget"),)
+    assert b"c" in told()  # type: ignore[operator]
+
+
+def test_restore_is_followed_by_a_capture_of_what_it_wrote(repo: Repo, watched: RunningWatcher) -> None:
+    repo.write("a/b/file", "2")
+    repo.write("c/more", "2")
+    capture(repo)
+    open_history(str(repo.path)).restore("@~1")
+    repo.write("a/other", "3")
+    capture(repo)
+    # A file that the restore moved out before its links were counted makes everything unknown.
+    found = told()
+    assert found is None or {*found} >= {b"a", b"a/b", b"c"}  # type: ignore[misc]
+
+
+def test_verification_finds_a_change_that_gave_no_event(repo: Repo, watched: RunningWatcher) -> None:
+    capture(repo)
+    # A link outside of the environment gives no event in it, and neither does a write through it.
+    outside = repo.path.parent / "outside"
+    os.link(repo.path / "c/file", outside)
+    outside.write_text("changed outside")
+    exchange(watched.state, {"op": "verify"})
+    until = time.monotonic() + 60
+    while watched.status().get("wrong") is None and time.monotonic() < until:
+        time.sleep(0.01)
+    assert watched.status()["wrong"] == "c"
+    capture(repo)
+    assert told() is None
+
+
+def test_verification_agrees_with_what_is_known(repo: Repo, watched: RunningWatcher) -> None:
+    capture(repo)
+    repo.write("a/b/file", "2")
+    exchange(watched.state, {"op": "verify"})
+    until = time.monotonic() + 60
+    while watched.status().get("verified") is None and time.monotonic() < until:
+        time.sleep(0.01)
+    assert watched.status()["verified"]["result"] == "right"  # type: ignore[index]
+
+
+def test_watcher_ends_when_its_repository_goes_away(repo: Repo, watched: RunningWatcher) -> None:
+    os.rename(repo.path, repo.path.parent / "moved")
+    watched.wait()
