@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import re
 import unicodedata
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from typing import NamedTuple
@@ -447,18 +447,19 @@ def refuse_without_space(
 def _by_device(plan: RestorePlan, bases: Mapping[bytes, bytes], state: bytes) -> dict[bytes, SpaceNeeded]:
     """Return the needed space by a directory on each file system; that of `state` is always included."""
     place_of, own_place = _directory_per_device(bases, state)
-    found = {own_place: SpaceNeeded(0, [])}
+    paths = Counter({own_place: 0})
+    files: dict[bytes, list[Entry]] = {own_place: []}
     groups: set[tuple[bytes, int]] = set()
     for root, entry in _entries(plan):
-        new_names = found.setdefault(place_of[root], SpaceNeeded(0, []))
-        found[place_of[root]] = new_names._replace(paths=new_names.paths + 1)
+        place = place_of[root]
+        paths[place] += 1
         if entry.link_group is not None:
             if (root, entry.link_group) in groups:
                 continue
             groups.add((root, entry.link_group))
         if entry.kind is EntryKind.FILE and entry.oid is not None:
-            new_names.files.append(entry)
-    return found
+            files.setdefault(place, []).append(entry)
+    return {place: SpaceNeeded(number, files.get(place, [])) for place, number in paths.items()}
 
 
 def _directory_per_device(bases: Mapping[bytes, bytes], state: bytes) -> tuple[dict[bytes, bytes], bytes]:

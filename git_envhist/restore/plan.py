@@ -374,9 +374,11 @@ class _Planner:
         return PlanAction.REPLACE
 
     def _skip_reason(self, key: Key, before: Entry | None, after: Entry | None) -> str | None:
-        if any(side is not None and side.kind is EntryKind.BOUNDARY for side in (before, after)):
+        # Called for every path: a generator would take longer than all the rest.
+        kinds = (before and before.kind, after and after.kind)
+        if EntryKind.BOUNDARY in kinds:
             return SkipReason.OTHER_TREE
-        is_directory = any(side is not None and side.kind is EntryKind.DIRECTORY for side in (before, after))
+        is_directory = EntryKind.DIRECTORY in kinds
         reason = self._rules.keep(shown_path(*key), is_directory)
         if reason is not None:
             return reason
