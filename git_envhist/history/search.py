@@ -7,17 +7,23 @@ summaries, then the text in files.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterable, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from difflib import SequenceMatcher
 from typing import TYPE_CHECKING, TypedDict
 
-from git_envhist.diff import changes
+from git_envhist.diff import compare_series
+from git_envhist.diff.facts import compare_facts, fact_words
+from git_envhist.diff.split_fact_key import place_of
+from git_envhist.diff.summary import changes_phrase
 from git_envhist.errors import GitFailed, UsageError
-from git_envhist.git.pathspecs import matching
+from git_envhist.git.pathspecs import match_paths
 from git_envhist.git.process import Git
 from git_envhist.history.catalog import as_sequence
-from git_envhist.history.timeline import Choice, choose, filter_by_summary
+from git_envhist.history.timeline import NO_VERDICT, SUBAGENT, Test
+from git_envhist.history.times import read_time_span
+from git_envhist.lazy import dataclass
 from git_envhist.model import Change, EnvPath, Snapshot, StoredAs, Trigger, VerdictStatus
 
 if TYPE_CHECKING:
@@ -79,7 +85,7 @@ def search(
     read: ReadVersion,
 ) -> list[Snapshot]:
     """Return the snapshots that the keywords select, in their order; `span` and `reverse` are the caller's."""
-    choice = Choice(
+    choice = SnapshotFilter(
         since=keywords.get("since"),
         until=keywords.get("until"),
         grep=as_sequence(keywords.get("grep", ())),
@@ -93,7 +99,7 @@ def search(
         agent_ids=as_sequence(keywords.get("agent_ids", ())),
         reveal=keywords.get("reveal", False),
     )
-    chosen = choose(found, choice, now)
+    chosen = filter_snapshots(found, choice, now)
     paths = tuple(map(os.fsencode, as_sequence(keywords.get("paths", ()))))
     if paths:
         check(chosen)
@@ -109,12 +115,12 @@ def search(
 def filter_by_paths(git: Git, found: Sequence[Snapshot], pathspecs: Sequence[bytes]) -> list[Snapshot]:
     """Return the snapshots that changed a path which the pathspecs match."""
     steps = [(snapshot.commit, snapshot.parent) for snapshot in found]
-    changed = changes.commits_changing_paths(git, steps, pathspecs)
+    changed = compare_series.commits_changing_paths(git, steps, pathspecs)
     return [snapshot for snapshot in found if snapshot.commit in changed]
 
 
 def filter_by_content(
-    git: Git, found: Sequence[Snapshot], choice: Choice, pathspecs: Sequence[bytes], read: ReadVersion
+    git: Git, found: Sequence[Snapshot], choice: SnapshotFilter, pathspecs: Sequence[bytes], read: ReadVersion
 ) -> list[Snapshot]:
     """Return the snapshots that changed the text of the choice in files; raise `UsageError` for a bad pattern.
 
@@ -122,9 +128,9 @@ def filter_by_content(
     opened and searched here, in memory.
     """
     steps = [(snapshot.commit, snapshot.parent) for snapshot in found]
-    search = changes.ContentSearch(choice.content, choice.content_pattern, choice.ignore_case)
+    search = compare_series.ContentSearch(choice.content, choice.content_pattern, choice.ignore_case)
     try:
-        chosen = changes.commits_changing_content(git, steps, search, pathspecs)
+        chosen = compare_series.commits_changing_content(git, steps, search, pathspecs)
     except GitFailed as failed:
         if choice.content_pattern is not None and "regex" in failed.message:
             raise UsageError(
@@ -139,8 +145,8 @@ def filter_by_content(
 def _changing_opened_files(
     git: Git,
     found: Sequence[Snapshot],
-    search: changes.ContentSearch,
-    choice: Choice,
+    search: compare_series.ContentSearch,
+    choice: SnapshotFilter,
     pathspecs: Sequence[bytes],
     read: ReadVersion,
 ) -> frozenset[str]:
@@ -150,11 +156,11 @@ def _changing_opened_files(
     kinds = {StoredAs.PIECES, *((StoredAs.SEALED,) if choice.reveal else ())}
     steps = [(snapshot.commit, snapshot.parent) for snapshot in found]
     if not choice.reveal:
-        steps = changes.steps_changing_chunks(git, steps)
+        steps = compare_series.steps_changing_chunks(git, steps)
     by_commit = {snapshot.commit: snapshot for snapshot in found}
     chosen = set()
     with CatFile(git) as reader:
-        for commit, changed in changes.changes_of(git, reader, steps):
+        for commit, changed in compare_series.changes_of(git, reader, steps):
             opened = _limited([one for one in changed if _is_stored_as(one, kinds)], git, pathspecs)
             if any(_has_changed(read, by_commit[commit], change, search, git) for change in opened):
                 chosen.add(commit)
@@ -169,12 +175,12 @@ def _limited(found: list[Change], git: Git, pathspecs: Sequence[bytes]) -> list[
     """Return the changes whose path matches the pathspecs."""
     if not pathspecs or not found:
         return found
-    meant = matching(git, [change.path for change in found], (), pathspecs)
+    meant = match_paths(git, [change.path for change in found], (), pathspecs)
     return [change for change in found if change.path in meant]
 
 
 def _has_changed(
-    read: ReadVersion, snapshot: Snapshot, change: Change, search: changes.ContentSearch, git: Git
+    read: ReadVersion, snapshot: Snapshot, change: Change, search: compare_series.ContentSearch, git: Git
 ) -> bool:
     old = None if change.before is None else read(snapshot, snapshot.parent, change.before.path)
     new = None if change.after is None else read(snapshot, snapshot.commit, change.after.path)
@@ -205,14 +211,14 @@ def _end_of_last(data: bytes, wanted: bytes) -> int:
     return end
 
 
-def changes_line(git: Git, old: bytes, new: bytes, search: changes.ContentSearch) -> bool:
+def changes_line(git: Git, old: bytes, new: bytes, search: compare_series.ContentSearch) -> bool:
     """Return whether a line that only one of two contents has matches a pattern, as for `git log -G`."""
     if any(b"\0" in data[:BINARY_START] for data in (old, new)) or max(len(old), len(new)) > MAX_LINES_SIZE:
         return False
     before, after = _lines(old), _lines(new)
     blocks = SequenceMatcher(None, before, after, autojunk=False).get_opcodes()
     lines = [line for kind, a, b, c, d in blocks if kind != "equal" for line in (*before[a:b], *after[c:d])]
-    return bool(lines) and changes.matches_pattern(
+    return bool(lines) and compare_series.matches_pattern(
         git, b"\n".join(line.rstrip(b"\n") for line in lines), search
     )
 
@@ -228,3 +234,128 @@ def _known_words(words: Sequence[str], known: tuple[str, ...]) -> tuple[str, ...
     if unknown:
         raise UsageError(f"no such word: '{unknown[0]}'", hint=f"the words are: {', '.join(known)}")
     return as_sequence(words)
+
+
+# Select by summary: when did flask appear?
+
+
+def filter_by_summary(
+    git: Git, found: Sequence[Snapshot], text: str, find_key: FindFactsKey
+) -> list[Snapshot]:
+    """Return the snapshots with a text in the summary or in a fact that changed since the snapshot before."""
+    from git_envhist.git.cat_file import CatFile  # loaded late: most lists read no facts
+
+    def contains(snapshot: Snapshot) -> bool:
+        if text in changes_phrase(snapshot):
+            return True
+        if not snapshot.parent:
+            return False
+        changes = compare_facts(reader, snapshot.parent, snapshot.commit, find_key)
+        return any(text in f"{one.probe} {place_of(one)} {fact_words(one)}" for one in changes)
+
+    with CatFile(git) as reader:
+        return [snapshot for snapshot in found if contains(snapshot)]
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotFilter:
+    """The criteria of a list: all must hold; of several words for one criterion, one."""
+
+    since: str | None = None
+    until: str | None = None
+    grep: tuple[str, ...] = ()
+    ignore_case: bool = False
+    verdicts: tuple[str, ...] = ()
+    triggers: tuple[str, ...] = ()
+    summary: str | None = None
+    """A text that the summary or a changed fact contains."""
+    content: str | None = None
+    """A text; the number of its occurrences in files changed."""
+    content_pattern: str | None = None
+    """A regular expression that a changed line matches."""
+    sessions: tuple[str, ...] = ()
+    """Ids of an agent's sessions, or the beginnings of such ids."""
+    agent_ids: tuple[str, ...] = ()
+    """Ids of subagents, or the beginnings of such ids."""
+    reveal: bool = False
+    """Search the contents of sealed files too."""
+
+    @property
+    def restricts(self) -> bool:
+        return self != SnapshotFilter()
+
+    @property
+    def searches_content(self) -> bool:
+        return self.content is not None or self.content_pattern is not None
+
+
+def filter_snapshots(snapshots: Iterable[Snapshot], choice: SnapshotFilter, now: datetime) -> list[Snapshot]:
+    """Return the snapshots that meet all criteria, in their order."""
+    tests = _tests(choice, now)
+    return [snapshot for snapshot in snapshots if all(test(snapshot) for test in tests)]
+
+
+def _refuse_invalid(choice: SnapshotFilter) -> None:
+    if choice.content is not None and choice.content_pattern is not None:
+        raise UsageError("-S and -G exclude each other")
+    if choice.reveal and not choice.searches_content:
+        raise UsageError("--reveal needs -S or -G", hint="git envlog -S <text> --reveal")
+    if "" in (*choice.sessions, *choice.agent_ids):
+        raise UsageError("no id given", hint="git envlog --session <id>, git envlog --agent-id <id>")
+    if "" in (choice.content, choice.content_pattern):
+        raise UsageError("no text to search for", hint="git envlog -S <text>, git envlog -G <regex>")
+
+
+def _tests(choice: SnapshotFilter, now: datetime) -> list[Test]:
+    _refuse_invalid(choice)
+    tests = _time_tests(choice, now)
+    if choice.grep:
+        tests.append(_grep_test(choice))
+    if choice.verdicts:
+        tests.append(lambda snapshot: _verdict_word(snapshot) in choice.verdicts)
+    if choice.triggers:
+        tests.append(lambda snapshot: snapshot.trigger.value in choice.triggers)
+    if choice.sessions:
+        tests.append(lambda snapshot: (snapshot.actor.session or "").startswith(choice.sessions))
+    if choice.agent_ids:
+        tests.append(lambda snapshot: dict(snapshot.meta).get(SUBAGENT, "").startswith(choice.agent_ids))
+    return tests
+
+
+def _time_tests(choice: SnapshotFilter, now: datetime) -> list[Test]:
+    tests: list[Test] = []
+    if choice.since is not None:
+        start = read_time_span(choice.since, now).start
+        tests.append(lambda snapshot: snapshot.at.astimezone(UTC) >= start)
+    if choice.until is not None:
+        end = read_time_span(choice.until, now).end
+        tests.append(lambda snapshot: snapshot.at.astimezone(UTC) <= end)
+    return tests
+
+
+def _grep_test(choice: SnapshotFilter) -> Test:
+    patterns = [_pattern(text, choice.ignore_case) for text in choice.grep]
+
+    def test(snapshot: Snapshot) -> bool:
+        texts = _texts(snapshot)
+        return any(pattern.search(text) for pattern in patterns for text in texts)
+
+    return test
+
+
+def _pattern(text: str, ignore_case: bool) -> re.Pattern[str]:
+    try:
+        return re.compile(text, re.IGNORECASE | re.MULTILINE if ignore_case else re.MULTILINE)
+    except re.error as failure:
+        hint = "it is a regular expression: put a backslash before a character to match it literally"
+        raise UsageError(f"not a pattern: '{text}' ({failure})", hint=hint) from failure
+
+
+def _texts(snapshot: Snapshot) -> Sequence[str]:
+    return (snapshot.intent, *snapshot.names, *(remark.text for remark in snapshot.remarks))
+
+
+def _verdict_word(snapshot: Snapshot) -> str:
+    verdict = snapshot.verdict
+    # A result that none of your keys signed counts as none.
+    return verdict.status.value if verdict is not None and verdict.claimed_by is None else NO_VERDICT

@@ -62,7 +62,7 @@ from pathlib import Path
 
 from git_envhist import EnvHistory
 from git_envhist.diff.config_files import reader_of
-from git_envhist.diff.machine_packages import mark_used
+from git_envhist.diff.used_machine_packages import mark_used
 from git_envhist.diff.path_classes import class_of, split_machine_differences
 from git_envhist.model import Change, ChangeSide, EntryKind, EnvPath, FactChange, ObjectId, Role
 from git_envhist.probes.services import mask_command_line

@@ -6,7 +6,7 @@ from threading import Event
 
 import pytest
 
-from git_envhist.restore.sync import in_background_thread
+from git_envhist.restore.execute import in_background_thread
 
 
 def test_body_runs_while_the_thread_waits() -> None:
