@@ -19,7 +19,7 @@ from typing import NamedTuple
 from git_envhist.config import config_home
 from git_envhist.disk import cannot_write, state_directory, sync_directory
 from git_envhist.errors import Damaged, Refused, UnfinishedRestore
-from git_envhist.git.repository import RefUpdate, Repository
+from git_envhist.git.repository import RefUpdate, Repository, state_directories
 from git_envhist.git.running_git import describe_gits, hint_after
 from git_envhist.lazy import dataclass
 from git_envhist.locks import COMMON_LOCK, UPKEEP_LOCK, locked, try_lock
@@ -280,14 +280,9 @@ def _packs(pack_dir: str) -> Iterator[str]:
 
 
 def existing_state_directories(repository: Repository) -> Iterator[str]:
-    """Return our state directories in the git directories of all working trees, the common one last."""
-    linked = os.path.join(repository.common_dir, "worktrees")
-    for name in sorted(os.listdir(linked)) if os.path.isdir(linked) else []:
-        state = os.path.join(linked, name, "envhist")
-        if os.path.isdir(state):
-            yield state
-    if os.path.isdir(repository.common_state):
-        yield repository.common_state
+    """Yield the existing state directories of all working trees and forks, the common one last."""
+    main, *others = state_directories(repository)
+    yield from (state for state in (*others, main) if os.path.isdir(state))
 
 
 def _key_copies(repository: Repository, environ: Mapping[str, str]) -> Iterator[str]:

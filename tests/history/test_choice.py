@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from git_envhist.errors import UsageError
-from git_envhist.history.search import SnapshotFilter, filter_snapshots
+from git_envhist.history.timeline import SnapshotFilter, filter_snapshots
 from git_envhist.lazy import replace
 from git_envhist.model import Actor, Snapshot
 from tests.history.snapshots import ACTOR, NOW, snapshot

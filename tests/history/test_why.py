@@ -71,7 +71,7 @@ def test_time_of_a_row_is_that_of_all_files_that_changed(
     reader = cast(VersionReader, Database(changed))
     origins = OriginReader(cast(Git, None), [after, before], reader, lambda taken: taken)
     monkeypatch.setattr(origins, "_place_of_table", lambda table: "db")
-    monkeypatch.setattr("git_envhist.history.why.read_row", lambda contents, table, key: str(contents))
+    monkeypatch.setattr("git_envhist.history.why.row_fingerprint", lambda contents, table, key: str(contents))
     (first, *_) = origins.of(Subject(SubjectKind.ROW, "t:1"))
     assert first.attribution == attribute_change(after, before, "db", time)
     assert (first.attribution.call == call) == (changed == (b"db",))

@@ -19,8 +19,7 @@ from git_envhist.cli.views.log import (
     select_folded,
 )
 from git_envhist.errors import UsageError
-from git_envhist.history.search import SnapshotFilter
-from git_envhist.history.timeline import NO_VERDICT
+from git_envhist.history.timeline import NO_VERDICT, SnapshotFilter
 from git_envhist.lazy import dataclass, replace
 from git_envhist.model import Snapshot, Trigger, VerdictStatus
 

@@ -42,9 +42,8 @@ from git_envhist.history.graph import (
     shown_parents,
     sort_for_graph,
 )
-from git_envhist.history.search import SnapshotFilter, filter_snapshots
 from git_envhist.history.tasks_and_effects import effects_of, tasks_of
-from git_envhist.history.timeline import NO_INTENT, Timeline, subject
+from git_envhist.history.timeline import NO_INTENT, SnapshotFilter, Timeline, filter_snapshots, subject
 from git_envhist.history.titles import title
 from git_envhist.lazy import dataclass, replace
 from git_envhist.model import IntentSource, MissingPath, Snapshot, Verdict
@@ -381,7 +380,7 @@ def select(history: EnvHistory, wanted: LogQuery) -> list[Snapshot]:
         found = [snapshot for snapshot in found if snapshot.commit in changed]
     shown = filter_snapshots(found, wanted.choice, history.now) if wanted.choice.restricts else found
     if wanted.choice.summary is not None:
-        from git_envhist.history.search import filter_by_summary  # loaded late: keeps envlog fast
+        from git_envhist.history.timeline import filter_by_summary  # loaded late: keeps envlog fast
 
         shown = filter_by_summary(history.repository.git, shown, wanted.choice.summary, history.keys.opening)
     if wanted.choice.searches_content:
