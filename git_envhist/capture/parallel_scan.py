@@ -13,9 +13,9 @@ from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, cast
 
+from git_envhist.capture.capture_worker import CaptureWorker, Names, ScanTargets
 from git_envhist.capture.scope import CaptureScope, is_inside_git_directory, is_stored_outside_tree
-from git_envhist.capture.sealed_originals import find_twins
-from git_envhist.capture.worker import CaptureWorker, Names, ScanTargets
+from git_envhist.capture.sealed_originals import find_sealed_sources
 from git_envhist.errors import WorkingTreeGone
 from git_envhist.lazy import dataclass, field
 from git_envhist.model import CaptureProgress, ChangeCount, EnvPath, MissingPath, MissingReason
@@ -29,8 +29,8 @@ from git_envhist.workers import (
     Pool,
     SharedCounters,
     WorkerHandle,
-    fork_line,
-    spawn_line,
+    fork_worker,
+    spawn_worker,
 )
 from git_envhist.worktree.stat_cache import (
     BELOW,
@@ -78,7 +78,7 @@ class FailedDirectories:
                 yield self._found[path]
 
 
-WORKER_MODULE = "git_envhist.capture.worker"
+WORKER_MODULE = "git_envhist.capture.capture_worker"
 MAX_WORKERS = 4
 DIRECTORIES_PER_CHUNK = 24
 SUBTREES_PER_WORKER = 32
@@ -196,9 +196,9 @@ class ScanDriver:
 
     def _make_line(self, shared: SharedCounters, number: int, others: list[WorkerHandle]) -> WorkerHandle:
         if self._how == "fork":
-            return fork_line(lambda: CaptureWorker(self._job, shared, number), others)
+            return fork_worker(lambda: CaptureWorker(self._job, shared, number), others)
         if self._how == "spawn":
-            return spawn_line(WORKER_MODULE, self._job, shared, number)
+            return spawn_worker(WORKER_MODULE, self._job, shared, number)
         return InlineWorker(CaptureWorker(self._job, shared, number))
 
     def _report(self) -> None:
@@ -287,7 +287,7 @@ class ScanDriver:
                 )
 
     def _read(self) -> None:
-        self._twins = find_twins(self._pool, self._job, self.cache).as_arguments()
+        self._twins = find_sealed_sources(self._pool, self._job, self.cache).as_arguments()
         budget = cast(int, self._job["budget"])
         over = self.result.bytes > budget
         defer_from = self._largest_that_fit(budget) if over else LARGE if self._workers > 1 else UNLIMITED
@@ -417,7 +417,7 @@ class RecordChanges:
         return files, size
 
 
-def merge(records: DirectoryRecords, scan_result: ScanResult) -> RecordChanges:
+def merge_records(records: DirectoryRecords, scan_result: ScanResult) -> RecordChanges:
     """Apply the scan result to the records and drop directories that no longer exist."""
     merged = RecordChanges()
     gone_directories = set(scan_result.gone)

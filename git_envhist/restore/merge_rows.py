@@ -22,8 +22,8 @@ from typing import Any, NamedTuple
 
 from git_envhist.lazy import dataclass, field
 from git_envhist.model import SQLITE_HEADER
+from git_envhist.printable_text import escape
 from git_envhist.restore.three_way import Prefer
-from git_envhist.text import escape
 
 NAMES = ("base", "ours", "theirs")
 SIDECARS = ("-wal", "-journal")
@@ -82,7 +82,7 @@ def merge_rows(
 
     A database that cannot be merged is a conflict also if theirs is preferred: its other rows of ours would be lost.
     """
-    watch = Watch()
+    watch = TimeLimit()
     max_value = max(MIN_VALUE, base.size, ours.size, theirs.size)
     try:
         with TemporaryDirectory(prefix="git-envhist-") as place, ExitStack() as stack:
@@ -128,7 +128,7 @@ def _read(path: str) -> bytes:
         return file.read()
 
 
-class Watch:
+class TimeLimit:
     """Limit the time of a merge, and keep an exception that a signal raises while SQLite runs."""
 
     def __init__(self) -> None:
@@ -150,7 +150,7 @@ class Watch:
             self.raised = raised
 
 
-def open_copy(path: str, watch: Watch, max_value: int = MIN_VALUE) -> sqlite3.Connection:
+def open_copy(path: str, watch: TimeLimit, max_value: int = MIN_VALUE) -> sqlite3.Connection:
     """Open a private copy; its log is applied, and nothing in its schema is trusted. No value may be longer."""
     connection = sqlite3.connect(path, isolation_level=None, cached_statements=0)
     connection.set_authorizer(_authorize)

@@ -55,7 +55,10 @@ FORMATS = {
     **dict.fromkeys((b".toml", b"Pipfile"), TOML),
     **dict.fromkeys((b".yaml", b".yml"), YAML),
 }
-NAMES = {b"poetry.lock": TOML, b"uv.lock": TOML, b"Pipfile.lock": JSON, b".package-lock.json": JSON}
+NAMES = {
+    **dict.fromkeys((b"poetry.lock", b"uv.lock"), TOML),
+    **dict.fromkeys((b"Pipfile.lock", b"deno.lock", b".package-lock.json"), JSON),
+}
 
 
 def format_of(path: bytes) -> SettingsFormat | None:

@@ -17,8 +17,8 @@ from contextlib import suppress
 from git_envhist.lazy import dataclass, field
 from git_envhist.model import DirectoryPair, Entry, EntryKind, EnvPath, StoredAs
 from git_envhist.model.entries import database_of_sidecar
-from git_envhist.objects.reader import ObjectReader
-from git_envhist.restore.plan import Key
+from git_envhist.objects.object_readers import ObjectReader
+from git_envhist.restore.plan_steps import Key
 from git_envhist.restore.three_way import ConflictReason, Unit, database_units
 
 NODE_MODULES = b"node_modules"

@@ -18,17 +18,17 @@ from git_envhist.diff.path_classes import CACHE_DIRECTORIES
 from git_envhist.lazy import dataclass, field, replace
 from git_envhist.model import (
     SQLITE_SIDECARS,
-    Conflict,
     DirectoryListing,
     DirectoryPair,
     Entry,
     EntryKind,
     EnvPath,
+    MergeConflict,
     StoredAs,
     shown_path,
 )
 from git_envhist.model.entries import database_of_sidecar
-from git_envhist.restore.plan import Key, same_content
+from git_envhist.restore.plan_steps import Key, same_content
 
 LINKS_OF_OTHER = 1 << 48
 """Added to the link groups of the other snapshot, because each snapshot numbers its groups itself."""
@@ -294,8 +294,8 @@ class ThreeWayMerge:
     """The side of the conflict about a displayed path; without it `prefer` decides all."""
     beside: NameBeside | None = None
     links: int = LINKS_OF_OTHER
-    conflicts: list[Conflict] = field(default_factory=list)
-    skipped: list[Conflict] = field(default_factory=list)
+    conflicts: list[MergeConflict] = field(default_factory=list)
+    skipped: list[MergeConflict] = field(default_factory=list)
     """The conflicts that are left as they are."""
     beside_paths: list[tuple[EnvPath, EnvPath]] = field(default_factory=list)
     """Each path that is kept in both versions, and the path of the other version, as they are displayed."""
@@ -325,9 +325,9 @@ class ThreeWayMerge:
         side = self._side(shown)
         if side is not Prefer.OURS:
             noted = self.skipped if side is Prefer.SKIP else self.conflicts
-            noted += [Conflict(shown, reason) for reason in reasons]
+            noted += [MergeConflict(shown, reason) for reason in reasons]
 
-    def paths_of(self, conflict: Conflict) -> list[EnvPath]:
+    def paths_of(self, conflict: MergeConflict) -> list[EnvPath]:
         """Return the paths that a conflict is about: those of a unit, or its own."""
         units = (changes.paths for unit, changes in self._units.items() if unit.shown == conflict.path)
         return next(units, [conflict.path])

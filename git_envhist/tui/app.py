@@ -15,20 +15,20 @@ from textual.screen import ModalScreen
 from textual.widgets import Footer, Input, Static
 from textual.worker import Worker, get_current_worker
 
-from git_envhist.text import escape
+from git_envhist.printable_text import escape
 from git_envhist.tui import styled_text as plans
 from git_envhist.tui import widgets
-from git_envhist.tui.programs import (
+from git_envhist.tui.own_programs import (
     JsonResult,
     OwnProgramResult,
     SnapshotRow,
     WhySubject,
     ask_json,
+    contains_words,
     count_snapshots,
-    fits,
+    list_snapshots,
     other_timelines,
     resolve_options,
-    rows,
     why_subjects,
 )
 from git_envhist.tui.styled_text import Text, diff_text, headline, snapshot_text, why_text
@@ -106,7 +106,7 @@ class Browser(App[None]):
 
     @work(thread=True, exclusive=True, group="list")
     def _load(self) -> None:
-        found, answer = rows(time.strftime("%Y"))
+        found, answer = list_snapshots(time.strftime("%Y"))
         self.call_from_thread(self._set_rows, found, answer)
         # Counting takes a second program: the list does not wait for it.
         total = count_snapshots()
@@ -126,7 +126,7 @@ class Browser(App[None]):
 
     def _filter(self) -> None:
         words = self._search_words()
-        shown = [row for row in self._all if fits(row, words)] if words else self._all
+        shown = [row for row in self._all if contains_words(row, words)] if words else self._all
         self.query_one(SnapshotList).put(shown)
         self._head()
         if not shown and self._all:

@@ -13,13 +13,13 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text as Styled
 
-from git_envhist.diff.fact_keys import name_of
 from git_envhist.diff.facts import SERVICE, fact_rows, fact_words, facts_from_values, row_cells
+from git_envhist.diff.split_fact_key import name_of
 from git_envhist.diff.summary import SummaryRow as Folded
 from git_envhist.diff.summary import describe_marks, fold_by_directory
 from git_envhist.model import Change, ChangeKind, EntryKind, FactChange
-from git_envhist.text import escape, for_people, plain_output, seconds
-from git_envhist.tui.programs import Json, SnapshotRow, changes_of, path_of, steps_of
+from git_envhist.printable_text import escape, for_people, format_duration, plain_output
+from git_envhist.tui.own_programs import Json, SnapshotRow, changes_of, path_of, steps_of
 
 if TYPE_CHECKING:
     # rich creates its own texts from these, so annotations use its type.
@@ -420,7 +420,7 @@ def _verdict_details(verdict: Json) -> Iterator[str]:
     elif verdict["exit_code"]:
         yield f"exit {verdict['exit_code']}"
     if verdict["duration_ms"] is not None:
-        yield seconds(verdict["duration_ms"] / 1000)
+        yield format_duration(verdict["duration_ms"] / 1000)
     if verdict["carried_from"]:
         yield f"result from {verdict['carried_from'][:7]}"
         if verdict.get("services"):

@@ -23,8 +23,8 @@ from textual.strip import Strip
 from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
-from git_envhist.text import escape
-from git_envhist.tui.programs import Json, JsonResult, SnapshotRow, WhySubject
+from git_envhist.printable_text import escape
+from git_envhist.tui.own_programs import Json, JsonResult, SnapshotRow, WhySubject
 from git_envhist.tui.styled_text import Text
 
 # Dialogs over the list: a plan to confirm, a result, the keys.

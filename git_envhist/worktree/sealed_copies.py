@@ -52,7 +52,7 @@ class SealedSource(NamedTuple):
 
 
 @dataclass(slots=True)
-class Twins:
+class SealedSources:
     """Test whether a file is a copy of a source."""
 
     key: bytes

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from git_envhist.api import EnvHistory
 from git_envhist.capture.parallel_scan import RecordChanges
-from git_envhist.diff.changes import compare
-from git_envhist.diff.summary import count
+from git_envhist.diff.compare_snapshots import compare
+from git_envhist.diff.summary import count_changes
 from git_envhist.model import ChangeCount, Snapshot
 from git_envhist.snapshots.log import read_chain
 from git_envhist.worktree.stat_cache import SHARD_SIZE
@@ -118,7 +118,7 @@ def test_patched_tree_of_a_large_directory_equals_a_rebuilt_one(repo: Repo, name
 
 
 def compared(repo: Repo, before: Snapshot, after: Snapshot) -> ChangeCount:
-    return count(
+    return count_changes(
         compare(EnvHistory.open(str(repo.path), one_command=True).repository.git, before.tree, after.tree)
     )
 

@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from git_envhist.api import EnvHistory
-from git_envhist.restore.revert import RevertConflicts
+from git_envhist.restore.merge_pairs import RevertConflicts
 from tests.conftest import sealed_environment
 from tests.support.oracle import listing
 from tests.support.repository import Repo, make_repo

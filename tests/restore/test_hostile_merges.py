@@ -25,8 +25,8 @@ from git_envhist.restore.disk_calls import DiskCalls
 from git_envhist.restore.merge_contents import MergedContents, MergeTools, merge_contents
 from git_envhist.restore.merge_rows import CANNOT_MERGE, MergedRows, merge_rows
 from git_envhist.restore.merge_settings import SettingsMerge
+from git_envhist.restore.merge_sources import MergeSources, Span
 from git_envhist.restore.options import RestoreOptions
-from git_envhist.restore.revert import MergeSources, Span
 from git_envhist.restore.three_way import Prefer
 from tests.restore.hostile import Smith, hostile
 from tests.restore.test_merge_rows import build

@@ -14,12 +14,12 @@ import pytest
 
 from git_envhist.api import EnvHistory
 from git_envhist.errors import UsageError
-from git_envhist.git.config import current_actor
+from git_envhist.git.current_actor import current_actor
 from git_envhist.lazy import replace
 from git_envhist.model import RestoreResult, Snapshot, Trigger
 from git_envhist.restore import execute
+from git_envhist.restore.merge_pairs import MergeConflicts
 from git_envhist.restore.merge_sources import find_merge
-from git_envhist.restore.revert import MergeConflicts
 from tests.cli.test_json import validate
 from tests.crash.faults import needs_strace, traced
 from tests.remote.conftest import make_remote

@@ -12,7 +12,7 @@ from contextlib import closing, contextmanager
 import pytest
 
 from git_envhist.api import EnvHistory
-from git_envhist.restore.revert import RevertConflicts
+from git_envhist.restore.merge_pairs import RevertConflicts
 from tests.support.oracle import listing
 from tests.support.repository import Repo
 
