@@ -278,6 +278,16 @@ def test_versions_of_a_file_are_printed_and_extracted(told: Repo, tmp_path: Path
     assert (again.status, "the file exists" in again.err) == (3, True)
 
 
+def test_lines_of_a_file_that_was_once_sealed_are_chosen(repo: Repo) -> None:
+    repo.write(".env", "A=1\nB=2\n")
+    repo.run("envlog", "capture", "-m", "sealed", check=True)
+    repo.git("config", "--add", "envhist.secret", "!.env")
+    repo.write(".env", "A=1\nB=3\n")
+    repo.run("envlog", "capture", "-m", "plain", check=True)
+    (line,) = repo.run("envlog", "blame", "-L2,2", ".env", check=True).out.splitlines()
+    assert ("  plain  " in line, line.endswith(" 2) B=3")) == (True, True)
+
+
 def test_versions_of_a_sealed_file_are_masked_unless_revealed(told: Repo, tmp_path: Path) -> None:
     for words in ((), ("--json",)):
         out = told.run("envlog", "show", "--versions", *words, ".env", check=True).out
