@@ -1,6 +1,7 @@
 """Ask the watcher of a working tree what may have changed. Without a watcher, or with any doubt, everything has.
 
 A request and its answer are one JSON object each, over a socket in the private state directory of the working tree.
+Paths in them are bytes written as Latin-1, because the two processes may have different encodings for paths.
 """
 
 from __future__ import annotations
@@ -58,17 +59,34 @@ def ask_changes(
     if not question:
         return None
     try:
-        roots = [[os.fsdecode(name), *_identity(base)] for name, base in sorted(bases.items())]
+        roots = [[text_of_path(name), *_identity(base)] for name, base in sorted(bases.items())]
     except OSError:
         return None
     answer = exchange(
         state, {"op": "since", "question": question, "cache": cache, "naming": naming, "roots": roots}
     )
-    if answer is None or not isinstance(answer.get("token"), str):
+    return None if answer is None else _read_answer(answer)
+
+
+def text_of_path(path: bytes) -> str:
+    """Return a path as it is written in a message."""
+    return path.decode("latin-1")
+
+
+def path_of_text(text: str) -> bytes:
+    """Return the path that a message names; raise ValueError if the text is none."""
+    return text.encode("latin-1")
+
+
+def _read_answer(answer: Mapping[str, Any]) -> WatcherAnswer | None:
+    token, found = answer.get("token"), answer.get("directories")
+    if not isinstance(token, str):
         return None
-    found = answer.get("directories")
-    directories = [os.fsencode(path) for path in found] if isinstance(found, list) else None
-    return WatcherAnswer(answer["token"], directories, str(answer.get("reason", "")))
+    try:
+        directories = [path_of_text(text) for text in found] if isinstance(found, list) else None
+    except (AttributeError, ValueError):
+        return None
+    return WatcherAnswer(token, directories, str(answer.get("reason", "")))
 
 
 def keep_token(state: str, token: str, cache: str) -> None:

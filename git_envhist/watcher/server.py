@@ -19,7 +19,7 @@ from git_envhist.errors import EnvhistError
 from git_envhist.lazy import dataclass
 from git_envhist.peers import is_alike, with_short_path
 from git_envhist.platform import SYSTEM
-from git_envhist.watcher.client import LOCK, socket_path
+from git_envhist.watcher.client import LOCK, path_of_text, socket_path, text_of_path
 from git_envhist.watcher.file_systems import Points, points_in, why_unwatchable
 from git_envhist.watcher.inotify import Inotify, InotifyUnavailable
 from git_envhist.watcher.open_files import OpenFiles, OutOfSight
@@ -229,7 +229,7 @@ class WatcherProcess:
         if listed == OUT_OF_SIGHT:
             return {"token": token, "reason": "a process in another namespace has a file open for writing"}
         directories = {*found.directories, *listed}
-        return {"token": token, "directories": [os.fsdecode(path) for path in directories]}
+        return {"token": token, "directories": [text_of_path(path) for path in directories]}
 
     def _list_open_files(self) -> frozenset[bytes]:
         """Return the directories with files open for writing, or `OUT_OF_SIGHT`."""
@@ -249,7 +249,7 @@ class WatcherProcess:
             if scope.naming == request["naming"]:
                 self._watch_other(scope)
             return "the scope of the environment has changed"
-        roots = {os.fsencode(name): (device, inode) for name, device, inode in request["roots"]}
+        roots = {path_of_text(name): (device, inode) for name, device, inode in request["roots"]}
         if roots != self._watched.identities():
             # The next capture starts another watcher.
             self._stopped = True
@@ -304,7 +304,7 @@ class WatcherProcess:
                 os.close(reading)
                 os.nice(NICE)
                 found = differing_directories(os.path.join(self._state, "cache"), bases, cache)
-                paths = None if found is None else [os.fsdecode(path) for path in found]
+                paths = None if found is None else [text_of_path(path) for path in found]
                 with open(writing, "w", encoding="ascii") as file:
                     json.dump(paths, file)
             finally:
@@ -324,7 +324,7 @@ class WatcherProcess:
         with suppress(ValueError):
             found = json.loads(running.data)
             if found is not None:
-                self._judge([os.fsencode(path) for path in found], running)
+                self._judge([path_of_text(text) for text in found], running)
 
     def _judge(self, differing: list[bytes], running: Verification) -> None:
         """Compare what a full look found with what the watcher knows."""

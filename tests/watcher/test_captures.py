@@ -5,11 +5,14 @@ from __future__ import annotations
 import mmap
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 
 import pytest
 
+from git_envhist.capture.environment_trees import cache_of
 from git_envhist.watcher.client import exchange
 from tests.support.repository import Repo
 from tests.watcher.helpers import RunningWatcher, asked, full_look, look, open_history, running
@@ -50,6 +53,27 @@ def test_capture_scans_the_directory_that_changed(repo: Repo, watched: RunningWa
     repo.write("a/b/file", "2")
     assert capture(repo) != before
     assert told() == [b"a/b"]
+
+
+ASK = """
+import os, sys
+from git_envhist.watcher.client import ask_changes, begin_asking
+state, cache, naming, top = sys.argv[1:]
+print(ask_changes(state, begin_asking(state), cache, naming, {b"": os.fsencode(top)}).directories)
+"""
+
+
+def test_answer_does_not_depend_on_the_encoding_of_paths(repo: Repo, watched: RunningWatcher) -> None:
+    repo.write("\N{LATIN SMALL LETTER U WITH DIAERESIS}/file", "1")
+    capture(repo)
+    repo.write("\N{LATIN SMALL LETTER U WITH DIAERESIS}/file", "2")
+    history = open_history(str(repo.path))
+    head = cache_of(history.repository).read_head()
+    assert head is not None
+    words = [watched.state, head.id, history.capturing.read_scope(None).naming, str(repo.path)]
+    ascii_only = {**os.environ, "LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
+    found = subprocess.run([sys.executable, "-c", ASK, *words], env=ascii_only, capture_output=True)
+    assert found.stdout.decode("ascii").strip() == "[b'\\xc3\\xbc']", found.stderr
 
 
 def test_new_and_removed_directories_are_captured(repo: Repo, watched: RunningWatcher) -> None:
