@@ -76,6 +76,17 @@ def test_answer_does_not_depend_on_the_encoding_of_paths(repo: Repo, watched: Ru
     assert found.stdout.decode("ascii").strip() == "[b'\\xc3\\xbc']", found.stderr
 
 
+def test_first_capture_without_a_change_makes_the_next_one_fast(repo: Repo) -> None:
+    repo.write("a/file", "1")
+    # Later the cache has the times of all files, so that the next capture needs no new one.
+    time.sleep(0.05)
+    open_history(str(repo.path)).capture("x")
+    with running(str(repo.path)), asked() as told:
+        for _ in range(2):
+            open_history(str(repo.path)).capture("x", if_changed=True)
+    assert told == [None, []]
+
+
 def test_new_and_removed_directories_are_captured(repo: Repo, watched: RunningWatcher) -> None:
     repo.write("new/in/depth", "x")
     (repo.path / "c/file").unlink()
