@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from contextlib import suppress
+from typing import Any
 
 from git_envhist.disk import Durability, locked_now, remove_if_present, replace_file, state_directory
 from git_envhist.git.process import clean_environment
@@ -14,7 +15,7 @@ from git_envhist.watcher.client import LOCK, exchange, socket_path
 
 PROGRAM = "watcher-process"
 """The subcommand of `git-envhist` that is the watcher."""
-SHELL = 'cd / && "$@" </dev/null >/dev/null 2>&1 &'
+SHELL = 'cd / && exec "$@" &'
 """The caller does not wait for the process and is not its parent."""
 START_LIMIT = 60.0
 """Seconds in which a watcher watches an environment of a million files for the first time."""
@@ -40,10 +41,25 @@ def start(repository: Repository) -> None:
     note_failure(repository.state, "")
     kind = ("library" if repository.library else "plain") if repository.plain else "git"
     words = [PROGRAM, kind, repository.root, repository.git_dir, repository.common_dir]
-    quiet = [(os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0)]
+    # A lock or a pipe of the caller would stay in use for as long as the watcher runs.
+    files: list[tuple[Any, ...]] = [
+        *((os.POSIX_SPAWN_OPEN, number, os.devnull, os.O_RDWR, 0) for number in range(3)),
+        *((os.POSIX_SPAWN_CLOSE, number) for number in _inherited()),
+    ]
     command = ["sh", "-c", SHELL, "sh", *own_command("envhist"), *words]
-    child = os.posix_spawn("/bin/sh", command, clean_environment(), file_actions=quiet, setsid=True)
+    child = os.posix_spawn("/bin/sh", command, clean_environment(), file_actions=files, setsid=True)
     os.waitpid(child, 0)
+
+
+def _inherited() -> list[int]:
+    """Return the descriptors beside the standard streams that a new program gets from this process."""
+    found = []
+    for number in map(int, os.listdir("/proc/self/fd")):
+        # The descriptor of the listing itself is closed by now.
+        with suppress(OSError):
+            if number > 2 and os.get_inheritable(number):
+                found.append(number)
+    return found
 
 
 def start_if_missing(repository: Repository) -> bool:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -93,6 +96,31 @@ def test_second_watcher_of_a_working_tree_ends_at_once(installed: Repo) -> None:
     assert before is not None
     assert after is not None
     assert before["process"] == after["process"]
+
+
+START = """
+import sys
+from git_envhist.watcher.start import start
+from tests.watcher.helpers import open_history
+start(open_history(sys.argv[1]).repository)
+"""
+
+
+def test_watcher_keeps_nothing_open_that_its_caller_had_open(repo: Repo) -> None:
+    reading, writing = os.pipe()
+    lines, stdout = os.pipe()
+    words = [sys.executable, "-c", START, str(repo.path)]
+    subprocess.run(words, check=True, stdout=stdout, pass_fds=[writing])
+    os.close(writing)
+    os.close(stdout)
+    assert wait_until_running(state_of(repo))
+    try:
+        # The end of a pipe can be read as soon as no process has its other end.
+        assert select.select([reading, lines], [], [], 0)[0] == [reading, lines]
+    finally:
+        stop(state_of(repo))
+        os.close(reading)
+        os.close(lines)
 
 
 def test_failure_is_reported_with_its_reason(repo: Repo) -> None:
