@@ -36,9 +36,14 @@ MAX_REQUEST = 1 << 16
 CHECK_EVERY = 600.0
 """Seconds between two comparisons of everything, if captures asked meanwhile."""
 NICE = 10
+MAX_DESCRIPTORS = 1 << 16
 MOUNTS = "/proc/self/mountinfo"
 OUT_OF_SIGHT = frozenset((b"\0\0",))
 """The result of a list of open files if one of them cannot be assigned to a directory; no path begins so."""
+
+
+Place = tuple[int, int] | None
+"""Device and inode of the socket; None if it does not exist."""
 
 
 @dataclass(slots=True)
@@ -93,24 +98,28 @@ class WatcherProcess:
         with locked_now(os.path.join(state, LOCK)) as acquired:
             if not acquired:
                 return ""
+            # A killed watcher left its socket.
+            remove_if_present(socket_path(state))
             try:
                 return self._watch() or self._run()
             except InotifyUnavailable as error:
                 return str(error)
-            finally:
-                remove_if_present(socket_path(state))
 
     def _run(self) -> str:
         path = socket_path(self._state)
-        remove_if_present(path)
         with socket(AF_UNIX, SOCK_STREAM) as listening:
             with_short_path(path, listening.bind)
-            os.chmod(path, stat.S_IRUSR | stat.S_IWUSR)
-            listening.listen(16)
-            signal.signal(signal.SIGPIPE, signal.SIG_IGN)
-            place = os.lstat(path).st_ino
-            while not self._must_end(path, place):
-                self._wait(listening)
+            place = _place_of(path)
+            try:
+                os.chmod(path, stat.S_IRUSR | stat.S_IWUSR)
+                listening.listen(16)
+                signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+                while not self._must_end(path, place):
+                    self._wait(listening)
+            finally:
+                # A repository that was made again at this place may have a watcher of its own.
+                if _place_of(path) == place:
+                    remove_if_present(path)
         return self._failed
 
     def _watch(self) -> str:
@@ -125,14 +134,11 @@ class WatcherProcess:
         self._watched.walk()
         return ""
 
-    def _must_end(self, path: str, place: int) -> bool:
+    def _must_end(self, path: str, place: Place) -> bool:
         """Return whether nobody asked for long, the environment is gone, or the socket is no longer this process's."""
         if self._stopped or self._watched.is_gone or time.monotonic() > self._asked + self._idle:
             return True
-        try:
-            return os.lstat(path).st_ino != place
-        except OSError:
-            return True
+        return place is None or _place_of(path) != place
 
     # Events.
 
@@ -162,7 +168,9 @@ class WatcherProcess:
         self._begin_verification()
 
     def _gather(self, listening: socket) -> None:
-        if select.select([listening], [], [], GATHER)[0]:
+        poll = select.poll()
+        poll.register(listening, select.POLLIN)
+        if poll.poll(GATHER * 1000):
             self._accept(listening)
 
     def _look_at_mounts(self) -> None:
@@ -301,7 +309,9 @@ class WatcherProcess:
         child = os.fork()
         if child == 0:
             try:
-                os.close(reading)
+                # With the lock and the socket it would keep a new watcher from starting if this process is killed.
+                os.closerange(3, writing)
+                os.closerange(writing + 1, MAX_DESCRIPTORS)
                 os.nice(NICE)
                 found = differing_directories(os.path.join(self._state, "cache"), bases, cache)
                 paths = None if found is None else [text_of_path(path) for path in found]
@@ -352,6 +362,14 @@ def _read_line(connection: socket) -> bytes:
             raise ValueError("incomplete request")
         received += data
     return received
+
+
+def _place_of(path: str) -> Place:
+    try:
+        seen = os.lstat(path)
+    except OSError:
+        return None
+    return seen.st_dev, seen.st_ino
 
 
 def _memory() -> int:

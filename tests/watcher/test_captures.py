@@ -9,11 +9,16 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
+from socket import AF_UNIX, SOCK_STREAM, socket
 
 import pytest
 
 from git_envhist.capture.environment_trees import cache_of
-from git_envhist.watcher.client import exchange
+from git_envhist.disk import locked_now
+from git_envhist.peers import with_short_path
+from git_envhist.watcher import server
+from git_envhist.watcher.client import LOCK, exchange, socket_path
 from tests.support.repository import Repo
 from tests.watcher.helpers import RunningWatcher, asked, full_look, look, open_history, running
 
@@ -233,6 +238,42 @@ def test_verification_agrees_with_what_is_known(repo: Repo, watched: RunningWatc
     while watched.status().get("verified") is None and time.monotonic() < until:
         time.sleep(0.01)
     assert watched.status()["verified"]["result"] == "right"  # type: ignore[index]
+
+
+def test_lock_is_free_after_a_watcher_was_killed_while_it_verified(
+    repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    began, end = tmp_path / "began", tmp_path / "end"
+
+    def verify(*_: object) -> None:
+        began.touch()
+        until = time.monotonic() + 30
+        while not end.exists() and time.monotonic() < until:
+            time.sleep(0.01)
+
+    monkeypatch.setattr(server, "differing_directories", verify)
+    with running(str(repo.path)) as watcher:
+        capture(repo)
+        capture(repo)
+        exchange(watcher.state, {"op": "verify"})
+        while not began.exists():
+            time.sleep(0.01)
+    try:
+        with locked_now(os.path.join(watcher.state, LOCK)) as acquired:
+            assert acquired
+        with socket(AF_UNIX, SOCK_STREAM) as connection, pytest.raises(ConnectionRefusedError):
+            with_short_path(socket_path(watcher.state), connection.connect)
+    finally:
+        end.touch()
+
+
+def test_watcher_leaves_the_socket_of_a_newer_one(repo: Repo, watched: RunningWatcher) -> None:
+    path = Path(socket_path(watched.state))
+    path.unlink()
+    path.write_text("newer")
+    repo.write("a/other", "2")
+    watched.wait()
+    assert path.read_text() == "newer"
 
 
 def test_watcher_ends_when_its_repository_goes_away(repo: Repo, watched: RunningWatcher) -> None:
