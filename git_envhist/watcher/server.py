@@ -35,6 +35,8 @@ READ_TIMEOUT = 0.5
 MAX_REQUEST = 1 << 16
 CHECK_EVERY = 600.0
 """Seconds between two comparisons of everything, if captures asked meanwhile."""
+RETRY = 60.0
+"""Seconds after which a comparison that came to no result is made again."""
 NICE = 10
 MAX_DESCRIPTORS = 1 << 16
 MOUNTS = "/proc/self/mountinfo"
@@ -52,7 +54,8 @@ class Verification:
 
     child: int
     reading: int
-    cache: str
+    token: int
+    """The stat cache has everything up to this token."""
     began: float
     data: bytes = b""
 
@@ -278,7 +281,8 @@ class WatcherProcess:
         name, _, number = token.partition("-")
         if name == self._name and cache:
             self._kept = (cache, int(number))
-            self._watched.forget_until(int(number))
+            running = self._verification
+            self._watched.forget_until(min(int(number), running.token) if running else int(number))
         return {}
 
     def status(self) -> dict[str, object]:
@@ -304,7 +308,7 @@ class WatcherProcess:
         if not is_due or self._verification is not None or self._kept is None or self._wrong:
             return
         self._checked, self._has_answered = now, False
-        cache, bases = self._kept[0], self._watched.scope.bases
+        (cache, token), bases = self._kept, self._watched.scope.bases
         reading, writing = os.pipe()
         child = os.fork()
         if child == 0:
@@ -320,7 +324,7 @@ class WatcherProcess:
             finally:
                 os._exit(0)
         os.close(writing)
-        self._verification = Verification(child, reading, cache, time.time())
+        self._verification = Verification(child, reading, token, time.time())
 
     def _read_verification(self, running: Verification) -> None:
         data = os.read(running.reading, 1 << 16)
@@ -331,26 +335,27 @@ class WatcherProcess:
         with suppress(OSError):
             os.waitpid(running.child, 0)
         self._verification = None
+        has_result = False
         with suppress(ValueError):
             found = json.loads(running.data)
-            if found is not None:
-                self._judge([path_of_text(text) for text in found], running)
+            has_result = found is not None and self._judge([path_of_text(text) for text in found], running)
+        if not has_result:
+            # A capture wrote the stat cache meanwhile, or changes became unknown.
+            self._checked, self._has_answered = time.monotonic() - self._check_every + RETRY, True
 
-    def _judge(self, differing: list[bytes], running: Verification) -> None:
-        """Compare what a full look found with what the watcher knows."""
-        kept = self._kept
-        if kept is None or kept[0] != running.cache:
-            return
-        changed = self._watched.known_since(kept[1])
+    def _judge(self, differing: list[bytes], running: Verification) -> bool:
+        """Compare what a full look found with what the watcher knows; return whether it knows enough."""
+        changed = self._watched.known_since(running.token)
         if changed is None:
-            return
+            return False
         listed = self._list_open_files()
         if listed == OUT_OF_SIGHT:
-            return
+            return False
         wrong = wrong_claims(differing, {*changed, *listed})
         if wrong:
             self._wrong = os.fsdecode(wrong[0]).replace("\0", "") or "."
         self._last_check = {"at": running.began, "result": "wrong" if wrong else "right"}
+        return True
 
 
 def _read_line(connection: socket) -> bytes:

@@ -15,10 +15,10 @@ from socket import AF_UNIX, SOCK_STREAM, socket
 import pytest
 
 from git_envhist.capture.environment_trees import cache_of
-from git_envhist.disk import locked_now
+from git_envhist.disk import locked_now, state_directory
 from git_envhist.peers import with_short_path
 from git_envhist.watcher import server
-from git_envhist.watcher.client import LOCK, exchange, socket_path
+from git_envhist.watcher.client import LOCK, SILENT, begin_asking, exchange, socket_path
 from tests.support.repository import Repo
 from tests.watcher.helpers import RunningWatcher, asked, full_look, look, open_history, running
 
@@ -238,6 +238,55 @@ def test_verification_agrees_with_what_is_known(repo: Repo, watched: RunningWatc
     while watched.status().get("verified") is None and time.monotonic() < until:
         time.sleep(0.01)
     assert watched.status()["verified"]["result"] == "right"  # type: ignore[index]
+
+
+def test_stopped_watcher_is_not_waited_for(repo: Repo, watched: RunningWatcher) -> None:
+    watched.signal(signal.SIGSTOP)
+    assert begin_asking(watched.state) == ""
+    assert not Path(watched.state, SILENT).exists()
+
+
+def test_silent_watcher_is_not_asked_again_at_once(repo: Repo) -> None:
+    state = open_history(str(repo.path)).repository.state
+    with socket(AF_UNIX, SOCK_STREAM) as listening:
+        with_short_path(socket_path(state_directory(state)), listening.bind)
+        listening.listen(4)
+        listening.setblocking(False)
+        for _ in range(2):
+            assert begin_asking(state) == ""
+        listening.accept()[0].close()
+        with pytest.raises(BlockingIOError):
+            listening.accept()
+
+
+def test_verification_ends_although_a_capture_wrote_the_cache(
+    repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    began, end = tmp_path / "began", tmp_path / "end"
+
+    def verify(*_: object) -> list[bytes]:
+        began.touch()
+        until = time.monotonic() + 30
+        while not end.exists() and time.monotonic() < until:
+            time.sleep(0.01)
+        return [b"a/b"]
+
+    monkeypatch.setattr(server, "differing_directories", verify)
+    with running(str(repo.path)) as watcher:
+        repo.write("a/b/file", "1")
+        capture(repo)
+        capture(repo)
+        exchange(watcher.state, {"op": "verify"})
+        while not began.exists():
+            time.sleep(0.01)
+        repo.write("a/b/file", "2")
+        capture(repo)
+        end.touch()
+        until = time.monotonic() + 10
+        while (found := watcher.status()["verified"]) is None and time.monotonic() < until:
+            time.sleep(0.01)
+    assert found is not None
+    assert found["result"] == "right"
 
 
 def test_lock_is_free_after_a_watcher_was_killed_while_it_verified(
