@@ -36,6 +36,15 @@ def is_running(state: str) -> bool:
     return os.path.exists(socket_path(state)) and exchange(state, {"op": "status"}) is not None
 
 
+def is_locked(state: str) -> bool:
+    """Return whether a watcher exists, whether it answers or not; a killed one leaves its socket, but not its lock."""
+    path = os.path.join(state, LOCK)
+    if not os.path.exists(path):
+        return False
+    with locked_now(path) as acquired:
+        return not acquired
+
+
 def start(repository: Repository) -> None:
     """Start the watcher in the background; it ends at once if another one runs."""
     note_failure(repository.state, "")
@@ -66,10 +75,8 @@ def start_if_missing(repository: Repository) -> bool:
     """Start the watcher unless one runs or it failed recently; return whether it was started."""
     if not may_run():
         return False
-    with locked_now(os.path.join(state_directory(repository.state), LOCK)) as acquired:
-        # A killed watcher leaves its socket behind, but not its lock.
-        if not acquired:
-            return False
+    if is_locked(state_directory(repository.state)):
+        return False
     with suppress(OSError):
         if time.time() < os.stat(os.path.join(repository.state, FAILED)).st_mtime + TRY_AGAIN:
             return False
@@ -110,5 +117,12 @@ def wait_until_running(state: str, limit: float = START_LIMIT) -> bool:
 
 
 def stop(state: str) -> bool:
-    """Stop the watcher; return whether one ran."""
-    return os.path.exists(socket_path(state)) and exchange(state, {"op": "stop"}) is not None
+    """Stop the watcher; return whether one ran. One that does not answer now ends as soon as it continues."""
+    if not is_locked(state):
+        return False
+    if not os.path.exists(socket_path(state)):
+        # It watches the environment for the first time.
+        wait_until_running(state)
+    if exchange(state, {"op": "stop"}) is None:
+        remove_if_present(socket_path(state))
+    return True
