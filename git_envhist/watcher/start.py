@@ -7,9 +7,10 @@ import time
 from contextlib import suppress
 from typing import Any
 
-from git_envhist.disk import Durability, locked_now, remove_if_present, replace_file, state_directory
+from git_envhist.disk import Durability, remove_if_present, replace_file, state_directory
 from git_envhist.git.process import clean_environment
 from git_envhist.git.repository import Repository
+from git_envhist.locks import try_lock
 from git_envhist.platform import SYSTEM, open_file_only, own_command
 from git_envhist.watcher.client import LOCK, exchange, socket_path
 
@@ -41,7 +42,7 @@ def is_locked(state: str) -> bool:
     path = os.path.join(state, LOCK)
     if not os.path.exists(path):
         return False
-    with locked_now(path) as acquired:
+    with try_lock(path) as acquired:
         return not acquired
 
 

@@ -14,8 +14,9 @@ from socket import AF_UNIX, SOCK_STREAM, socket
 
 import pytest
 
-from git_envhist.capture.environment_trees import cache_of
-from git_envhist.disk import locked_now, state_directory
+from git_envhist.capture.environment_trees import open_stat_cache
+from git_envhist.disk import state_directory
+from git_envhist.locks import try_lock
 from git_envhist.peers import with_short_path
 from git_envhist.watcher import server
 from git_envhist.watcher.client import LOCK, SILENT, begin_asking, exchange, socket_path
@@ -73,7 +74,7 @@ def test_answer_does_not_depend_on_the_encoding_of_paths(repo: Repo, watched: Ru
     capture(repo)
     repo.write("\N{LATIN SMALL LETTER U WITH DIAERESIS}/file", "2")
     history = open_history(str(repo.path))
-    head = cache_of(history.repository).read_head()
+    head = open_stat_cache(history.repository).read_head()
     assert head is not None
     words = [watched.state, head.id, history.capturing.read_scope(None).naming, str(repo.path)]
     ascii_only = {**os.environ, "LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
@@ -142,7 +143,7 @@ def test_stopped_watcher_costs_a_full_look(repo: Repo, watched: RunningWatcher) 
     assert told() == [b"a/b"]
 
 
-def test_cache_of_a_backup_is_unknown(repo: Repo, watched: RunningWatcher) -> None:
+def test_open_stat_cache_a_backup_is_unknown(repo: Repo, watched: RunningWatcher) -> None:
     head = repo.path / ".git/envhist/cache/head"
     older = head.read_bytes()
     repo.write("a/b/file", "2")
@@ -308,7 +309,7 @@ def test_lock_is_free_after_a_watcher_was_killed_while_it_verified(
         while not began.exists():
             time.sleep(0.01)
     try:
-        with locked_now(os.path.join(watcher.state, LOCK)) as acquired:
+        with try_lock(os.path.join(watcher.state, LOCK)) as acquired:
             assert acquired
         with socket(AF_UNIX, SOCK_STREAM) as connection, pytest.raises(ConnectionRefusedError):
             with_short_path(socket_path(watcher.state), connection.connect)

@@ -36,4 +36,4 @@ def test_peer_is_recognised_in_a_process_with_many_open_files(many_open_files: N
     one, other = socketpair()
     with one, other:
         assert peers.is_alike(one)
-        assert agent_client.is_alike(one)
+        assert agent_client.has_same_restrictions(one)
