@@ -11,6 +11,7 @@ from git_envhist.disk import Durability, remove_if_present, replace_file, state_
 from git_envhist.git.process import clean_environment
 from git_envhist.git.repository import Repository
 from git_envhist.locks import try_lock
+from git_envhist.peers import can_recognise, restrictions_of
 from git_envhist.platform import SYSTEM, open_file_only, own_command
 from git_envhist.watcher.client import LOCK, exchange, socket_path
 
@@ -27,9 +28,14 @@ TRY_AGAIN = 3600.0
 """Seconds after which a capture tries again to start a watcher that failed."""
 
 
-def may_run() -> bool:
-    """Return whether this system can have a watcher."""
-    return SYSTEM.proc and SYSTEM.fork
+def why_unavailable() -> str:
+    """Return why this process can have no watcher; empty if it can."""
+    if not SYSTEM.proc or not SYSTEM.fork:
+        return "this system has no inotify"
+    own = restrictions_of("self")
+    if own is None or not can_recognise(own):
+        return "a process that cannot gain privileges (NoNewPrivs) cannot tell whether another one is in a sandbox"
+    return ""
 
 
 def is_running(state: str) -> bool:
@@ -74,7 +80,7 @@ def _inherited() -> list[int]:
 
 def start_if_missing(repository: Repository) -> bool:
     """Start the watcher unless one runs or it failed recently; return whether it was started."""
-    if not may_run():
+    if why_unavailable():
         return False
     if is_locked(state_directory(repository.state)):
         return False

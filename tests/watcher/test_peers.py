@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import resource
 from collections.abc import Iterator
+from contextlib import suppress
 from socket import socketpair
 
 import pytest
 
 from git_envhist import peers
 from git_envhist.handlers import agent_client
+from git_envhist.watcher.start import why_unavailable
 
 BEYOND_SELECT = 1024
+PR_SET_NO_NEW_PRIVS = 38
 
 
 @pytest.fixture
@@ -30,6 +34,17 @@ def many_open_files() -> Iterator[None]:
         for number in opened:
             os.close(number)
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+def test_process_that_cannot_gain_privileges_recognises_none() -> None:
+    child = os.fork()
+    if child == 0:
+        with suppress(BaseException):
+            ctypes.CDLL(None).prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+            one, _other = socketpair()
+            os._exit(int(peers.is_alike(one) or not why_unavailable()))
+        os._exit(2)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
 def test_peer_is_recognised_in_a_process_with_many_open_files(many_open_files: None) -> None:

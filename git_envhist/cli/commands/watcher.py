@@ -15,7 +15,14 @@ from git_envhist.git.repository import Repository
 from git_envhist.printable_text import format_duration
 from git_envhist.watcher.client import exchange, socket_path
 from git_envhist.watcher.inotify import read_limit, watch_budget
-from git_envhist.watcher.start import is_locked, may_run, read_failure, start, stop, wait_until_running
+from git_envhist.watcher.start import (
+    is_locked,
+    read_failure,
+    start,
+    stop,
+    wait_until_running,
+    why_unavailable,
+)
 
 KEY = "envhist.watcher"
 NEARLY = 0.8
@@ -34,8 +41,8 @@ class WatcherUnavailable(EnvhistError):
 
 def install_watcher(session: Session, *, everywhere: bool, dry_run: bool) -> None:
     """Set the key that makes captures start the watcher, and start it here."""
-    if not may_run():
-        raise WatcherUnavailable("this system has no inotify")
+    if why := why_unavailable():
+        raise WatcherUnavailable(why)
     repository = session.history.repository if not everywhere else _repository_if_any(session)
     scope = "--global" if everywhere else "--local"
     if dry_run:
