@@ -27,7 +27,7 @@ from git_envhist.watcher.open_files import OpenFiles, OutOfSight
 from git_envhist.watcher.verify import differing_directories, wrong_claims
 from git_envhist.watcher.watched_directories import WatchedDirectories, WatchedScope
 
-TICK = 2.0
+TICK = 10.0
 """Seconds between two looks at the socket file and the program."""
 GATHER = 0.02
 """Seconds for which events gather in the queue: waking up for each would take more of a processor."""
