@@ -20,7 +20,7 @@ from git_envhist.lazy import dataclass
 from git_envhist.peers import is_alike, with_short_path
 from git_envhist.platform import SYSTEM
 from git_envhist.watcher.client import LOCK, socket_path
-from git_envhist.watcher.file_systems import Points, points_in, why_unwatchable
+from git_envhist.watcher.file_systems import EXPORTED, Points, exports_files, points_in, why_unwatchable
 from git_envhist.watcher.inotify import Inotify, InotifyUnavailable
 from git_envhist.watcher.open_files import OpenFiles, OutOfSight
 from git_envhist.watcher.verify import differing_directories, wrong_claims
@@ -170,6 +170,9 @@ class WatcherProcess:
         if points != self._points:
             self._points = points
             self._watched.walk_again("a file system was mounted or unmounted")
+        if exports_files():
+            self._failed, self._stopped = EXPORTED, True
+            self._watched.doubt(EXPORTED)
 
     # Questions.
 
