@@ -11,8 +11,12 @@ from collections.abc import Iterator
 import pytest
 
 from git_envhist.watcher.client import exchange
+from git_envhist.watcher.open_files import OpenFiles
 from tests.support.repository import Repo
 from tests.watcher.helpers import RunningWatcher, asked, full_look, look, open_history, running
+
+NOTE_HIDDEN = OpenFiles._note_hidden
+"""The method itself; for each test it is replaced."""
 
 
 @pytest.fixture
@@ -203,3 +207,23 @@ def test_verification_agrees_with_what_is_known(repo: Repo, watched: RunningWatc
 def test_watcher_ends_when_its_repository_goes_away(repo: Repo, watched: RunningWatcher) -> None:
     os.rename(repo.path, repo.path.parent / "moved")
     watched.wait()
+
+
+def test_file_that_is_open_by_a_removed_name_costs_a_full_look_and_the_token(
+    repo: Repo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(OpenFiles, "_note_hidden", NOTE_HIDDEN)
+    repo.write("a/file", "1")
+    (repo.path / "c").mkdir()
+    with running(str(repo.path)):
+        descriptor = os.open(repo.path / "a/file", os.O_RDWR)
+        os.link(repo.path / "a/file", repo.path / "c/link")
+        (repo.path / "a/file").unlink()
+        capture(repo)
+        capture(repo)
+        assert told() is None
+        # The events name the directory of the removed name.
+        os.write(descriptor, b"changed")
+        os.close(descriptor)
+        capture(repo)
+        assert told() is None
