@@ -20,6 +20,12 @@ NOTE_HIDDEN = OpenFiles._note_hidden
 
 
 @pytest.fixture
+def hidden_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let watchers of the test doubt files whose name is unknown."""
+    monkeypatch.setattr(OpenFiles, "_note_hidden", NOTE_HIDDEN)
+
+
+@pytest.fixture
 def watched(repo: Repo) -> Iterator[RunningWatcher]:
     repo.write("a/b/file", "1")
     repo.write("a/other", "1")
@@ -209,10 +215,8 @@ def test_watcher_ends_when_its_repository_goes_away(repo: Repo, watched: Running
     watched.wait()
 
 
-def test_file_that_is_open_by_a_removed_name_costs_a_full_look_and_the_token(
-    repo: Repo, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(OpenFiles, "_note_hidden", NOTE_HIDDEN)
+@pytest.mark.usefixtures("hidden_files")
+def test_file_that_is_open_by_a_removed_name_costs_a_full_look_and_the_token(repo: Repo) -> None:
     repo.write("a/file", "1")
     (repo.path / "c").mkdir()
     with running(str(repo.path)):
@@ -227,3 +231,19 @@ def test_file_that_is_open_by_a_removed_name_costs_a_full_look_and_the_token(
         os.close(descriptor)
         capture(repo)
         assert told() is None
+
+
+@pytest.mark.usefixtures("hidden_files")
+def test_token_of_before_is_unknown_after_a_file_without_a_known_name(
+    repo: Repo, watched: RunningWatcher
+) -> None:
+    capture(repo)
+    outside = repo.path.parent / "outside"
+    with outside.open("w"):
+        os.link(outside, repo.path.parent / "other")
+        outside.unlink()
+        with asked() as given:
+            look(str(repo.path))
+    with asked() as after:
+        look(str(repo.path))
+    assert (given, after) == ([None], [None])

@@ -40,4 +40,4 @@ def test_watcher_ends_when_a_file_system_is_exported(
         open_history(str(repo.path)).capture("x")
         exports.write_text("/srv *(rw)\n")
         assert look(str(repo.path)) == full_look(str(repo.path))
-        watcher.wait()
+        assert watcher.status() == {}
