@@ -7,8 +7,8 @@ import stat
 from array import array
 from collections.abc import Callable, Iterable, Mapping
 
-from git_envhist.objects.compress import crc32
-from git_envhist.worktree.scan import descent_into
+from git_envhist.objects.deflate import crc32
+from git_envhist.worktree.scan import open_cursor
 from git_envhist.worktree.stat_cache import (
     COLUMNS,
     CTIME,
@@ -45,7 +45,7 @@ def _differing_in(
     data = cache.read_shard(shard)
     if data is None:
         return None
-    cursor = descent_into(bases)
+    cursor = open_cursor(bases)
     try:
         records = [decode(one) for one in differing_records(data, bases, cursor.enter)]
         return [one.path for one in records if one.path not in again and _has_changed(one, cursor.enter)]
