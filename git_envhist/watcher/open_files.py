@@ -10,6 +10,7 @@ because the file may have another path now.
 
 from __future__ import annotations
 
+import ctypes
 import os
 import stat
 from collections.abc import Iterator, Mapping
@@ -19,7 +20,7 @@ from git_envhist.lazy import dataclass, pattern
 from git_envhist.platform import PROCESSES, Mount, parse_mounts
 from git_envhist.watcher.mounted_files import Places, path_in
 
-STATE, FLAGS, MINOR_FAULTS, MAJOR_FAULTS, START_TIME = 0, 6, 7, 9, 19
+STATE, FLAGS, MINOR_FAULTS, MAJOR_FAULTS, THREADS, START_TIME = 0, 6, 7, 9, 17, 19
 """Indexes in the fields of `/proc/<pid>/stat` after the name."""
 KERNEL_THREAD = 0x200000
 ENDED = frozenset((b"Z", b"X"))
@@ -28,6 +29,9 @@ SHARED = pattern(rb"(?m)^([0-9a-f]+)-([0-9a-f]+) (...)s [0-9a-f]+ ([0-9a-f]+):([
 MOUNT_NUMBER = pattern(rb"(?m)^mnt_id:\s*([0-9]+)$")
 BLOCK_DEVICES, LOOP = b"/sys/block", b"loop"
 DELETED = b" (deleted)"
+COMPARE = {"x86_64": 312, "aarch64": 272}
+"""The number of the system call `kcmp` on some machines."""
+COMPARE_FILES = 2
 NEWLINE = b"\\012"
 """A line break in the path of a mapping."""
 UNREADABLE = (FileNotFoundError, ProcessLookupError, PermissionError)
@@ -58,6 +62,7 @@ class OpenFiles:
         self._processes = os.fsencode(processes)
         self._seen: dict[bytes, _Process] = {}
         self._own = b"%d" % os.getpid()
+        self._call = ctypes.CDLL(None).syscall
         self._places: Places
         self._own_mounts: Mounts
         self._namespaces: dict[bytes, Mounts] = {}
@@ -118,7 +123,24 @@ class OpenFiles:
             self._read_mappings(directory, process, mounts)
             process.faults = faults
         seen[directory] = process
-        return {*self._opened(directory, mounts), *process.mapped}
+        found = {*self._opened(directory, mounts), *process.mapped}
+        if int(fields[THREADS]) > 1 and b"/" not in directory:
+            for thread in self._separate_threads(directory):
+                with suppress(*UNREADABLE):
+                    found.update(self._opened(b"%b/task/%b" % (directory, thread), mounts))
+        return found
+
+    def _separate_threads(self, pid: bytes) -> Iterator[bytes]:
+        """Yield the threads of a process that may have descriptors of their own."""
+        number = COMPARE.get(os.uname().machine)
+        for thread in os.listdir(b"%b/%b/task" % (self._processes, pid)):
+            same = (
+                number is not None
+                and thread != pid
+                and self._call(number, int(pid), int(thread), COMPARE_FILES, 0, 0) == 0
+            )
+            if thread != pid and not same:
+                yield thread
 
     def _fields(self, directory: bytes) -> list[bytes]:
         with open(b"%b/%b/stat" % (self._processes, directory), "rb", buffering=0) as file:

@@ -44,6 +44,17 @@ if sys.argv[3] == 'thread':
         os._exit(0)
     threading.Thread(target=go_on).start()
     ctypes.CDLL(None).syscall(int(sys.argv[4]), 0)
+if sys.argv[3] == 'separate':
+    import ctypes, threading
+    def hold():
+        ctypes.CDLL(None).unshare(0x400)
+        kept = open(sys.argv[1], sys.argv[2])
+        print('ready', flush=True)
+        sys.stdin.read()
+    file.close()
+    thread = threading.Thread(target=hold)
+    thread.start()
+    thread.join()
 print('ready', flush=True)
 sys.stdin.read()
 """
@@ -238,6 +249,14 @@ def test_file_of_a_detached_mount_is_out_of_sight(tmp_path: Path, seeing: Look) 
 
 def test_files_of_a_process_whose_main_thread_ended_are_found(tmp_path: Path, seeing: Look) -> None:
     process = held(tmp_path / "top/a/file", "r+b", "thread")
+    try:
+        assert seeing(process.pid) == {b"a"}
+    finally:
+        process.communicate()
+
+
+def test_files_of_a_thread_with_descriptors_of_its_own_are_found(tmp_path: Path, seeing: Look) -> None:
+    process = held(tmp_path / "top/a/file", "r+b", "separate")
     try:
         assert seeing(process.pid) == {b"a"}
     finally:
