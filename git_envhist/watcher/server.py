@@ -21,7 +21,7 @@ from git_envhist.locks import try_lock
 from git_envhist.peers import is_alike, with_short_path
 from git_envhist.platform import SYSTEM
 from git_envhist.watcher.client import LOCK, path_of_text, socket_path, text_of_path
-from git_envhist.watcher.file_systems import Points, points_in, why_unwatchable
+from git_envhist.watcher.file_systems import EXPORTED, Points, exports_files, points_in, why_unwatchable
 from git_envhist.watcher.inotify import Inotify, InotifyUnavailable
 from git_envhist.watcher.open_files import OpenFiles, OutOfSight
 from git_envhist.watcher.verify import differing_directories, wrong_claims
@@ -85,6 +85,10 @@ class WatcherProcess:
         self._question = ""
         """The name of the question for which open files are listed."""
         self._listed: frozenset[bytes] | None = None
+        self._listed_at = 0
+        """The number of events before that list was made."""
+        self._hidden = ""
+        """Why a file that is open for writing cannot be assigned to a directory."""
         self._failed = ""
         """Why the environment cannot be watched any more."""
         self._wrong = ""
@@ -182,6 +186,9 @@ class WatcherProcess:
         if points != self._points:
             self._points = points
             self._watched.walk_again("a file system was mounted or unmounted")
+        if exports_files():
+            self._failed, self._stopped = EXPORTED, True
+            self._watched.doubt(EXPORTED)
 
     # Questions.
 
@@ -195,6 +202,8 @@ class WatcherProcess:
                 connection.sendall(json.dumps(answer).encode("ascii"))
             if self._question and self._listed is None:
                 # The asking process continues meanwhile.
+                self._watched.drain()
+                self._listed_at = self._watched.events
                 self._listed = self._list_open_files()
 
     def _answer(self, request: Mapping[str, Any]) -> dict[str, object]:
@@ -231,23 +240,31 @@ class WatcherProcess:
         self._look_at_mounts()
         found = self._watched.changes_since(known)
         token = None if found.token is None else f"{self._name}-{found.token}"
+        listed = self._listed_for(request["question"])
+        if listed == OUT_OF_SIGHT:
+            # The file may be written to and closed before the next question, without an event here.
+            self._watched.doubt(self._hidden)
+            return {"token": None, "reason": self._hidden}
         if found.directories is None:
             return {"token": token, "reason": found.reason}
         self._has_answered = True
-        listed, self._listed = self._listed, None
-        if listed is None or self._question != request["question"]:
-            listed = self._list_open_files()
-        self._question = ""
-        if listed == OUT_OF_SIGHT:
-            return {"token": token, "reason": "a process in another namespace has a file open for writing"}
         directories = {*found.directories, *listed}
         return {"token": token, "directories": [text_of_path(path) for path in directories]}
+
+    def _listed_for(self, question: str) -> frozenset[bytes]:
+        """Return the list made since the process was told of a question, or make it now."""
+        listed, self._listed = self._listed, None
+        is_made = self._question == question and self._listed_at == self._watched.events
+        self._question = ""
+        # A name that appeared after the list may be one of a file that was opened by another.
+        return listed if is_made and listed is not None else self._list_open_files()
 
     def _list_open_files(self) -> frozenset[bytes]:
         """Return the directories with files open for writing, or `OUT_OF_SIGHT`."""
         try:
             return frozenset(self._open_files.directories())
-        except OutOfSight:
+        except OutOfSight as error:
+            self._hidden = str(error)
             return OUT_OF_SIGHT
 
     def _why_other_scope(self, request: Mapping[str, Any]) -> str:

@@ -20,8 +20,18 @@ from git_envhist.locks import try_lock
 from git_envhist.peers import with_short_path
 from git_envhist.watcher import server
 from git_envhist.watcher.client import LOCK, SILENT, begin_asking, exchange, socket_path
+from git_envhist.watcher.open_files import OpenFiles
 from tests.support.repository import Repo
 from tests.watcher.helpers import RunningWatcher, asked, full_look, look, open_history, running
+
+NOTE_HIDDEN = OpenFiles._note_hidden
+"""The method itself; for each test it is replaced."""
+
+
+@pytest.fixture
+def hidden_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let watchers of the test doubt files whose name is unknown."""
+    monkeypatch.setattr(OpenFiles, "_note_hidden", NOTE_HIDDEN)
 
 
 @pytest.fixture
@@ -329,3 +339,37 @@ def test_watcher_leaves_the_socket_of_a_newer_one(repo: Repo, watched: RunningWa
 def test_watcher_ends_when_its_repository_goes_away(repo: Repo, watched: RunningWatcher) -> None:
     os.rename(repo.path, repo.path.parent / "moved")
     watched.wait()
+
+
+@pytest.mark.usefixtures("hidden_files")
+def test_file_that_is_open_by_a_removed_name_costs_a_full_look_and_the_token(repo: Repo) -> None:
+    repo.write("a/file", "1")
+    (repo.path / "c").mkdir()
+    with running(str(repo.path)):
+        descriptor = os.open(repo.path / "a/file", os.O_RDWR)
+        os.link(repo.path / "a/file", repo.path / "c/link")
+        (repo.path / "a/file").unlink()
+        capture(repo)
+        capture(repo)
+        assert told() is None
+        # The events name the directory of the removed name.
+        os.write(descriptor, b"changed")
+        os.close(descriptor)
+        capture(repo)
+        assert told() is None
+
+
+@pytest.mark.usefixtures("hidden_files")
+def test_token_of_before_is_unknown_after_a_file_without_a_known_name(
+    repo: Repo, watched: RunningWatcher
+) -> None:
+    capture(repo)
+    outside = repo.path.parent / "outside"
+    with outside.open("w"):
+        os.link(outside, repo.path.parent / "other")
+        outside.unlink()
+        with asked() as given:
+            look(str(repo.path))
+    with asked() as after:
+        look(str(repo.path))
+    assert (given, after) == ([None], [None])
