@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import math
 import os
 import struct
 import sys
@@ -21,6 +22,8 @@ WANTED = (
 HEAD = struct.Struct("iIII")
 READ_SIZE = 1 << 18
 GONE = frozenset((errno.ENOENT, errno.ENOTDIR, errno.ELOOP))
+SHARE = 0.5
+"""The part of the watches of a user that one watcher takes: editors and other programs need the same watches."""
 LIMITS = "/proc/sys/fs/inotify"
 
 Event = tuple[int, int, int, bytes]
@@ -51,7 +54,9 @@ class Inotify:
         number = ctypes.get_errno()
         if number in GONE or number == errno.EACCES:
             return None
-        raise InotifyUnavailable(os.strerror(number) if number != errno.ENOSPC else "no watches are left")
+        raise InotifyUnavailable(
+            os.strerror(number) if number != errno.ENOSPC else "no inotify watches are left"
+        )
 
     def unwatch(self, watch: int) -> None:
         """End a watch; it may have ended already."""
@@ -80,6 +85,12 @@ def events_in(data: bytes) -> Iterator[Event]:
         at += size
         yield watch, mask, cookie, data[at : at + length].rstrip(b"\0")
         at += length
+
+
+def watch_budget() -> float:
+    """Return the number of directories that one watcher may watch."""
+    limit = read_limit("max_user_watches")
+    return math.inf if limit is None else SHARE * limit
 
 
 def read_limit(name: str) -> int | None:

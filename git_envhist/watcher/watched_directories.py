@@ -30,6 +30,7 @@ from git_envhist.watcher.inotify import (
     Inotify,
     InotifyUnavailable,
     events_in,
+    watch_budget,
 )
 
 STRUCTURAL = CREATE | MOVED_FROM | MOVED_TO | DELETE_SELF | MOVE_SELF | OVERFLOW | UNMOUNT | IGNORED
@@ -74,6 +75,7 @@ class WatchedDirectories:
         self.overflows = 0
         self.events = 0
         self._inotify = inotify
+        self._budget = watch_budget()
         self._paths: dict[int, bytes] = {}
         self._watches: dict[bytes, int] = {}
         self._changed: dict[bytes, int] = {}
@@ -309,6 +311,8 @@ class WatchedDirectories:
         if before is not None and before != path and self._watches.get(before) == watch:
             del self._watches[before]
         self._paths[watch] = path
+        if len(self._paths) > self._budget:
+            raise InotifyUnavailable("it has more directories than half of the inotify watches of a user")
         self._watches[path] = watch
         self._changed[path] = self._interval
         return True

@@ -5,6 +5,13 @@ from __future__ import annotations
 import pytest
 
 from git_envhist.watcher.open_files import OpenFiles
+from git_envhist.watcher.start import why_unavailable
+
+
+@pytest.fixture(autouse=True)
+def a_watcher_can_run() -> None:
+    if why := why_unavailable():
+        pytest.skip(why)
 
 
 @pytest.fixture(autouse=True)

@@ -5,12 +5,21 @@ from __future__ import annotations
 import mmap
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
+from socket import AF_UNIX, SOCK_STREAM, socket
 
 import pytest
 
-from git_envhist.watcher.client import exchange
+from git_envhist.capture.environment_trees import open_stat_cache
+from git_envhist.disk import state_directory
+from git_envhist.locks import try_lock
+from git_envhist.peers import with_short_path
+from git_envhist.watcher import server
+from git_envhist.watcher.client import LOCK, SILENT, begin_asking, exchange, socket_path
 from git_envhist.watcher.open_files import OpenFiles
 from tests.support.repository import Repo
 from tests.watcher.helpers import RunningWatcher, asked, full_look, look, open_history, running
@@ -60,6 +69,38 @@ def test_capture_scans_the_directory_that_changed(repo: Repo, watched: RunningWa
     repo.write("a/b/file", "2")
     assert capture(repo) != before
     assert told() == [b"a/b"]
+
+
+ASK = """
+import os, sys
+from git_envhist.watcher.client import ask_changes, begin_asking
+state, cache, naming, top = sys.argv[1:]
+print(ask_changes(state, begin_asking(state), cache, naming, {b"": os.fsencode(top)}).directories)
+"""
+
+
+def test_answer_does_not_depend_on_the_encoding_of_paths(repo: Repo, watched: RunningWatcher) -> None:
+    repo.write("\N{LATIN SMALL LETTER U WITH DIAERESIS}/file", "1")
+    capture(repo)
+    repo.write("\N{LATIN SMALL LETTER U WITH DIAERESIS}/file", "2")
+    history = open_history(str(repo.path))
+    head = open_stat_cache(history.repository).read_head()
+    assert head is not None
+    words = [watched.state, head.id, history.capturing.read_scope(None).naming, str(repo.path)]
+    ascii_only = {**os.environ, "LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
+    found = subprocess.run([sys.executable, "-c", ASK, *words], env=ascii_only, capture_output=True)
+    assert found.stdout.decode("ascii").strip() == "[b'\\xc3\\xbc']", found.stderr
+
+
+def test_first_capture_without_a_change_makes_the_next_one_fast(repo: Repo) -> None:
+    repo.write("a/file", "1")
+    # Later the cache has the times of all files, so that the next capture needs no new one.
+    time.sleep(0.05)
+    open_history(str(repo.path)).capture("x")
+    with running(str(repo.path)), asked() as told:
+        for _ in range(2):
+            open_history(str(repo.path)).capture("x", if_changed=True)
+    assert told == [None, []]
 
 
 def test_new_and_removed_directories_are_captured(repo: Repo, watched: RunningWatcher) -> None:
@@ -112,7 +153,7 @@ def test_stopped_watcher_costs_a_full_look(repo: Repo, watched: RunningWatcher) 
     assert told() == [b"a/b"]
 
 
-def test_cache_of_a_backup_is_unknown(repo: Repo, watched: RunningWatcher) -> None:
+def test_open_stat_cache_a_backup_is_unknown(repo: Repo, watched: RunningWatcher) -> None:
     head = repo.path / ".git/envhist/cache/head"
     older = head.read_bytes()
     repo.write("a/b/file", "2")
@@ -208,6 +249,91 @@ def test_verification_agrees_with_what_is_known(repo: Repo, watched: RunningWatc
     while watched.status().get("verified") is None and time.monotonic() < until:
         time.sleep(0.01)
     assert watched.status()["verified"]["result"] == "right"  # type: ignore[index]
+
+
+def test_stopped_watcher_is_not_waited_for(repo: Repo, watched: RunningWatcher) -> None:
+    watched.signal(signal.SIGSTOP)
+    assert begin_asking(watched.state) == ""
+    assert not Path(watched.state, SILENT).exists()
+
+
+def test_silent_watcher_is_not_asked_again_at_once(repo: Repo) -> None:
+    state = open_history(str(repo.path)).repository.state
+    with socket(AF_UNIX, SOCK_STREAM) as listening:
+        with_short_path(socket_path(state_directory(state)), listening.bind)
+        listening.listen(4)
+        listening.setblocking(False)
+        for _ in range(2):
+            assert begin_asking(state) == ""
+        listening.accept()[0].close()
+        with pytest.raises(BlockingIOError):
+            listening.accept()
+
+
+def test_verification_ends_although_a_capture_wrote_the_cache(
+    repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    began, end = tmp_path / "began", tmp_path / "end"
+
+    def verify(*_: object) -> list[bytes]:
+        began.touch()
+        until = time.monotonic() + 30
+        while not end.exists() and time.monotonic() < until:
+            time.sleep(0.01)
+        return [b"a/b"]
+
+    monkeypatch.setattr(server, "differing_directories", verify)
+    with running(str(repo.path)) as watcher:
+        repo.write("a/b/file", "1")
+        capture(repo)
+        capture(repo)
+        exchange(watcher.state, {"op": "verify"})
+        while not began.exists():
+            time.sleep(0.01)
+        repo.write("a/b/file", "2")
+        capture(repo)
+        end.touch()
+        until = time.monotonic() + 10
+        while (found := watcher.status()["verified"]) is None and time.monotonic() < until:
+            time.sleep(0.01)
+    assert found is not None
+    assert found["result"] == "right"
+
+
+def test_lock_is_free_after_a_watcher_was_killed_while_it_verified(
+    repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    began, end = tmp_path / "began", tmp_path / "end"
+
+    def verify(*_: object) -> None:
+        began.touch()
+        until = time.monotonic() + 30
+        while not end.exists() and time.monotonic() < until:
+            time.sleep(0.01)
+
+    monkeypatch.setattr(server, "differing_directories", verify)
+    with running(str(repo.path)) as watcher:
+        capture(repo)
+        capture(repo)
+        exchange(watcher.state, {"op": "verify"})
+        while not began.exists():
+            time.sleep(0.01)
+    try:
+        with try_lock(os.path.join(watcher.state, LOCK)) as acquired:
+            assert acquired
+        with socket(AF_UNIX, SOCK_STREAM) as connection, pytest.raises(ConnectionRefusedError):
+            with_short_path(socket_path(watcher.state), connection.connect)
+    finally:
+        end.touch()
+
+
+def test_watcher_leaves_the_socket_of_a_newer_one(repo: Repo, watched: RunningWatcher) -> None:
+    path = Path(socket_path(watched.state))
+    path.unlink()
+    path.write_text("newer")
+    repo.write("a/other", "2")
+    watched.wait()
+    assert path.read_text() == "newer"
 
 
 def test_watcher_ends_when_its_repository_goes_away(repo: Repo, watched: RunningWatcher) -> None:

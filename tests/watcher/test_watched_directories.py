@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from git_envhist.watcher import inotify
+from git_envhist.watcher.inotify import InotifyUnavailable
 from git_envhist.watcher.watched_directories import WatchedDirectories
 from tests.watcher.states import States, Storm, changed, states, watch
 
@@ -31,6 +33,17 @@ def begun(top: Path) -> tuple[WatchedDirectories, int]:
     token = watched.changes_since(None).token
     assert token is not None
     return watched, token
+
+
+def test_more_than_half_of_the_watches_of_a_user_are_not_taken(
+    top: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(inotify, "read_limit", lambda _name: 10)
+    watched, _ = begun(top)
+    assert len(watched) == 5
+    (top / "sixth").mkdir()
+    with pytest.raises(InotifyUnavailable):
+        watched.drain()
 
 
 def test_nothing_is_claimed_without_a_change(top: Path) -> None:
