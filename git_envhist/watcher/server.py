@@ -23,7 +23,7 @@ from git_envhist.watcher.client import LOCK, socket_path
 from git_envhist.watcher.file_systems import Points, points_in, why_unwatchable
 from git_envhist.watcher.inotify import Inotify, InotifyUnavailable
 from git_envhist.watcher.open_files import OpenFiles, OutOfSight
-from git_envhist.watcher.verify import differing_directories, wrong_claims
+from git_envhist.watcher.verify import Differing, differing_directories, wrong_claims
 from git_envhist.watcher.watched_directories import WatchedDirectories, WatchedScope
 
 TICK = 2.0
@@ -192,7 +192,8 @@ class WatcherProcess:
             return {}
         operation = request["op"]
         if operation == "since":
-            self._asked = time.monotonic()
+            if not self._wrong:
+                self._asked = time.monotonic()
             return self._changes(request)
         if operation == "begin":
             self._question, self._listed = request["question"], None
@@ -304,7 +305,7 @@ class WatcherProcess:
                 os.close(reading)
                 os.nice(NICE)
                 found = differing_directories(os.path.join(self._state, "cache"), bases, cache)
-                paths = None if found is None else [os.fsdecode(path) for path in found]
+                paths = None if found is None else [[path.hex() for path in some] for some in found]
                 with open(writing, "w", encoding="ascii") as file:
                     json.dump(paths, file)
             finally:
@@ -324,9 +325,9 @@ class WatcherProcess:
         with suppress(ValueError):
             found = json.loads(running.data)
             if found is not None:
-                self._judge([os.fsencode(path) for path in found], running)
+                self._judge(Differing(*([bytes.fromhex(path) for path in some] for some in found)), running)
 
-    def _judge(self, differing: list[bytes], running: Verification) -> None:
+    def _judge(self, differing: Differing, running: Verification) -> None:
         """Compare what a full look found with what the watcher knows."""
         kept = self._kept
         if kept is None or kept[0] != running.cache:
@@ -337,7 +338,10 @@ class WatcherProcess:
         listed = self._list_open_files()
         if listed == OUT_OF_SIGHT:
             return
-        wrong = wrong_claims(differing, {*changed, *listed})
+        known = {*changed, *listed}
+        wrong = wrong_claims(differing.changed, known)
+        if wrong_claims(differing.touched, known):
+            self._watched.doubt("a change time is new without an event")
         if wrong:
             self._wrong = os.fsdecode(wrong[0]).replace("\0", "") or "."
         self._last_check = {"at": running.began, "result": "wrong" if wrong else "right"}
