@@ -11,8 +11,8 @@ stat cache. The answer is a token and a list of directories, or "unknown": then 
 - Files that can change without an event are looked at by each capture: those with several hard links and those that
   could not be captured (a list in the head of the stat cache), and those that a process holds open or mapped for
   writing (`open_files`).
-- Any doubt makes earlier tokens unknown: an overflow of the queue, a watch that could not be set, another table of
-  mounts, a new hard link, a file system that reports no changes of other machines.
+- Any doubt makes earlier tokens unknown: an overflow of the queue, another table of mounts, a new hard link, a new name
+  that was gone before its links were counted (`new_paths`).
 - From time to time a child of the process compares every directory with the stat cache (`verify`). A difference
-  that the process does not know of ends its use.
+  that the process does not know of ends its use; a change time alone is a doubt.
 """
