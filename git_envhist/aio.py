@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, ParamSpec, TypeVar, overload
 
 from git_envhist.api import EnvHistory
-from git_envhist.guarded_work import Forget, GuardedWork, Handler, finish, in_thread, work_in_thread
+from git_envhist.guarded_work import Forget, GuardedWork, Handler, await_to_end, in_thread, work_in_thread
 from git_envhist.tracking.effects import Effects, Observations
 from git_envhist.tracking.tasks import Tasks
 
@@ -49,7 +49,7 @@ class AsyncWrapper(Generic[Wrapped_co]):
         self._wrapped = wrapped
 
 
-def awaited(
+def as_coroutine(
     verb: Callable[Concatenate[W, P], R],
 ) -> Callable[Concatenate[AsyncWrapper[W], P], Coroutine[Any, Any, R]]:
     """Return a verb as a coroutine of the wrapper."""
@@ -64,28 +64,28 @@ def awaited(
 class AsyncTasks(AsyncWrapper[Tasks]):
     """`Tasks` with coroutines."""
 
-    all = awaited(Tasks.all)
-    add = awaited(Tasks.add)
-    set = awaited(Tasks.set)
-    resume = awaited(Tasks.resume)
+    all = as_coroutine(Tasks.all)
+    add = as_coroutine(Tasks.add)
+    set = as_coroutine(Tasks.set)
+    resume = as_coroutine(Tasks.resume)
 
 
 class AsyncEffects(AsyncWrapper[Effects]):
     """`Effects` with coroutines."""
 
-    all = awaited(Effects.all)
-    since = awaited(Effects.since)
-    note = awaited(Effects.note)
-    perform = awaited(Effects.perform)
+    all = as_coroutine(Effects.all)
+    since = as_coroutine(Effects.since)
+    note = as_coroutine(Effects.note)
+    perform = as_coroutine(Effects.perform)
 
 
 class AsyncObservations(AsyncWrapper[Observations]):
     """`Observations` with coroutines."""
 
-    all = awaited(Observations.all)
-    find = awaited(Observations.find)
-    note = awaited(Observations.note)
-    look = awaited(Observations.look)
+    all = as_coroutine(Observations.all)
+    find = as_coroutine(Observations.find)
+    note = as_coroutine(Observations.note)
+    look = as_coroutine(Observations.look)
 
 
 class AsyncEnvHistory(AsyncWrapper[EnvHistory]):
@@ -165,49 +165,49 @@ class AsyncEnvHistory(AsyncWrapper[EnvHistory]):
         """Checkpoints that the platform below took without us."""
         return AsyncObservations(self._wrapped.observed)
 
-    capture = awaited(EnvHistory.capture)
-    log = awaited(EnvHistory.log)
-    why = awaited(EnvHistory.why)
-    why_failed = awaited(EnvHistory.why_failed)
-    blame = awaited(EnvHistory.blame)
-    recent = awaited(EnvHistory.recent)
-    page = awaited(EnvHistory.page)
-    timelines = awaited(EnvHistory.timelines)
-    resolve = awaited(EnvHistory.resolve)
-    get = awaited(EnvHistory.get)
-    diff = awaited(EnvHistory.diff)
-    read_file = awaited(EnvHistory.read_file)
-    name = awaited(EnvHistory.name)
-    remove_name = awaited(EnvHistory.remove_name)
-    note = awaited(EnvHistory.note)
-    attach = awaited(EnvHistory.attach)
-    attachments = awaited(EnvHistory.attachments)
-    preview = awaited(EnvHistory.preview)
-    write_to = awaited(EnvHistory.write_to)
-    plan_fork = awaited(EnvHistory.plan_fork)
-    undo = awaited(EnvHistory.undo)
-    revert = awaited(EnvHistory.revert)
-    merge = awaited(EnvHistory.merge)
-    redo = awaited(EnvHistory.redo)
-    continue_restore = awaited(EnvHistory.continue_restore)
-    abort_restore = awaited(EnvHistory.abort_restore)
-    verify = awaited(EnvHistory.verify)
-    bisect = awaited(EnvHistory.bisect)
-    run = awaited(EnvHistory.run)
-    push = awaited(EnvHistory.push)
-    fetch = awaited(EnvHistory.fetch)
-    export = awaited(EnvHistory.export)
-    import_ = awaited(EnvHistory.import_)
-    drop = awaited(EnvHistory.drop)
-    undrop = awaited(EnvHistory.undrop)
-    prune = awaited(EnvHistory.prune)
-    purge = awaited(EnvHistory.purge)
-    gc = awaited(EnvHistory.gc)
-    du = awaited(EnvHistory.du)
-    fsck = awaited(EnvHistory.fsck)
-    install = awaited(EnvHistory.install)
-    uninstall = awaited(EnvHistory.uninstall)
-    status = awaited(EnvHistory.status)
+    capture = as_coroutine(EnvHistory.capture)
+    log = as_coroutine(EnvHistory.log)
+    why = as_coroutine(EnvHistory.why)
+    why_failed = as_coroutine(EnvHistory.why_failed)
+    blame = as_coroutine(EnvHistory.blame)
+    recent = as_coroutine(EnvHistory.recent)
+    page = as_coroutine(EnvHistory.page)
+    timelines = as_coroutine(EnvHistory.timelines)
+    resolve = as_coroutine(EnvHistory.resolve)
+    get = as_coroutine(EnvHistory.get)
+    diff = as_coroutine(EnvHistory.diff)
+    read_file = as_coroutine(EnvHistory.read_file)
+    name = as_coroutine(EnvHistory.name)
+    remove_name = as_coroutine(EnvHistory.remove_name)
+    note = as_coroutine(EnvHistory.note)
+    attach = as_coroutine(EnvHistory.attach)
+    attachments = as_coroutine(EnvHistory.attachments)
+    preview = as_coroutine(EnvHistory.preview)
+    write_to = as_coroutine(EnvHistory.write_to)
+    plan_fork = as_coroutine(EnvHistory.plan_fork)
+    undo = as_coroutine(EnvHistory.undo)
+    revert = as_coroutine(EnvHistory.revert)
+    merge = as_coroutine(EnvHistory.merge)
+    redo = as_coroutine(EnvHistory.redo)
+    continue_restore = as_coroutine(EnvHistory.continue_restore)
+    abort_restore = as_coroutine(EnvHistory.abort_restore)
+    verify = as_coroutine(EnvHistory.verify)
+    bisect = as_coroutine(EnvHistory.bisect)
+    run = as_coroutine(EnvHistory.run)
+    push = as_coroutine(EnvHistory.push)
+    fetch = as_coroutine(EnvHistory.fetch)
+    export = as_coroutine(EnvHistory.export)
+    import_ = as_coroutine(EnvHistory.import_)
+    drop = as_coroutine(EnvHistory.drop)
+    undrop = as_coroutine(EnvHistory.undrop)
+    prune = as_coroutine(EnvHistory.prune)
+    purge = as_coroutine(EnvHistory.purge)
+    gc = as_coroutine(EnvHistory.gc)
+    du = as_coroutine(EnvHistory.du)
+    fsck = as_coroutine(EnvHistory.fsck)
+    install = as_coroutine(EnvHistory.install)
+    uninstall = as_coroutine(EnvHistory.uninstall)
+    status = as_coroutine(EnvHistory.status)
 
     @overload
     async def restore(
@@ -271,11 +271,11 @@ class AsyncEnvHistory(AsyncWrapper[EnvHistory]):
         with ThreadPoolExecutor(1, "git-envhist-watch") as thread:
             try:
                 while True:
-                    captured = await finish(asyncio.wrap_future(thread.submit(next, found)))
+                    captured = await await_to_end(asyncio.wrap_future(thread.submit(next, found)))
                     if captured is not None:
                         yield captured
             finally:
-                await finish(asyncio.wrap_future(thread.submit(found.close)))
+                await await_to_end(asyncio.wrap_future(thread.submit(found.close)))
 
     @asynccontextmanager
     async def around(

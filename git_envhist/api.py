@@ -17,7 +17,7 @@ from git_envhist.context import HistoryContext, refuse_oversized_trees, version_
 from git_envhist.discovery import open_repository
 from git_envhist.disk import system_errors
 from git_envhist.errors import EnvhistError, SnapshotNotFound, UsageError
-from git_envhist.git.config import agent_variables, current_actor
+from git_envhist.git.current_actor import agent_variables, current_actor
 from git_envhist.git.repository import TRASH_REFS
 from git_envhist.guarded_work import (
     Forget,
@@ -41,10 +41,10 @@ from git_envhist.model import (
     SnapshotRef,
     Trigger,
 )
-from git_envhist.platform import COPIES
-from git_envhist.snapshots.fetched import is_fetched, without_fetched_objects
-from git_envhist.snapshots.records import name_record, remark_record
-from git_envhist.text import replace_surrogates
+from git_envhist.platform import FORK_GUARD
+from git_envhist.printable_text import replace_surrogates
+from git_envhist.snapshots.fetched_store import is_fetched, without_fetched_objects
+from git_envhist.snapshots.note_records import name_record, remark_record
 
 if TYPE_CHECKING:
     from typing import Self, Unpack
@@ -72,7 +72,7 @@ if TYPE_CHECKING:
         RestorePlan,
         RestoreResult,
         RunResult,
-        SnapshotAttachments,
+        SnapshotExtras,
         SnapshotId,
     )
     from git_envhist.model.integrations import IntegrationChange, IntegrationStatus
@@ -81,13 +81,13 @@ if TYPE_CHECKING:
     from git_envhist.model.sharing import ExportResult, FetchResult, ImportResult, PushResult
     from git_envhist.remote.sign_heads import Signing
     from git_envhist.restore.decisions import Decisions
+    from git_envhist.restore.merge_sources import MergeSources
     from git_envhist.restore.options import (
         MergeKeywords,
         RestoreKeywords,
         RestoreOptions,
         RevertKeywords,
     )
-    from git_envhist.restore.revert import MergeSources
     from git_envhist.restore.undo_and_redo import Restorer
     from git_envhist.retention.drop import SnapshotDropper
     from git_envhist.retention.prune import Pruner
@@ -105,7 +105,7 @@ TO_OUTPUT = "-"
 FETCH, PUSH, EXPORT = "another fetch or import", "another push", "another export"
 
 # A copy of this process that a host program makes during a verb must hold none of our locks and pipes.
-COPIES.watch()
+FORK_GUARD.watch()
 
 
 class EnvHistory(HistoryContext):
@@ -581,7 +581,7 @@ class EnvHistory(HistoryContext):
 
         return attachments_of(self, self.snapshot_of(revision))
 
-    def get(self, revision: SnapshotRef = "@") -> SnapshotAttachments:
+    def get(self, revision: SnapshotRef = "@") -> SnapshotExtras:
         """Return a snapshot with its current notes, and everything attached to it."""
         from git_envhist.tracking.attachments import snapshot_with_attachments  # loaded late: as above
 
@@ -755,7 +755,9 @@ class EnvHistory(HistoryContext):
         self.notify(HistoryEvent.RESTORED, merged)
         if command is None or merged.snapshot is None:
             return merged
-        from git_envhist.checks.after_merge import merged_check_warning  # loaded late: few merges are checked
+        from git_envhist.checks.merged_check_warning import (
+            merged_check_warning,  # loaded late: few merges are checked
+        )
 
         checked = self.checks.after_restore(merged, command)
         self.notify(HistoryEvent.VERIFIED, checked)
@@ -975,7 +977,7 @@ class EnvHistory(HistoryContext):
         >>> ran.status, ran.output, ran.after.snapshot.intent
         (0, b'done\\n', 'build it')
         """
-        from git_envhist.integrations.run_command import (  # loaded late: keeps envlog fast
+        from git_envhist.integrations.run_with_snapshots import (  # loaded late: keeps envlog fast
             run_quietly,
             run_with_snapshots,
         )
@@ -1155,14 +1157,14 @@ class EnvHistory(HistoryContext):
         >>> [(came, moments) for _, came, moments in history.import_("../moments.envhist.tar.zst").timelines]
         [(<FetchOutcome.NEW: 'new'>, 1)]
         """
-        from git_envhist.remote.export import (  # loaded late: most commands export nothing
+        from git_envhist.remote.export_and_import import (  # loaded late: most commands export nothing
             ExportOptions,
-            choose,
             export,
+            snapshots_to_export,
         )
 
         self.refresh()
-        chosen = choose(revisions, self.catalog, self.now)
+        chosen = snapshots_to_export(revisions, self.catalog, self.now)
         for snapshot in chosen:
             self.with_contents(snapshot, TOP)
         options = ExportOptions(force, tuple(map(os.fsencode, as_sequence(allow))))
@@ -1179,7 +1181,9 @@ class EnvHistory(HistoryContext):
 
     def import_(self, file: str | os.PathLike[str], *, name: str | None = None) -> ImportResult:
         """Import the timelines of an exported archive as `<name>/<timeline>`."""
-        from git_envhist.remote.export import import_archive  # loaded late: most commands import nothing
+        from git_envhist.remote.export_and_import import (
+            import_archive,  # loaded late: most commands import nothing
+        )
 
         self._reload_remotes()
         waiting = self._report_waiting(FETCH)
@@ -1289,30 +1293,30 @@ class EnvHistory(HistoryContext):
         `empty_trash`: purge dropped snapshots first, and `prune` is `now`. `force`: ignore a git of another user if the
         system hides in which repository it works.
         """
-        from git_envhist.maintenance.gc import clean  # loaded late: keeps envlog fast
+        from git_envhist.maintenance.gc import run_gc  # loaded late: keeps envlog fast
 
         if empty_trash:
             self.dropper.empty_trash()
             self.refresh()
             prune = prune or "now"
         repository = replace(self.capturing.repository, ignores_hidden=force)
-        return clean(repository, prune, report or _ignore)
+        return run_gc(repository, prune, report or _ignore)
 
     def fsck(self, *, quick: bool = False, repair: bool = False, report: Report | None = None) -> FsckReport:
         """Verify every byte of every snapshot; `quick`: only that all objects exist.
 
         `repair`: recover lost objects where that is possible, and set damaged ones aside; nothing is deleted.
         """
-        from git_envhist.maintenance.daily import clear_problems  # loaded late: keeps envlog fast
+        from git_envhist.maintenance.found_problems import clear_problems  # loaded late: keeps envlog fast
 
         if repair:
             from git_envhist.maintenance.repair import Repair  # loaded late: hardly ever
 
             health = Repair(self, self.capturing, report or _ignore).run()
         else:
-            from git_envhist.maintenance.fsck import check  # loaded late: keeps envlog fast
+            from git_envhist.maintenance.fsck import check_history  # loaded late: keeps envlog fast
 
-            found = check(self.capturing.repository, quick=quick, progress=report or _ignore)
+            found = check_history(self.capturing.repository, quick=quick, progress=report or _ignore)
             health = found.health(quick=quick)
         if health.is_whole and not quick:
             clear_problems(self.repository.common_state)
@@ -1326,27 +1330,30 @@ class EnvHistory(HistoryContext):
 
         `revisions`: what dropping these together would free; `paths`: what the history would lose without them.
         """
-        from git_envhist.maintenance.disk_usage import SnapshotSet, measure  # loaded late: keeps envlog fast
+        from git_envhist.maintenance.disk_usage import (  # loaded late: keeps envlog fast
+            SnapshotSet,
+            measure_disk_usage,
+        )
 
         lines = {name: self.log(timeline=name) for name in self.timelines() if not is_fetched(name)}
         repository = self.capturing.repository
         trash = list(repository.list_refs(TRASH_REFS).values())
         listed = repository.git.run("rev-list", *trash).split() if trash else []
         stored = SnapshotSet(lines, [commit.decode("ascii") for commit in listed])
-        return measure(repository, stored, self.snapshots_of(revisions), paths, report or _ignore)
+        return measure_disk_usage(repository, stored, self.snapshots_of(revisions), paths, report or _ignore)
 
     @property
     def problems(self) -> list[str]:
         """The problems that the daily check found, a sentence each."""
-        from git_envhist.maintenance.daily import read_problems  # loaded late: keeps a capture fast
+        from git_envhist.maintenance.found_problems import read_problems  # loaded late: keeps a capture fast
 
         return read_problems(self.repository.common_state)
 
     def daily(self) -> None:
         """Run the daily maintenance, as far as it is worthwhile; it waits for no other process."""
-        from git_envhist.maintenance.gc import daily  # loaded late: once a day
+        from git_envhist.maintenance.gc import run_daily_gc  # loaded late: once a day
 
-        daily(self.capturing.repository, self.thin)
+        run_daily_gc(self.capturing.repository, self.thin)
 
     # Integrations.
 

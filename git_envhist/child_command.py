@@ -32,7 +32,7 @@ DEAD = (b"Z", b"X")
 """States of processes that have ended."""
 OWN_VARIABLES = ("GIT_PAGER_IN_USE", "OLDPWD")
 
-Taken = Callable[[int, bytes], None]
+OutputHandler = Callable[[int, bytes], None]
 """Receives the source descriptor and the data."""
 
 
@@ -138,7 +138,7 @@ class ChildCommand:
         if self._popen is not None:
             self._popen.__exit__(*error)  # type: ignore[arg-type]
 
-    def follow(self, take: Taken, *, typed: int | None = None, deadline: float | None = None) -> bool:
+    def follow(self, take: OutputHandler, *, typed: int | None = None, deadline: float | None = None) -> bool:
         """Pass output on until the command exits; return False if the deadline comes first.
 
         `typed` is a descriptor whose input is read too; input after the exit is left for the next reader.
@@ -164,7 +164,7 @@ class ChildCommand:
         self.read_rest(take)
         return True
 
-    def read_rest(self, take: Taken) -> None:
+    def read_rest(self, take: OutputHandler) -> None:
         """Read what has been written, up to a limit: a background process may write forever."""
         for source in self.outputs:
             poll, taken = select.poll(), 0
@@ -216,7 +216,7 @@ def _milliseconds(left: float | None, *, has_end: bool) -> int | None:
     return whole if has_end else min(PAUSE_MS, whole)
 
 
-def _read_available(source: int, take: Taken) -> int:
+def _read_available(source: int, take: OutputHandler) -> int:
     """Read what is available, or wait for it; return the number of bytes."""
     try:
         data = os.read(source, READ_SIZE)

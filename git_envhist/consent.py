@@ -24,12 +24,13 @@ import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 
+from git_envhist.directories_of_others import make_directories, refuse_others_directory
 from git_envhist.discovery import own_data
-from git_envhist.disk import Durability, cannot_write, locked, replace_file
+from git_envhist.disk import Durability, cannot_write, replace_file
 from git_envhist.errors import EnvhistError, Refused
-from git_envhist.git.config import AGENT, AGENT_SHELLS
+from git_envhist.git.current_actor import AGENT, AGENT_SHELLS
 from git_envhist.git.repository import Repository
-from git_envhist.owners import make_directories, refuse_others
+from git_envhist.locks import locked
 from git_envhist.snapshots.quoting import quote, unquote
 
 FILE = "trusted"
@@ -124,7 +125,7 @@ class TrustedList:
     def _remove(self, is_gone: Callable[[bytes], bool]) -> None:
         if not any(map(is_gone, self._read())):
             return
-        refuse_others(self._directory)
+        refuse_others_directory(self._directory)
         try:
             with locked(self._path + ".lock"):
                 self._write([line for line in self._read() if not is_gone(line)])
@@ -183,14 +184,14 @@ def may_run(environ: Mapping[str, str], common_dir: str, command: str) -> bool:
     return not is_unattended(environ) or trusted_list(environ).has_command(common_dir, command)
 
 
-def approve(environ: Mapping[str, str], common_dir: str, command: str) -> None:
+def approve_command(environ: Mapping[str, str], common_dir: str, command: str) -> None:
     """Add a command that a person ran to the list; errors are ignored."""
     if is_person(environ):
         with suppress(EnvhistError, OSError):
             trusted_list(environ).add_command(common_dir, command)
 
 
-def name_repository(environ: Mapping[str, str], common_dir: str) -> None:
+def approve_repository(environ: Mapping[str, str], common_dir: str) -> None:
     """Add a repository that a person captured to the list: hooks for every repository may capture it too."""
     if is_person(environ):
         with suppress(EnvhistError, OSError):

@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING
 
 from git_envhist.config import config_home, read_settings
 from git_envhist.errors import SealingError, SnapshotNotFound
-from git_envhist.git.config import agent_of, current_actor, current_time, list_config, signature
+from git_envhist.git.current_actor import agent_of, current_actor, current_time, signature
+from git_envhist.git.list_config import list_config
 from git_envhist.history.catalog import (
     judge_verdicts,
     list_timelines,
@@ -34,13 +35,13 @@ from git_envhist.history.catalog import (
 from git_envhist.history.timeline import Catalog, Timeline
 from git_envhist.lazy import once, replace
 from git_envhist.model import CaptureResult, EnvPath, NoteRecord, Snapshot, SnapshotRef
-from git_envhist.snapshots.fetched import (
+from git_envhist.printable_text import replace_surrogates
+from git_envhist.snapshots.fetched_store import (
     FetchedStore,
     is_fetched,
     with_fetched_objects,
     without_fetched_objects,
 )
-from git_envhist.text import replace_surrogates
 from git_envhist.worktree.timeline_name import ensure_timeline, find_timeline
 
 if TYPE_CHECKING:
@@ -266,9 +267,11 @@ class HistoryContext(ABC):
 
         line = self.signature
         if is_fetched(snapshot.timeline):
-            from git_envhist.snapshots.notes import mark_fetched_notes  # loaded late: most snapshots are ours
+            from git_envhist.snapshots.notes import (
+                record_note_on_fetched,  # loaded late: most snapshots are ours
+            )
 
-            mark_fetched_notes(FetchedStore.of(self.repository))
+            record_note_on_fetched(FetchedStore.of(self.repository))
 
         def own_timeline() -> str:
             return ensure_timeline(self.repository, self.settings)
@@ -367,9 +370,11 @@ def refuse_oversized_trees(context: HistoryContext, snapshots: Iterable[Snapshot
     unknown = [one for one in snapshots if not (one.trusted or is_fetched(one.timeline))]
     unseen = [one.tree for one in unknown if not context.judge(one).trusted]
     if unseen:
-        from git_envhist.snapshots.tree_size import refuse_too_large  # loaded late: most snapshots are ours
+        from git_envhist.snapshots.oversized_trees import (
+            refuse_oversized,  # loaded late: most snapshots are ours
+        )
 
-        refuse_too_large(context.repository.git, unseen)
+        refuse_oversized(context.repository.git, unseen)
 
 
 def version_reader(context: HistoryContext) -> ReadVersion:

@@ -16,20 +16,20 @@ from contextlib import contextmanager, suppress
 from typing import NamedTuple, TypedDict
 
 from git_envhist.config import data_home
+from git_envhist.directories_of_others import is_trusted_owner, refuse_others_directory
 from git_envhist.disk import (
     Durability,
     cannot_write,
-    locked,
     remove_if_present,
     replace_file,
     state_directory,
     sync_directory,
 )
 from git_envhist.errors import EnvhistError, Refused, UsageError
-from git_envhist.git.process import COMMAND, Git, clean_environment, spawn
+from git_envhist.git.process import COMMAND, Git, clean_environment, run_to_end
 from git_envhist.git.repository import FORKS, NoRepository, Repository
 from git_envhist.lazy import dataclass, replace
-from git_envhist.owners import is_own, refuse_others
+from git_envhist.locks import locked
 from git_envhist.platform import DIRECTORY, open_file_only
 from git_envhist.snapshots.quoting import quote, unquote
 from git_envhist.worktree.timeline_name import FILE as TIMELINE
@@ -219,7 +219,7 @@ class DirectoryRegistry:
         try:
             with open(os.path.join(self.directory, name), "rb", opener=open_file_only) as file:
                 # git obeys the configuration of the repository that a record names.
-                if not is_own(os.fstat(file.fileno()).st_uid):
+                if not is_trusted_owner(os.fstat(file.fileno()).st_uid):
                     return None
                 return _parse(name, file.read(MAX_SIZE))
         except (OSError, EnvhistError, ValueError, KeyError):
@@ -378,7 +378,7 @@ def _fill(place: str) -> None:
     # Regardless of the user's preference for new repositories.
     environment[b"GIT_DEFAULT_REF_FORMAT"] = b"files"
     words = ["init", "--quiet", "--bare", "--template=", f"--object-format={OBJECT_FORMAT}", place]
-    done = spawn([*COMMAND, *words], environment)
+    done = run_to_end([*COMMAND, *words], environment)
     if done.status != 0:
         raise EnvhistError(f"cannot create a repository: {done.complaint}")
     with open(os.path.join(place, "config"), "w", encoding="ascii") as file:
@@ -562,7 +562,7 @@ def _covered_by_git(root: str, environ: Mapping[str, str]) -> OpenedRepository |
 def _records(environ: Mapping[str, str]) -> Iterator[DirectoryRegistry]:
     """Yield the records, with private modes and locked against other writers."""
     homes = homes_of(environ)
-    refuse_others(homes.directory)
+    refuse_others_directory(homes.directory)
     place = state_directory(homes.directory)
     try:
         for directory in (own_data(environ), place):

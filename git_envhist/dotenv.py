@@ -89,7 +89,7 @@ def _dotenv_end(data: bytes, at: int, assigns: bool) -> int | None:
         closed = _closing(data, at + len(quote), quote)
         return None if closed is None else _line_end(data, closed)
     end = _line_end(data, at)
-    while data[at:end].endswith(b"\\") and end < len(data):
+    while at < end < len(data) and data[end - 1 : end] == b"\\":
         end = _line_end(data, end + 1)
     line = data[at:end]
     comment = COMMENT.search(line)

@@ -19,7 +19,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from git_envhist.capture.environment_trees import cache_of
+from git_envhist.capture.environment_trees import open_stat_cache
 from git_envhist.capture.pipeline import CaptureOptions, CapturePipeline
 from git_envhist.capture.scope import CaptureScope
 from git_envhist.config import read_settings
@@ -36,35 +36,36 @@ from git_envhist.disk import cannot_write, state_directory
 from git_envhist.errors import EnvhistError, Refused, UsageError, in_words
 from git_envhist.git.cat_file import CatFile
 from git_envhist.git.process import Git, GitResult, clean_environment
-from git_envhist.git.refs import GITDIR, git_directory_of, has_submodules, is_own_submodule, submodule_of
 from git_envhist.git.repository import NOTES_REFS, TIMELINE_REFS, RefUpdate, Repository
+from git_envhist.git.running_git import GITDIR
+from git_envhist.git.submodules import git_directory_of, has_submodules, is_own_submodule, submodule_of
 from git_envhist.history.timeline import RELOCATED
 from git_envhist.lazy import replace
 from git_envhist.model import CaptureProgress, EnvPath, ForkPlan, ForkResult, RestoreResult, Snapshot, Trigger
-from git_envhist.objects.reader import ObjectReader, Verify
+from git_envhist.objects.object_readers import ObjectReader, Verify
 from git_envhist.platform import DIRECTORY, open_file_only
 from git_envhist.ports_in_use import ports_in_use
-from git_envhist.restore.clone_files import CloningReader
 from git_envhist.restore.disk_calls import DiskCalls
 from git_envhist.restore.inspect_unsigned import refuse_obeyed_place
-from git_envhist.restore.planner import tracked
+from git_envhist.restore.planner import tracked_paths
 from git_envhist.restore.relocate import (
     PathReference,
     Relocation,
     Rewriter,
     files_in,
+    find_outside_references,
     is_shell_safe,
     origins_of,
-    paths_naming,
     read_file,
     relocate,
     write_in_place,
 )
 from git_envhist.restore.slots import remove_tree
+from git_envhist.restore.worktree_reader import CloningReader
 from git_envhist.restore.write_elsewhere import SourceRepository, write_into
 from git_envhist.snapshots.layout import GIT_CHANGED
-from git_envhist.snapshots.names import RESERVED
-from git_envhist.snapshots.records import read_git_changes
+from git_envhist.snapshots.list_texts import read_git_changes
+from git_envhist.snapshots.stored_names import RESERVED
 from git_envhist.workers import share_out
 from git_envhist.worktree.scan import is_settled
 from git_envhist.worktree.stat_cache import (
@@ -117,7 +118,7 @@ class Worktree:
     def remove(self) -> None:
         """Remove the worktree, and the branch created with it."""
         root = self.repository.root
-        clear(root)
+        remove_fork_directory(root)
         self.git.try_run("worktree", "remove", "--force", "--force", root)
         if self.branch is not None and not self.orphan:
             self.git.try_run("update-ref", "-d", BRANCHES + self.branch)
@@ -134,7 +135,7 @@ class PlainForkDirectory:
 
     def remove(self) -> None:
         """Remove the directory and its record."""
-        clear(self.repository.root)
+        remove_fork_directory(self.repository.root)
         with suppress(OSError):
             os.unlink(self.record)
         shutil.rmtree(self.repository.git_dir, ignore_errors=True)
@@ -184,7 +185,7 @@ def make_plain_fork(source: Repository, registry: DirectoryRegistry, root: str) 
     return fork_directory
 
 
-def clear(root: str) -> None:
+def remove_fork_directory(root: str) -> None:
     """Remove a directory and all in it, also directories without permissions."""
     parent, name = os.path.split(root)
     with suppress(OSError):
@@ -242,7 +243,7 @@ def seed_stat_cache(
 
     `lost`: paths with metadata that could not be set.
     """
-    original_cache, fork_cache = cache_of(source.repository), cache_of(own.repository)
+    original_cache, fork_cache = open_stat_cache(source.repository), open_stat_cache(own.repository)
     head = original_cache.read_head()
     if head is None or head.base != snapshot.id:
         return
@@ -613,10 +614,10 @@ class _Fork:
         origins = origins_of(self.source, self.snapshot.timeline, repository)
         installed, warnings = self._install(origins)
         relocation = Relocation.between(origins, repository.root)
-        found = tuple(paths_naming(files_in(repository.root), repository, relocation))
+        found = tuple(find_outside_references(files_in(repository.root), repository, relocation))
         rewritten: tuple[EnvPath, ...] = ()
         if self.options.relocate and found:
-            code = frozenset() if repository.plain else tracked(repository.git)
+            code = frozenset() if repository.plain else tracked_paths(repository.git)
             rewritten, found = relocate(Rewriter(repository.root, relocation, code), found)
         rewritten = (*installed, *rewritten)
         warnings += _record(own, self.options, len(rewritten)) if rewritten else ()

@@ -258,10 +258,10 @@ async def in_thread(verb: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) 
     """Return the result of a verb that runs in a thread; a cancellation is raised when the verb has ended."""
     import asyncio  # loaded late: its caller runs in asyncio
 
-    return await finish(asyncio.ensure_future(asyncio.to_thread(verb, *args, **kwargs)))
+    return await await_to_end(asyncio.ensure_future(asyncio.to_thread(verb, *args, **kwargs)))
 
 
-async def finish(running: asyncio.Future[R]) -> R:
+async def await_to_end(running: asyncio.Future[R]) -> R:
     """Return the result of a future; a cancellation is raised when it is done."""
     import asyncio  # loaded late: its caller runs in asyncio
 

@@ -441,27 +441,27 @@ class _ForkGuard:
             os.close(nothing)
 
 
-COPIES = _ForkGuard()
+FORK_GUARD = _ForkGuard()
 
 
 def guarded_open(path: str, flags: int, mode: int = 0o777) -> int:
     """Open a file whose descriptor a host program's forked child must not keep."""
-    if not COPIES.watched:
+    if not FORK_GUARD.watched:
         return os.open(path, flags, mode)
-    return COPIES.make(lambda: (os.open(path, flags, mode),))[0]
+    return FORK_GUARD.make(lambda: (os.open(path, flags, mode),))[0]
 
 
 def guard_descriptor(descriptor: int) -> None:
     """Register an open descriptor in the same way."""
-    if COPIES.watched:
-        COPIES.make(lambda: (descriptor,))
+    if FORK_GUARD.watched:
+        FORK_GUARD.make(lambda: (descriptor,))
 
 
 def guarded_pipe() -> tuple[int, int]:
     """Return the ends of a pipe, registered in the same way."""
-    if not COPIES.watched:
+    if not FORK_GUARD.watched:
         return os.pipe()
-    reading, writing = COPIES.make(os.pipe)
+    reading, writing = FORK_GUARD.make(os.pipe)
     return reading, writing
 
 

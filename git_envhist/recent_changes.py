@@ -22,11 +22,11 @@ from typing import NamedTuple
 
 from git_envhist.capture.probe_runner import MACHINE_ROOT
 from git_envhist.config import Settings
-from git_envhist.diff.facts import by_probe, role_of
+from git_envhist.diff.facts import order_by_probe, role_of
 from git_envhist.diff.importance import by_importance
 from git_envhist.diff.required_packages import PROBE as DECLARED
 from git_envhist.diff.required_packages import assign_roles
-from git_envhist.git.config import LocalZone
+from git_envhist.git.current_actor import LocalZone
 from git_envhist.git.process import Git
 from git_envhist.git.repository import Repository
 from git_envhist.history.times import read_time_span
@@ -34,9 +34,9 @@ from git_envhist.model import Change, ChangeSide, EntryKind, EnvPath, Fact, Fact
 from git_envhist.model.recent import LogEvent, RecentChanges
 from git_envhist.platform import open_nofollow
 from git_envhist.probes import PACKAGES, file_module, file_probes
-from git_envhist.probes.base import File, FileProbe
+from git_envhist.probes.base import FileProbe, ProbedFile
 from git_envhist.secrets.masking import mask_text
-from git_envhist.worktree.ignore import left_out_of
+from git_envhist.worktree.path_patterns import left_out_of
 
 # Times of birth, by `statx`, which Python does not offer.
 
@@ -302,7 +302,7 @@ def changed_packages(root: bytes, found: Iterable[RecentEntry]) -> tuple[FactCha
                 for fact in _facts(root, directory, probe, patterns):
                     changes[fact.probe, fact.key, fact.value] = _as_fact_change(fact, born)
     declared = _declared_packages(root, {fact.at for fact in changes.values()})
-    return by_probe(by_importance(assign_roles((changes[key] for key in sorted(changes)), declared)))
+    return order_by_probe(by_importance(assign_roles((changes[key] for key in sorted(changes)), declared)))
 
 
 def _declared_packages(root: bytes, directories: Iterable[bytes]) -> list[Fact]:
@@ -339,7 +339,7 @@ def _facts(root: bytes, directory: bytes, probe: FileProbe, patterns: Iterable[b
 
 def _files(
     root: bytes, directory: bytes, probe: FileProbe, patterns: Iterable[bytes]
-) -> Iterator[tuple[bytes, File]]:
+) -> Iterator[tuple[bytes, ProbedFile]]:
     place = os.path.join(root, directory)
     for name in os.listdir(place):
         if _is_matched(directory, name, patterns):
@@ -350,7 +350,7 @@ def _files(
                 and status.st_size <= MAX_PACKAGE_FILE
                 and _is_matched(directory, name, probe.reads)
             )
-            yield name, File(_read(path) if wanted else None, status.st_size, False, b"")
+            yield name, ProbedFile(_read(path) if wanted else None, status.st_size, False, b"")
 
 
 def _read(path: bytes) -> bytes:

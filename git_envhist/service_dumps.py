@@ -22,7 +22,7 @@ from git_envhist.objects.trees import decode_tree
 from git_envhist.platform import free_bytes
 from git_envhist.secrets.seal import SealingKey, unseal
 from git_envhist.snapshots.layout import DIRECTORY, SERVICES, ObjectSink, TreeEntry
-from git_envhist.snapshots.names import RESERVED
+from git_envhist.snapshots.stored_names import RESERVED
 
 if TYPE_CHECKING:
     from git_envhist.child_command import ChildCommand
@@ -77,13 +77,13 @@ def _run(
 ) -> str | None:
     from git_envhist.consent import (  # loaded late: few users have services
         NOT_APPROVED,
-        approve,
+        approve_command,
         may_run,
     )
 
     if not may_run(context.environ, context.common_dir, command):
         return NOT_APPROVED
-    approve(context.environ, context.common_dir, command)
+    approve_command(context.environ, context.common_dir, command)
     # Use files, not pipes: a server started by the command keeps its outputs open.
     import subprocess  # loaded late: few users have services
     from tempfile import TemporaryFile  # loaded late: likewise

@@ -61,7 +61,7 @@ def trace_git(words: Sequence[str | bytes], began: float | None = None, status: 
     trace(f"{' '.join(named)}{f' (status {status})' if status else ''}", began)
 
 
-def step(text: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
+def trace_step(text: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
     """Return a decorator that writes a line for each call of a function."""
 
     def mark(function: Callable[P, T]) -> Callable[P, T]:

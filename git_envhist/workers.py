@@ -29,7 +29,7 @@ from typing import Any, Protocol, TypeVar, cast
 from git_envhist.disk import read_exactly, write_all
 from git_envhist.errors import Damaged, EnvhistError, SealingError, StorageFull, WorkingTreeGone
 from git_envhist.platform import (
-    COPIES,
+    FORK_GUARD,
     STOPPING,
     anonymous_file,
     core_count,
@@ -309,11 +309,11 @@ def _died() -> WorkerFailed:
     return WorkerFailed("a worker process ended unexpectedly", hint="run the command again")
 
 
-def fork_line(make: Callable[[], Worker], others: list[WorkerHandle]) -> ChildWorker:
+def fork_worker(make: Callable[[], Worker], others: list[WorkerHandle]) -> ChildWorker:
     """Fork a worker; `others` are handles whose pipes the child must close."""
     asking, answering = guarded_pipe(), _wide_pipe()
     with signals_blocked():
-        child = COPIES.fork()
+        child = FORK_GUARD.fork()
         if child == 0:
             with suppress(BaseException):
                 os.close(asking[1])
@@ -328,7 +328,7 @@ def fork_line(make: Callable[[], Worker], others: list[WorkerHandle]) -> ChildWo
     return ChildWorker(child, asking[1], answering[0])
 
 
-def spawn_line(module: str, job: Job, shared: SharedCounters, number: int) -> ChildWorker:
+def spawn_worker(module: str, job: Job, shared: SharedCounters, number: int) -> ChildWorker:
     """Start a worker in a new interpreter, for callers that must not be forked. Its first frame is its job."""
     asking, answering = guarded_pipe(), _wide_pipe()
     # No descriptor of the host program may become inheritable, because another of its threads may start a program. So
@@ -366,7 +366,7 @@ def _importable_here() -> dict[str, str]:
 
 
 def serve_spawned(arguments: list[str], make: Callable[[Job, SharedCounters, int], Worker]) -> None:
-    """Serve the process that started this one by `spawn_line`: `arguments` are descriptors, the job is a frame."""
+    """Serve the process that started this one by `spawn_worker`: `arguments` are descriptors, the job is a frame."""
     asking, answering, counters, reading, writing, workers, number = map(int, arguments)
     shared = SharedCounters(workers, (counters, reading, writing))
     frames = frames_from(asking)
@@ -504,7 +504,7 @@ SHARES = 6
 """Portions per process: a process that is done takes another one."""
 
 
-def portion(things: int) -> int:
+def portion_size(things: int) -> int:
     """Return the number of items in one piece of work."""
     return max(WORTH_A_PROCESS, min(MAX_AT_ONCE, -(-things // (SHARES * core_count()))))
 
@@ -685,7 +685,7 @@ def _in_copies(count: int, run: Callable[[int], Any], lead: Callable[[], None]) 
         for _ in range(count):
             # A signal must not arrive before the child is listed: it would not be killed.
             with signals_blocked():
-                lines.append(fork_line(lambda: _CopyWorker(lambda: run(parent)), lines))
+                lines.append(fork_worker(lambda: _CopyWorker(lambda: run(parent)), lines))
         for line in lines:
             line.ask("run", ())
         lead()

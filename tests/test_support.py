@@ -189,7 +189,7 @@ def test_programs_do_not_inherit_the_directory_of_the_session() -> None:
 def test_files_that_change_modes_run_as_both_users() -> None:
     tests = Path(__file__).parent
     assert runs_as_both_users(tests / "restore/test_round_trip.py")
-    assert not runs_as_both_users(tests / "worktree/test_ignore.py")
+    assert not runs_as_both_users(tests / "worktree/test_path_patterns.py")
     # Its helper calls chown.
     assert runs_as_both_users(tests / "crash/test_errors.py")
     assert is_search(tests / "diff/test_series_of_captures.py")

@@ -109,7 +109,7 @@ def run_session() -> list[Line]:
         for step in STEPS:
             lines.append(Line(f"$ {step}", typed=True))
             printed = _on_terminal(step, os.path.join(directory, "shop"), env)
-            lines.extend(Line(line) for line in _shown(printed))
+            lines.extend(Line(line) for line in shown(printed))
         return lines
 
 
@@ -141,9 +141,11 @@ def _on_terminal(command: str, directory: str, env: dict[str, str]) -> str:
     return data.decode("utf-8", "replace")
 
 
-def _shown(printed: str) -> Iterator[str]:
+def shown(printed: str) -> Iterator[str]:
     """Return the lines as they remain on the terminal: progress that was overwritten is left out."""
-    for line in printed.replace("\r\n", "\n").rstrip("\n").split("\n") if printed.strip() else ():
+    # A progress bar ends with a line feed, and is erased from the line below.
+    kept = re.sub(r"[^\n]*\n(?:\x1b\[\?25h)?\r?\x1b\[1A", "", printed.replace("\r\n", "\n"))
+    for line in kept.rstrip("\n").split("\n") if kept.strip() else ():
         last = re.sub(r"\x1b\[[0-9;]*[A-HJKSTfsu]|\x1b\[\?\d+[hl]", "", line.rpartition("\r")[2])
         if re.sub(r"\x1b\[[0-9;]*m", "", last).strip():
             yield last

@@ -13,19 +13,19 @@ from contextlib import suppress
 from datetime import datetime
 from typing import NamedTuple
 
+from git_envhist.capture.capture_worker import secret_rules
 from git_envhist.capture.environment_trees import CapturedEnvironment, TreeCapture
 from git_envhist.capture.pipeline import CaptureOptions
 from git_envhist.capture.probe_runner import NAMES_IN_THE_CLEAR, ProbeRunner
-from git_envhist.capture.sealed_originals import remembered_twins
+from git_envhist.capture.sealed_originals import remembered_sealed_sources
 from git_envhist.capture.tool_calls import NO_RECORD, CallRecord, ToolCalls, wall_time
-from git_envhist.capture.worker import secret_rules
 from git_envhist.config import Settings
-from git_envhist.diff.changes import compare
-from git_envhist.diff.facts import brief_facts, fact_ids
-from git_envhist.diff.summary import count, describe_counts, summarize
+from git_envhist.diff.compare_snapshots import compare
+from git_envhist.diff.facts import fact_ids, facts_for_summary
+from git_envhist.diff.summary import count_changes, describe_counts, summarize
 from git_envhist.errors import EnvhistError, in_words
 from git_envhist.git.cat_file import CatFile, blob_blocks, known_sizes
-from git_envhist.git.config import current_actor, current_time, signature
+from git_envhist.git.current_actor import current_actor, current_time, signature
 from git_envhist.git.process import Git
 from git_envhist.git.repository import Repository
 from git_envhist.git.status import GitStatus, StagedEntry
@@ -44,8 +44,9 @@ from git_envhist.model import (
     ToolCall,
     Trigger,
 )
+from git_envhist.objects.object_readers import TreeReader
 from git_envhist.objects.pack_writer import PackWriter, StagedPack
-from git_envhist.objects.reader import TreeReader
+from git_envhist.printable_text import display_bytes
 from git_envhist.probes import kinds
 from git_envhist.secrets.keys import Key, KeyRing
 from git_envhist.secrets.seal import keyed_hash, seal
@@ -64,18 +65,18 @@ from git_envhist.snapshots.layout import (
     ObjectSink,
     TreeEntry,
     chunk_entries,
-    whole_tree,
+    write_whole_tree,
 )
+from git_envhist.snapshots.list_texts import write_git_changes, write_missing, write_rules
 from git_envhist.snapshots.log import read_snapshot
 from git_envhist.snapshots.message import MessageFields, signed, write_message
-from git_envhist.snapshots.names import stored_name, stored_path
+from git_envhist.snapshots.note_records import name_record
 from git_envhist.snapshots.publish import CommitDraft, PublishedSnapshot, publish
 from git_envhist.snapshots.quoting import quote_path
-from git_envhist.snapshots.records import name_record, write_git_changes, write_missing, write_rules
 from git_envhist.snapshots.staging import Staging
-from git_envhist.text import show
-from git_envhist.trace import step, trace
-from git_envhist.worktree.ignore import path_filter
+from git_envhist.snapshots.stored_names import stored_name, stored_path
+from git_envhist.trace import trace, trace_step
+from git_envhist.worktree.path_patterns import path_filter
 from git_envhist.worktree.store_content import MAX_SEALED, BudgetExceeded
 from git_envhist.worktree.timeline_name import ensure_timeline
 
@@ -109,7 +110,7 @@ class StagedIndexSaver:
         self._key = key
         self._big = settings.big_file
         self._rules = secret_rules(settings.secret)
-        self._twins = remembered_twins(state, key)
+        self._twins = remembered_sealed_sources(state, key)
         self._max_bytes = sink.stored_bytes + free_bytes
         self._warnings = warnings
 
@@ -160,7 +161,7 @@ class StagedIndexSaver:
         except BudgetExceeded:
             self._sink.rollback(mark)
             self._warnings.append(
-                f"the staged content of '{show(entry.path)}' is not captured: it is too large"
+                f"the staged content of '{display_bytes(entry.path)}' is not captured: it is too large"
             )
 
     def _put(self, entry: StagedEntry, key: Key | None, content: bytes | None) -> TreeEntry:
@@ -351,10 +352,10 @@ class CapturedTree:
         ):
             self.facts.same_files_tree = snapshot.tree
 
-    @step("write trees, manifests and facts")
+    @trace_step("write trees, manifests and facts")
     def finish(self, attach: tuple[tuple[str, bytes], ...] = ()) -> FinishedTree:
         """Write the tree and finish the packs; only the first call may pass attachments."""
-        from git_envhist.capture.known_verdicts import (  # loaded late: only a published snapshot needs it
+        from git_envhist.capture.verdict_log import (  # loaded late: only a published snapshot needs it
             FACTS,
             circumstances,
             service_states,
@@ -378,7 +379,7 @@ class CapturedTree:
                 probes.add_dumps(self.dumps)
             self.warnings += probes.warnings
             reserved.update(probes.entries())
-            tree = whole_tree(sink, assembled.top, assembled.manifest, reserved).hex()
+            tree = write_whole_tree(sink, assembled.top, assembled.manifest, reserved).hex()
             facts = [
                 (path.removeprefix(FACTS), oid.hex())
                 for path, (_, _, oid) in reserved.items()
@@ -426,7 +427,7 @@ class CapturedTree:
             warnings=tuple(self.warnings),
         )
 
-    @step("publish the snapshot")
+    @trace_step("publish the snapshot")
     def publish(self, request: CaptureOptions) -> CaptureResult:
         """Publish the tree as a snapshot."""
         repository = self.context.repository
@@ -527,7 +528,7 @@ class CapturedTree:
 
     def _known_verdict(self, commit: str, finished: FinishedTree) -> tuple[NoteRecord, ...]:
         """Return the check result of an identical environment."""
-        from git_envhist.capture.known_verdicts import (
+        from git_envhist.capture.verdict_log import (
             carried_record,  # loaded late: only a published snapshot needs it
         )
 
@@ -577,7 +578,7 @@ class CapturedTree:
         git = self.context.repository.git.with_objects(self.staging.path)
         try:
             known = self.environment.changed if parent == self.environment.base else None
-            changed = count(compare(git, parent, tree, brief=True)) if known is None else known
+            changed = count_changes(compare(git, parent, tree, brief=True)) if known is None else known
             facts = self._changed_facts(git, parent, tree)
         except EnvhistError as error:
             # A damaged parent must not make this capture fail.
@@ -590,7 +591,7 @@ class CapturedTree:
         if parent == self.environment.base and self.environment.facts == self.facts.kept:
             return ()
         with CatFile(git) as reader:
-            return brief_facts(reader, parent, tree, self.context.keys.get)
+            return facts_for_summary(reader, parent, tree, self.context.keys.get)
 
     def _captured(self, done: PublishedSnapshot) -> CaptureResult:
         environment = self.environment

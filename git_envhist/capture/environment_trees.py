@@ -12,20 +12,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
-from git_envhist.capture.manifest_shards import leaf_modes, shard_of
-from git_envhist.capture.parallel_scan import (
-    ProgressCallback,
-    RecordChanges,
-    ScanDriver,
-    ScanResult,
-    merge,
-    merge_pieces,
-    worker_count,
-)
-from git_envhist.capture.scope import CaptureScope
-from git_envhist.capture.sealed_originals import TWINS
-from git_envhist.capture.tree_builder import BuiltTree, Holds, TreeBuilder, count_added_paths
-from git_envhist.capture.worker import (
+from git_envhist.capture.capture_worker import (
     KnownWrites,
     ScanTargets,
     WrittenFile,
@@ -33,16 +20,29 @@ from git_envhist.capture.worker import (
     directories_to_scan,
     make_policy,
 )
+from git_envhist.capture.manifest_shards import leaf_modes, shard_of
+from git_envhist.capture.parallel_scan import (
+    ProgressCallback,
+    RecordChanges,
+    ScanDriver,
+    ScanResult,
+    merge_pieces,
+    merge_records,
+    worker_count,
+)
+from git_envhist.capture.scope import CaptureScope
+from git_envhist.capture.sealed_originals import TWINS
+from git_envhist.capture.tree_builder import BuiltTree, Holds, TreeBuilder, count_added_paths
 from git_envhist.config import Settings
 from git_envhist.errors import Damaged, in_words
 from git_envhist.git.repository import Repository
 from git_envhist.lazy import dataclass, field
 from git_envhist.model import ChangeCount, EnvPath, MissingPath, MissingReason
 from git_envhist.objects.commits import parse_commit
-from git_envhist.objects.compress import crc32
+from git_envhist.objects.deflate import crc32
 from git_envhist.objects.own_packs import OwnPacks
+from git_envhist.objects.pack_file import JOINED
 from git_envhist.objects.pack_index import PackIndex
-from git_envhist.objects.pack_reader import JOINED
 from git_envhist.objects.pack_writer import PackWriter, StagedPack
 from git_envhist.objects.trees import decode_tree
 from git_envhist.paths import DOT_GIT, display_path, join, path_below_root, root_name_of
@@ -50,13 +50,13 @@ from git_envhist.platform import DIRECTORY, NOFOLLOW, SYSTEM, free_bytes
 from git_envhist.secrets.keys import Key
 from git_envhist.snapshots.layout import MANIFEST, ManifestTree, ObjectSink
 from git_envhist.snapshots.manifest import format_extras
-from git_envhist.snapshots.names import RESERVED
 from git_envhist.snapshots.staging import Staging, open_published
-from git_envhist.trace import step, trace
+from git_envhist.snapshots.stored_names import RESERVED
+from git_envhist.trace import trace, trace_step
 from git_envhist.watcher.client import ask_changes, carry_token, keep_token
 from git_envhist.workers import WorkerHandle
-from git_envhist.worktree.attributes import read_xattrs
 from git_envhist.worktree.databases import SIDECARS, may_have_servers
+from git_envhist.worktree.owner_and_xattrs import read_xattrs
 from git_envhist.worktree.scan import ScannedDirectory, ScannedEntry, build_record, is_settled, leaf_of
 from git_envhist.worktree.stat_cache import (
     COLUMNS,
@@ -344,7 +344,7 @@ FEW = 16
 """Up to this number of directories, starting a second worker takes longer than it saves."""
 
 
-def cache_of(repository: Repository) -> StatCache:
+def open_stat_cache(repository: Repository) -> StatCache:
     """Return the stat cache of a working tree."""
     return StatCache(os.path.join(repository.state, "cache"), crc32)
 
@@ -364,7 +364,7 @@ class CaptureWatch:
         """True if the stat cache of this capture may be used with the watcher."""
         return self._token is not None or self._carried is not None
 
-    @step("ask the watcher")
+    @trace_step("ask the watcher")
     def directories_to_scan(self, scope: CaptureScope, head: CacheHeader | None) -> ScanTargets | None:
         """Return the directories that may have changed since the stat cache was written; None for all."""
         known = head if head is not None and head.again is not None else None
@@ -420,7 +420,7 @@ class TreeCapture:
         self._driver: ScanDriver | KnownWritesDriver | None = None
         self._cache_head: CacheHeader | None = None
         self._records: DirectoryRecords | None = None
-        self._cache = cache_of(repository)
+        self._cache = open_stat_cache(repository)
         self._watch = CaptureWatch(repository.state, question)
 
     @property
@@ -443,12 +443,12 @@ class TreeCapture:
             self._driver = self._known_writes_driver(since, wanted) or self._start(distrust, progress, wanted)
         return self._driver
 
-    @step("scan the environment")
+    @trace_step("scan the environment")
     def scan(self, progress: ProgressCallback | None) -> ScanResult:
         """Return what a capture would read."""
         return self.begin(progress).run(dry_run=True)
 
-    @step("scan the environment")
+    @trace_step("scan the environment")
     def capture(self, progress: ProgressCallback | None) -> CapturedEnvironment:
         """Capture the environment."""
         driver = self.begin(progress)
@@ -575,7 +575,7 @@ class TreeCapture:
                 if cache
                 else DirectoryRecords(self._cache)
             )
-        merged = merge(records, scan_result)
+        merged = merge_records(records, scan_result)
         base_tree = self._manifest_of(cache.base) if cache else None
         manifest = ManifestTree(self.writer, self._read, base_tree, self._width)
         assembler = TreeBuilder(

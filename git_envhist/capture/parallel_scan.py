@@ -13,9 +13,9 @@ from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, cast
 
-from git_envhist.capture.scope import CaptureScope, is_inside_git_directory
-from git_envhist.capture.sealed_originals import find_twins
-from git_envhist.capture.worker import CaptureWorker, Names, ScanTargets
+from git_envhist.capture.capture_worker import CaptureWorker, Names, ScanTargets
+from git_envhist.capture.scope import CaptureScope, is_inside_git_directory, is_stored_outside_tree
+from git_envhist.capture.sealed_originals import find_sealed_sources
 from git_envhist.errors import WorkingTreeGone
 from git_envhist.lazy import dataclass, field
 from git_envhist.model import CaptureProgress, ChangeCount, EnvPath, MissingPath, MissingReason
@@ -29,8 +29,8 @@ from git_envhist.workers import (
     Pool,
     SharedCounters,
     WorkerHandle,
-    fork_line,
-    spawn_line,
+    fork_worker,
+    spawn_worker,
 )
 from git_envhist.worktree.stat_cache import (
     BELOW,
@@ -78,7 +78,7 @@ class FailedDirectories:
                 yield self._found[path]
 
 
-WORKER_MODULE = "git_envhist.capture.worker"
+WORKER_MODULE = "git_envhist.capture.capture_worker"
 MAX_WORKERS = 4
 DIRECTORIES_PER_CHUNK = 24
 SUBTREES_PER_WORKER = 32
@@ -196,9 +196,9 @@ class ScanDriver:
 
     def _make_line(self, shared: SharedCounters, number: int, others: list[WorkerHandle]) -> WorkerHandle:
         if self._how == "fork":
-            return fork_line(lambda: CaptureWorker(self._job, shared, number), others)
+            return fork_worker(lambda: CaptureWorker(self._job, shared, number), others)
         if self._how == "spawn":
-            return spawn_line(WORKER_MODULE, self._job, shared, number)
+            return spawn_worker(WORKER_MODULE, self._job, shared, number)
         return InlineWorker(CaptureWorker(self._job, shared, number))
 
     def _report(self) -> None:
@@ -287,7 +287,7 @@ class ScanDriver:
                 )
 
     def _read(self) -> None:
-        self._twins = find_twins(self._pool, self._job, self.cache).as_arguments()
+        self._twins = find_sealed_sources(self._pool, self._job, self.cache).as_arguments()
         budget = cast(int, self._job["budget"])
         over = self.result.bytes > budget
         defer_from = self._largest_that_fit(budget) if over else LARGE if self._workers > 1 else UNLIMITED
@@ -371,21 +371,35 @@ class RecordChanges:
     before: dict[bytes, DirectoryRecord] = field(default_factory=dict)
     """The same directories as recorded before, if they were recorded."""
     gone: set[bytes] = field(default_factory=set)
+    removed: int | None = 0
+    """The paths of the removed directories, as `count` counts them; None if unknown."""
 
     def count(self) -> ChangeCount | None:
-        """Return the number of changed paths if only contents or modes changed, which is the usual case.
-
-        Return None if the two trees have to be compared.
-        """
-        if self.gone or self.before.keys() != self.changed.keys():
+        """Return the number of added, modified and removed paths; None if the two trees have to be compared."""
+        if self.removed is None or not self._are_all_in_the_tree():
             return None
-        modified = 0
+        added, modified, removed = 0, 0, self.removed
         for path, new in self.changed.items():
-            found = None if is_inside_git_directory(path) else _count_modified(self.before[path], new)
+            old = self.before.get(path)
+            found = _count_added(new) if old is None else _count_changes(old, new)
             if found is None:
                 return None
-            modified += found
-        return ChangeCount(modified=modified)
+            added, modified, removed = (
+                added + found.added,
+                modified + found.modified,
+                removed + found.removed,
+            )
+        return ChangeCount(added, modified, removed)
+
+    def _are_all_in_the_tree(self) -> bool:
+        """Return whether no changed directory is one of those that are counted in another way."""
+        if any(map(is_inside_git_directory, self.changed)):
+            return False
+        structure = self.changed.keys() - self.before.keys() | self.gone
+        return self.gone.isdisjoint(self.changed) and not any(
+            is_stored_outside_tree(path) or path.startswith(ROOT_PREFIX) or is_inside_git_directory(path)
+            for path in structure
+        )
 
     def fresh(self) -> tuple[int, int]:
         """Return the number and bytes of files that are new or have new content.
@@ -403,7 +417,7 @@ class RecordChanges:
         return files, size
 
 
-def merge(records: DirectoryRecords, scan_result: ScanResult) -> RecordChanges:
+def merge_records(records: DirectoryRecords, scan_result: ScanResult) -> RecordChanges:
     """Apply the scan result to the records and drop directories that no longer exist."""
     merged = RecordChanges()
     gone_directories = set(scan_result.gone)
@@ -416,8 +430,11 @@ def merge(records: DirectoryRecords, scan_result: ScanResult) -> RecordChanges:
         _carry_below(after, before)
         merged.changed[path] = after
         records.keep(after)
-    for path in list(gone_directories):
-        merged.gone.update(records.below(path))
+    # Parents come first, and bring all directories below them.
+    for path in sorted(gone_directories):
+        if path not in merged.gone:
+            merged.gone.update(records.below(path))
+    merged.removed = _count_removed(records, merged.gone)
     for path in merged.gone:
         records.drop(path)
     merged.gone |= gone_directories
@@ -453,13 +470,68 @@ def _other_bytes(old: DirectoryRecord, new: DirectoryRecord) -> list[int]:
     return [index for index, name in enumerate(new.names) if known.get(name) != new.id_at(index, width)]
 
 
-def _count_modified(old: DirectoryRecord, new: DirectoryRecord) -> int | None:
-    """Return the number of entries with a changed content or mode; None if anything else changed."""
+def _count_removed(records: DirectoryRecords, gone: Iterable[bytes]) -> int | None:
+    total = 0
+    for path in gone:
+        record = records.peek(path)
+        found = None if record is None else _count_added(record)
+        if found is None:
+            return None
+        total += found.added
+    return total
+
+
+def _count_added(record: DirectoryRecord) -> ChangeCount | None:
+    """Return the number of paths in a new directory, without those in its subdirectories; None if unknown."""
+    if record.flags & INCOMPLETE or record.boundaries:
+        return None
+    # A directory is counted itself only if there is nothing in it.
+    return ChangeCount(added=len(record.names) or int(not record.subdirectories))
+
+
+def _count_changes(old: DirectoryRecord, new: DirectoryRecord) -> ChangeCount | None:
+    """Return the number of changed entries; None if more changed than names, contents and modes."""
     if (old.flags | new.flags) & INCOMPLETE:
         return None
-    for name in ("mode", "uid", "gid", "names", "subdirectories", "boundaries", "extras"):
-        if getattr(old, name) != getattr(new, name):
+    if any(getattr(old, name) != getattr(new, name) for name in ("mode", "uid", "gid", "boundaries")):
+        return None
+    if (old.names, old.subdirectories) == (new.names, new.subdirectories):
+        modified = _count_modified(old, new)
+        return None if modified is None else ChangeCount(modified=modified)
+    return _count_entries(old, new)
+
+
+def _count_entries(old: DirectoryRecord, new: DirectoryRecord) -> ChangeCount | None:
+    """Return the number of changed entries of a directory whose names differ."""
+    before, after = _entries_by_name(old), _entries_by_name(new)
+    directories = {*old.subdirectories, *new.subdirectories}
+    # A name that was a directory before, or is one now, changed its kind.
+    if not directories.isdisjoint(before) or not directories.isdisjoint(after):
+        return None
+    if old.extras.get(-1) != new.extras.get(-1):
+        return None
+    common = before.keys() & after.keys()
+    for name in common:
+        (_, old_mode, old_extras), (_, new_mode, new_extras) = before[name], after[name]
+        if old_extras != new_extras or stat.S_IFMT(old_mode) != stat.S_IFMT(new_mode):
             return None
+    modified = sum(before[name] != after[name] for name in common)
+    return ChangeCount(len(after) - len(common), modified, len(before) - len(common))
+
+
+def _entries_by_name(record: DirectoryRecord) -> dict[bytes, tuple[bytes, int, bytes]]:
+    """Return id, mode and manifest words of each entry."""
+    width = len(record.ids) // len(record.names) if record.names else 1
+    return {
+        name: (record.id_at(index, width), mode, record.extras.get(index, b""))
+        for index, (name, mode) in enumerate(zip(record.names, record.modes, strict=True))
+    }
+
+
+def _count_modified(old: DirectoryRecord, new: DirectoryRecord) -> int | None:
+    """Return the number of entries with a changed content or mode; None if a kind or a manifest word changed."""
+    if old.extras != new.extras:
+        return None
     old_modes, new_modes = old.modes, new.modes
     remoded = differing(old_modes.tobytes(), new_modes.tobytes(), CELL)
     if any(stat.S_IFMT(old_modes[index]) != stat.S_IFMT(new_modes[index]) for index in remoded):

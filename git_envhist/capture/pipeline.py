@@ -15,18 +15,19 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from typing import TYPE_CHECKING, TypedDict
 
-from git_envhist import text
+from git_envhist import printable_text
+from git_envhist.capture.capture_worker import KnownWrites
 from git_envhist.capture.environment_trees import CaptureTools, TreeCapture
 from git_envhist.capture.parallel_scan import ScanResult
 from git_envhist.capture.scope import CaptureScope, bases_of, read_scope
-from git_envhist.capture.worker import KnownWrites
 from git_envhist.config import Settings
 from git_envhist.discovery import history_directories, refuse_home
-from git_envhist.disk import COMMON_LOCK, CannotWrite, locked, state_directory
+from git_envhist.disk import CannotWrite, state_directory
 from git_envhist.errors import Damaged, EnvhistError, Refused, SealingError, UnfinishedRestore, in_words
 from git_envhist.git.repository import TIMELINE_REFS, Repository
 from git_envhist.history.catalog import as_sequence, refuse_unknown
 from git_envhist.lazy import dataclass, replace
+from git_envhist.locks import COMMON_LOCK, locked
 from git_envhist.model import (
     Actor,
     CaptureProgress,
@@ -43,8 +44,9 @@ from git_envhist.secrets.keys import Key, KeyRing
 from git_envhist.service_dumps import NONE
 from git_envhist.snapshots.log import read_chain, read_snapshot
 from git_envhist.snapshots.staging import Staging, sweep
-from git_envhist.trace import step
+from git_envhist.trace import trace_step
 from git_envhist.watcher.client import begin_asking
+from git_envhist.worktree.sealed_copies import sweep_sources
 from git_envhist.worktree.timeline_name import current_timeline
 from git_envhist.worktree.unfinished_restore import has_unfinished_restore, restore_directory
 
@@ -125,12 +127,12 @@ def capture_options(intent: bytes | str | None, asked: CaptureKeywords) -> Captu
     whole: CaptureKeywords = {"trigger": Trigger.API, **asked}
     external_id = whole.get("external_id")
     return CaptureOptions(
-        text.in_bytes(intent) if isinstance(intent, str) else intent,
+        printable_text.encode_text(intent) if isinstance(intent, str) else intent,
         name=whole.get("name"),
         if_changed=whole.get("if_changed", False),
         strict=whole.get("strict", False),
         meta=pairs(whole.get("meta", ())),
-        external_id=None if external_id is None else text.replace_surrogates(external_id),
+        external_id=None if external_id is None else printable_text.replace_surrogates(external_id),
         intent_source=whole.get("intent_source"),
         attach=(
             *map(read_attachment, map(os.fspath, as_sequence(whole.get("attach", ())))),
@@ -149,7 +151,10 @@ def capture_options(intent: bytes | str | None, asked: CaptureKeywords) -> Captu
 def pairs(meta: Mapping[str, str] | Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
     """Return metadata as a tuple of (key, value)."""
     given = meta.items() if isinstance(meta, Mapping) else meta
-    return tuple((text.replace_surrogates(key), text.replace_surrogates(value)) for key, value in given)
+    return tuple(
+        (printable_text.replace_surrogates(key), printable_text.replace_surrogates(value))
+        for key, value in given
+    )
 
 
 def read_attachment(path: str) -> tuple[str, bytes]:
@@ -274,9 +279,10 @@ class CapturePipeline:
         with suppress(OSError, EnvhistError):
             self.sweep_restore(restore_directory(self.repository.state), bases)
 
-    @step("remove leftovers of killed captures")
+    @trace_step("remove leftovers of killed captures")
     def _sweep(self) -> list[str]:
         repository = self.repository
+        sweep_sources(repository.state)
         try:
             sweep(
                 repository.common_state,
@@ -322,21 +328,21 @@ class CapturePipeline:
         tools = CaptureTools(self.repository, self.settings, worker_mode(self.how))
         return TreeCapture(tools, extent, staging, key, tip, question)
 
-    @step("determine the scope")
+    @trace_step("determine the scope")
     def read_scope(self, key_id: str | None) -> CaptureScope:
         """Return the scope of the environment: roots, mounts and patterns."""
         self.repository.require_tree()
         keys = self.keys.backup.directory
         return read_scope(self.repository, self.settings, key_id, keys, history_directories(self.environ))
 
-    @step("read git's status")
+    @trace_step("read git's status")
     def _view(self, capture: TreeCapture) -> GitStatus:
-        from git_envhist.git.status import GitStatus, read_view  # loaded late: while the workers scan
+        from git_envhist.git.status import GitStatus, read_git_status  # loaded late: while the workers scan
 
         repository = self.repository
         if repository.plain:
             return GitStatus()
-        return read_view(
+        return read_git_status(
             repository.git,
             repository.root,
             repository.git_dir,

@@ -7,22 +7,15 @@ changed, a capture costs one stat per source and refers to texts already stored.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
+from git_envhist.capture.file_triggers import TriggeredFile, compile_file_triggers, files_triggering_probes
 from git_envhist.capture.parallel_scan import RecordChanges, ScanResult
-from git_envhist.capture.probe_worker import (
-    SECONDS,
-    CapturedFiles,
-    ProbeProcess,
-    TriggeredFile,
-    compile_file_triggers,
-    files_triggering_probes,
-)
+from git_envhist.capture.probe_worker import SECONDS, CapturedFiles, ProbeProcess
 from git_envhist.capture.scope import is_inside_git_directory
 from git_envhist.errors import EnvhistError
-from git_envhist.git.repository import Repository
+from git_envhist.git.repository import hooks_of
 from git_envhist.lazy import dataclass, field, once
 from git_envhist.objects.own_packs import OwnPacks
 from git_envhist.objects.pack_writer import PackWriter
@@ -44,20 +37,15 @@ from git_envhist.probes import (
 from git_envhist.probes.base import EnvironmentProbe, FileProbe, MachineProbe, ProbeTarget
 from git_envhist.secrets.keys import Key
 from git_envhist.secrets.tokens import mask_tokens
+from git_envhist.snapshots.fact_text import SUFFIX, fact_line, read_fact_text, without_places, write_facts
 from git_envhist.snapshots.layout import FACTS, FILE, TreeEntry
-from git_envhist.snapshots.names import RESERVED
-from git_envhist.snapshots.records import SUFFIX, fact_line, read_fact_text, without, write_facts
+from git_envhist.snapshots.stored_names import RESERVED
 from git_envhist.workers import WorkerHandle
 from git_envhist.worktree.stat_cache import CachedFacts, DirectoryRecords
 
 if TYPE_CHECKING:
     from git_envhist.capture.environment_trees import TreeCapture
     from git_envhist.service_dumps import Dumps
-
-
-# The inputs for collecting the facts of a capture, and reuse of the facts of a snapshot with equal files.
-
-HOOKS_PATH = "core.hookspath"
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,14 +83,6 @@ def _fact_ids(read: Callable[[bytes], bytes], tree: str) -> dict[str, str]:
     for wanted in (RESERVED, FACTS):
         oid = {name: below for name, _, below in decode_tree(read(oid), width)}[wanted]
     return {name.decode("ascii", "replace"): one.hex() for name, _, one in decode_tree(read(oid), width)}
-
-
-def hooks_of(repository: Repository) -> str:
-    """Return the hooks directory of a repository; `core.hooksPath` is relative to the working tree."""
-    configured = dict(repository.read_config()).get(HOOKS_PATH)
-    if configured:
-        return os.path.join(repository.root, os.path.expanduser(configured))
-    return os.path.join(repository.common_dir, "hooks")
 
 
 # File probes see the changed directories that contain files matching their patterns.
@@ -151,7 +131,7 @@ class FileProbeRunner:
         new, old = self._changed.get(name, {}), self._changed_from.get(name, {})
         touched = [path for path in {*new, *old} if _files_of(new, path) != _files_of(old, path)]
         places = {display_path(path) for path in (*touched, *self._merged.gone)}
-        kept = ProbeFacts(*(without(lines, places) for lines in before)) if places else before
+        kept = ProbeFacts(*(without_places(lines, places) for lines in before)) if places else before
         lines, failed = self._ask(name, probe, {path: new[path] for path in touched if path in new})
         if not any(lines) and list(map(len, kept)) == list(map(len, before)):
             return None, failed
@@ -211,7 +191,7 @@ class FileProbeRunner:
         facts = masked.split(b"\n") if masked else []
         if not sealed:
             return ProbeFacts(facts, []), failed
-        plain = set(without(facts, sealed))
+        plain = set(without_places(facts, sealed))
         return ProbeFacts(
             [one for one in facts if one in plain], [one for one in facts if one not in plain]
         ), failed

@@ -14,13 +14,13 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
-from operator import itemgetter
 from typing import Any, NamedTuple, cast
 
+from git_envhist.capture.file_triggers import TriggeredFile, matches_name
 from git_envhist.errors import Damaged, EnvhistError, SealingError
 from git_envhist.model import SQLITE_HEADER, UNREAD, EnvPath, Fact
+from git_envhist.objects.pack_file import PackFile, open_entry
 from git_envhist.objects.pack_index import PackIndex
-from git_envhist.objects.pack_reader import PackFile, open_entry
 from git_envhist.objects.pack_writer import StagedPack
 from git_envhist.objects.trees import decode_tree
 from git_envhist.paths import display_path, join
@@ -28,11 +28,11 @@ from git_envhist.platform import worker_mode
 from git_envhist.probes import PROBES, environment_module, file_module, large_file_module, machine_module
 from git_envhist.probes.base import (
     EnvironmentProbe,
-    File,
     FileProbe,
     LargeFileProbeModule,
     MachineProbe,
     Parts,
+    ProbedFile,
     ProbeTarget,
     RandomAccessFile,
 )
@@ -40,7 +40,7 @@ from git_envhist.probes.fact_keys import key_of
 from git_envhist.secrets.keys import Key
 from git_envhist.secrets.seal import keyed_hash, unseal
 from git_envhist.snapshots.chunks import SQLITE_BLOCK
-from git_envhist.snapshots.records import fact_line
+from git_envhist.snapshots.fact_text import fact_line
 from git_envhist.workers import (
     DONE,
     FRAME,
@@ -49,9 +49,9 @@ from git_envhist.workers import (
     Job,
     SharedCounters,
     WorkerHandle,
-    fork_line,
+    fork_worker,
     serve_spawned,
-    spawn_line,
+    spawn_worker,
 )
 from git_envhist.worktree.stat_cache import SIZE, WIDTH, DirectoryRecord
 
@@ -135,123 +135,6 @@ A program that searches for markers contains one in its own text, so the first o
 """
 
 
-class FileTriggers(NamedTuple):
-    """File name patterns and the probes they trigger."""
-
-    exact: dict[bytes, list[str]]
-    starts: dict[bytes, list[str]]
-    ends: dict[bytes, list[str]]
-    within: dict[bytes, FileTriggers]
-    """Triggers that apply only in directories of a given name."""
-    undotted: dict[str, int]
-    """Probe -> size that divides the size of a matching file without an extension."""
-
-    def at(self, path: bytes) -> tuple[FileTriggers, ...]:
-        """Return the triggers that apply in a directory."""
-        in_this = self.within.get(path.rpartition(b"/")[2])
-        return (self,) if in_this is None else (self, in_this)
-
-    def numbers(self, record: DirectoryRecord) -> list[int]:
-        """Return the indexes of entries that trigger a probe; usually none."""
-        exact, starts, ends = self.exact, tuple(self.starts), tuple(self.ends)
-        names = record.names
-        # Test all names at once: for 20,000 names without a match this takes a tenth of the time.
-        if (
-            exact.keys().isdisjoint(names)
-            and not _may_fit(names, starts, slice)
-            and not _may_fit(names, ends, _from_end)
-        ):
-            return []
-        return [
-            number
-            for number, name in enumerate(names)
-            if name in exact or name.endswith(ends) or name.startswith(starts)
-        ]
-
-    def probes(self, name: bytes) -> set[str]:
-        """Return the probes that a file name triggers."""
-        found = set(self.exact.get(name, ()))
-        for table, has in ((self.starts, name.startswith), (self.ends, name.endswith)):
-            for key, probes in table.items():
-                if has(key):
-                    found.update(probes)
-        return found
-
-
-def _may_fit(names: Iterable[bytes], affixes: tuple[bytes, ...], side: Callable[[int], slice]) -> bool:
-    """Return whether any name starts (or ends) like one of the affixes, up to the length of the shortest."""
-    length = min(map(len, affixes), default=0)
-    if not length:
-        return bool(affixes)
-    part = side(length)
-    return not {affix[part] for affix in affixes}.isdisjoint(map(itemgetter(part), names))
-
-
-def _from_end(length: int) -> slice:
-    return slice(-length, None)
-
-
-class TriggeredFile(NamedTuple):
-    """A file that triggers a probe."""
-
-    number: int
-    name: bytes
-    oid: bytes
-
-
-def compile_file_triggers(probes: Mapping[str, FileProbe]) -> FileTriggers:
-    """Return the triggers of the registered patterns."""
-    triggers = FileTriggers(
-        {}, {}, {}, {}, {probe: line.undotted for probe, line in probes.items() if line.undotted}
-    )
-    for probe, line in probes.items():
-        for pattern in (*line.reads, *line.sees):
-            directory, slash, name = pattern.rpartition(b"/")
-            place = (
-                triggers.within.setdefault(directory, FileTriggers({}, {}, {}, {}, {})) if slash else triggers
-            )
-            table, key = place.exact, name
-            if name.startswith(b"*"):
-                table, key = place.ends, name[1:]
-            elif name.endswith(b"*"):
-                table, key = place.starts, name[:-1]
-            table.setdefault(key, []).append(probe)
-    return triggers
-
-
-def files_triggering_probes(
-    record: DirectoryRecord | None, triggers: FileTriggers, width: int
-) -> dict[str, list[TriggeredFile]]:
-    """Return the files of a directory that trigger probes, by probe."""
-    found: dict[str, list[TriggeredFile]] = {}
-    if record is None:
-        return found
-    for place in triggers.at(record.path):
-        for number in place.numbers(record):
-            name, oid = record.names[number], record.id_at(number, width)
-            if any(oid):
-                for probe in place.probes(name):
-                    found.setdefault(probe, []).append(TriggeredFile(number, name, oid))
-    for probe, number in _undotted(record, triggers):
-        oid = record.id_at(number, width)
-        if any(oid):
-            found.setdefault(probe, []).append(TriggeredFile(number, record.names[number], oid))
-    return found
-
-
-def _undotted(record: DirectoryRecord, triggers: FileTriggers) -> Iterator[tuple[str, int]]:
-    """Yield files without an extension that have a size a probe accepts."""
-    numbers = (
-        [number for number, name in enumerate(record.names) if b"." not in name] if triggers.undotted else []
-    )
-    cells = record.cells if numbers else ()
-    for number in numbers:
-        size = cells[number * WIDTH + SIZE]
-        for probe, step in triggers.undotted.items():
-            if size and size % step == 0 and probe not in triggers.probes(record.names[number]):
-                yield probe, number
-
-
 class CapturedFiles:
     """Read files of this capture and of earlier snapshots."""
 
@@ -289,7 +172,7 @@ class CapturedFiles:
             if probe.mark and stat.S_ISREG(modes[number]) and modes[number] & EXECUTE_BITS and not sealed:
                 data = self._program(oid, size, record.pieces.get(number), probe.mark)
             is_plain = stat.S_ISREG(modes[number]) and b"as=pieces" not in extras
-            if is_plain and size <= MAX_SIZE and (is_named(name, reads) or _has_no_ending(name, probe)):
+            if is_plain and size <= MAX_SIZE and (matches_name(name, reads) or _has_no_ending(name, probe)):
                 data = self._data(join(record.path, name), oid, sealed)
             yield (name, data, size, sealed, oid, parts.get(name, ()))
 
@@ -387,16 +270,6 @@ def _names_at(path: bytes, patterns: Iterable[bytes]) -> list[bytes]:
     return [name for directory, slash, name in parts if not slash or directory == in_this]
 
 
-def is_named(name: bytes, patterns: Iterable[bytes]) -> bool:
-    """Return whether a name matches one of the patterns."""
-    for pattern in patterns:
-        if pattern == name or (pattern.startswith(b"*") and name.endswith(pattern[1:])):
-            return True
-        if pattern.endswith(b"*") and name.startswith(pattern[:-1]):
-            return True
-    return False
-
-
 # The worker side: runs probe modules in a process that can be killed at any time.
 # Its methods are generators of frames, as for capture workers.
 
@@ -446,7 +319,7 @@ class ProbeWorker:
         assert isinstance(probe, FileProbe)
         leaf = file_module(probe)
         for directory, files in directories:
-            given = {name: File(*fields) for name, *fields in files}
+            given = {name: ProbedFile(*fields) for name, *fields in files}
             try:
                 yield ("lines", _lines(leaf.facts_of(directory, given, self._keyed)))
             except Exception as error:
@@ -561,10 +434,10 @@ class ProbeProcess:
 
     def _make_line(self) -> WorkerHandle:
         if self._how == "fork":
-            return fork_line(lambda: ProbeWorker(self._job), self._others)
+            return fork_worker(lambda: ProbeWorker(self._job), self._others)
         if self._how == "spawn":
             self._shared = SharedCounters(1)
-            return spawn_line(WORKER_MODULE, self._job, self._shared, 0)
+            return spawn_worker(WORKER_MODULE, self._job, self._shared, 0)
         return InlineWorker(ProbeWorker(self._job))
 
 

@@ -12,16 +12,13 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 
-from git_envhist.capture.manifest_shards import stored_directory
 from git_envhist.config import Settings
 from git_envhist.git.repository import Repository
 from git_envhist.lazy import dataclass
 from git_envhist.model import MissingReason
 from git_envhist.paths import DOT_GIT, ROOT_PREFIX, display_path, join
 from git_envhist.platform import SYSTEM, Mount, list_mounts, open_file_only
-from git_envhist.snapshots.layout import DIRECTORY, TreeEntry, leaf_entries
-from git_envhist.worktree.ignore import FILE_NAME, path_matcher, split_lines, usable
-from git_envhist.worktree.stat_cache import BELOW, DirectoryRecord
+from git_envhist.worktree.path_patterns import FILE_NAME, path_matcher, split_lines, usable
 
 # Mount points are read from the kernel's table: stat on a mount of an unreachable network can hang.
 
@@ -61,31 +58,6 @@ def _is_hidden(
 
 def _is_below(point: bytes, other: bytes) -> bool:
     return point != other and point.startswith(other.rstrip(b"/") + b"/")
-
-
-# Tree entries of a directory.
-
-
-def entries_of(record: DirectoryRecord, width: int) -> list[TreeEntry]:
-    """Return the tree entries of a directory."""
-    ids = [record.ids[at : at + width] for at in range(0, len(record.ids), width)]
-    entries = leaf_entries(record.names, record.modes, ids, top=not record.path)
-    for number, name in enumerate(record.subdirectories):
-        entries += subtree(record.path, name, record.below[number * BELOW :][:width])
-    return entries
-
-
-def leaf_entry(record: DirectoryRecord, index: int, mode: int, oid: bytes) -> list[TreeEntry]:
-    """Return the tree entry of a file or link, or an empty list if it has none."""
-    return leaf_entries([record.names[index]], [mode], [oid], top=not record.path)
-
-
-def subtree(directory: bytes, name: bytes, tree: bytes) -> list[TreeEntry]:
-    """Return the tree entry of a subdirectory, or an empty list if it has none."""
-    path = join(directory, name)
-    if not any(tree) or is_stored_outside_tree(path):
-        return []
-    return [(stored_directory(path).rpartition(b"/")[2], DIRECTORY, tree)]
 
 
 def is_stored_outside_tree(path: bytes) -> bool:

@@ -11,12 +11,18 @@ import stat
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from git_envhist.objects.compress import crc32
+from git_envhist.objects.deflate import crc32
 from git_envhist.paths import DirectoryCursor, join, path_below_root, root_name_of
 from git_envhist.secrets.keys import Key
 from git_envhist.workers import Frame, Pool
 from git_envhist.worktree.scan import ScannedDirectory
-from git_envhist.worktree.sealed_copies import SealedSource, Twins, read_sources, sources_at, write_sources
+from git_envhist.worktree.sealed_copies import (
+    SealedSource,
+    SealedSources,
+    read_sources,
+    sources_at,
+    write_sources,
+)
 from git_envhist.worktree.stat_cache import MODE, CacheDamaged, CacheHeader, DirectoryRecords, StatCache
 from git_envhist.worktree.store_content import ContentPolicy
 
@@ -26,7 +32,7 @@ MAX_REMEMBERED = 5000
 Rows = list[tuple[Any, ...]]
 
 
-def find_twins(pool: Pool, job: dict[str, Any], cache: CacheHeader | None) -> Twins:
+def find_sealed_sources(pool: Pool, job: dict[str, Any], cache: CacheHeader | None) -> SealedSources:
     """Return all files sealed by name, from the workers and earlier captures, and store the list for the next
     one."""
     key, state = job["twin"], os.path.dirname(job["cache"])
@@ -37,7 +43,7 @@ def find_twins(pool: Pool, job: dict[str, Any], cache: CacheHeader | None) -> Tw
     frames = pool.ask_all("sources", arguments)
     found = sorted({SealedSource(*frame[1:]) for _, frame in frames}, key=_place)  # type: ignore[arg-type]
     kept = [*found, *_past(known, {source.digest for source in found})][:MAX_REMEMBERED]
-    twins = Twins(key)
+    twins = SealedSources(key)
     for source in (*found, *kept[len(found) :]):
         twins.add(source)
     if kept != remembered and job["key"] is not None:
@@ -60,9 +66,9 @@ def _place(source: SealedSource) -> tuple[bytes, int]:
     return source.path, source.number
 
 
-def remembered_twins(state: str, key: Key | None) -> Twins:
+def remembered_sealed_sources(state: str, key: Key | None) -> SealedSources:
     """Return the sources found so far, for contents that are in no file (the staged index)."""
-    twins = Twins(key.derive(TWINS) if key is not None else b"")
+    twins = SealedSources(key.derive(TWINS) if key is not None else b"")
     for source in (read_sources(state, twins.key) or []) if key is not None else []:
         twins.add(source)
     return twins
@@ -70,7 +76,7 @@ def remembered_twins(state: str, key: Key | None) -> Twins:
 
 def _among_records(job: dict[str, Any], cache: CacheHeader | None) -> list[SealedSource]:
     """Return files with secret names from the stat cache if the stored list was lost."""
-    from git_envhist.capture.worker import make_policy  # loaded late: only after an update
+    from git_envhist.capture.capture_worker import make_policy  # loaded late: only after an update
 
     if cache is None:
         return []

@@ -17,17 +17,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from git_envhist.disk import (
-    Durability,
-    cannot_write,
-    lock_within,
-    replace_file,
-    state_directory,
-)
+from git_envhist.disk import Durability, cannot_write, replace_file, state_directory
 from git_envhist.lazy import dataclass, field, replace
+from git_envhist.locks import lock_within
 from git_envhist.model import CallWindow, ToolCall
 from git_envhist.platform import guarded_open, open_file_only
-from git_envhist.text import replace_surrogates
+from git_envhist.printable_text import replace_surrogates
 from git_envhist.trace import trace
 
 DIRECTORY, FILE, LOCK, LOST = "agents", "calls", "calls.lock", "calls.lost"

@@ -10,17 +10,18 @@ from typing import NamedTuple
 
 from git_envhist.capture.manifest_shards import replaced, shard_text, stored_directory
 from git_envhist.capture.parallel_scan import UNKNOWN, RecordChanges
-from git_envhist.capture.scope import (
-    entries_of,
-    is_inside_git_directory,
-    is_stored_outside_tree,
-    leaf_entry,
-    subtree,
-)
+from git_envhist.capture.scope import is_inside_git_directory, is_stored_outside_tree
 from git_envhist.errors import Damaged
 from git_envhist.lazy import dataclass, field
 from git_envhist.paths import ROOT_PREFIX, join
-from git_envhist.snapshots.layout import DIRECTORY, ManifestTree, ObjectSink, TreeEntry, write_tree
+from git_envhist.snapshots.layout import (
+    DIRECTORY,
+    ManifestTree,
+    ObjectSink,
+    TreeEntry,
+    leaf_entries,
+    write_tree,
+)
 from git_envhist.worktree.stat_cache import (
     BELOW,
     CELL,
@@ -285,3 +286,28 @@ def count_added_paths(records: DirectoryRecords) -> int:
             total += len(record.names) + len(record.boundaries)
             total += bool(path and not record.names and not record.subdirectories and not record.boundaries)
     return total
+
+
+# Tree entries of a directory.
+
+
+def entries_of(record: DirectoryRecord, width: int) -> list[TreeEntry]:
+    """Return the tree entries of a directory."""
+    ids = [record.ids[at : at + width] for at in range(0, len(record.ids), width)]
+    entries = leaf_entries(record.names, record.modes, ids, top=not record.path)
+    for number, name in enumerate(record.subdirectories):
+        entries += subtree(record.path, name, record.below[number * BELOW :][:width])
+    return entries
+
+
+def leaf_entry(record: DirectoryRecord, index: int, mode: int, oid: bytes) -> list[TreeEntry]:
+    """Return the tree entry of a file or link, or an empty list if it has none."""
+    return leaf_entries([record.names[index]], [mode], [oid], top=not record.path)
+
+
+def subtree(directory: bytes, name: bytes, tree: bytes) -> list[TreeEntry]:
+    """Return the tree entry of a subdirectory, or an empty list if it has none."""
+    path = join(directory, name)
+    if not any(tree) or is_stored_outside_tree(path):
+        return []
+    return [(stored_directory(path).rpartition(b"/")[2], DIRECTORY, tree)]

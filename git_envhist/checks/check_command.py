@@ -35,7 +35,7 @@ class RunOptions(NamedTuple):
     """The words of a program that runs the command in a sandbox."""
 
 
-def run(command: str, options: RunOptions) -> CommandExit:
+def run_check(command: str, options: RunOptions) -> CommandExit:
     """Run a command to its end."""
     tail = OutputTail(MAX_TAIL)
 

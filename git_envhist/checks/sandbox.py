@@ -19,14 +19,15 @@ from typing import NamedTuple, Protocol
 from git_envhist.capture.pipeline import CapturePipeline
 from git_envhist.checks import sandbox_exec
 from git_envhist.diff.path_classes import CACHE_DIRECTORIES
-from git_envhist.disk import cannot_write, locked, locked_now, state_directory
-from git_envhist.fork import clear
+from git_envhist.directories_of_others import others_component, refuse_others_directory
+from git_envhist.disk import cannot_write, state_directory
+from git_envhist.fork import remove_fork_directory
 from git_envhist.git.process import Git
 from git_envhist.git.repository import Repository
+from git_envhist.locks import locked, try_lock
 from git_envhist.model import RestoreResult, Snapshot
-from git_envhist.owners import others_component, refuse_others
 from git_envhist.platform import SYSTEM
-from git_envhist.restore.relocate import Relocation, is_text, origins_of, rewrite, working_tree_of
+from git_envhist.restore.relocate import Relocation, is_text, origins_of, replace_paths, working_tree_of
 
 # Temporary directories for sandboxes: each is locked by its process; unlocked ones are removed by the next one.
 
@@ -34,13 +35,13 @@ LOCK = "lock"
 TREE = "tree"
 
 
-def hidden_base(common_state: str) -> str:
+def mounted_base(common_state: str) -> str:
     """Return the base for mounted sandboxes: in the git directory, so on its file system and never captured. It is
     below the environment, so programs that search parent directories must not run there by that path."""
     return os.path.join(common_state, "aside")
 
 
-def open_base(environ: Mapping[str, str]) -> str:
+def unmounted_base(environ: Mapping[str, str]) -> str:
     """Return the base for sandboxes that are not mounted: outside of every environment."""
     home = environ.get("HOME") or os.path.expanduser("~")
     configured = environ.get("XDG_CACHE_HOME", "")
@@ -56,7 +57,7 @@ def temporary_directory(base: str) -> Iterator[str]:
         try:
             yield place
         finally:
-            clear(place)
+            remove_fork_directory(place)
 
 
 def sweep(base: str) -> None:
@@ -82,9 +83,9 @@ def _make(base: str, locks: ExitStack) -> str:
 def _sweep(base: str) -> None:
     for name in os.listdir(base):
         place = os.path.join(base, name)
-        with suppress(OSError), locked_now(os.path.join(place, LOCK)) as free:
+        with suppress(OSError), try_lock(os.path.join(place, LOCK)) as free:
             if free:
-                clear(place)
+                remove_fork_directory(place)
 
 
 # References to the living environment: a command in the sandbox would run what is outside of it. Every file is
@@ -194,7 +195,7 @@ def _try_rewrite(path: bytes, relocation: Relocation) -> bool:
         return False
     with open(path, "rb", opener=_opened) as file:
         data = file.read()
-    new = rewrite(data, relocation) if is_text(data) else None
+    new = replace_paths(data, relocation) if is_text(data) else None
     if new is None:
         return False
     _write_through_link(path, new, status)
@@ -269,13 +270,13 @@ def sandbox(
 ) -> Iterator[Sandbox]:
     """Create the sandbox of a snapshot for the body; `original`: the path at which it was captured."""
     repository = capturing.repository
-    bases = hidden_base(repository.common_state), open_base(capturing.environ)
+    bases = mounted_base(repository.common_state), unmounted_base(capturing.environ)
     for base in bases:
         sweep(base)
     with temporary_directory(bases[0]) as probe:
         can_mount = _can_mount(probe, original)
     if not can_mount:
-        refuse_others(bases[1])
+        refuse_others_directory(bases[1])
     with temporary_directory(bases[0] if can_mount else bases[1]) as place:
         tree = os.path.join(place, TREE)
         written = writer.write_to(snapshot, tree)

@@ -10,11 +10,11 @@ import base64
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from git_envhist.capture.known_verdicts import LoggedVerdict, VerdictLog, circumstances_of
+from git_envhist.capture.verdict_log import LoggedVerdict, VerdictLog, read_environment_digests
 from git_envhist.config import Settings
-from git_envhist.consent import approve
+from git_envhist.consent import approve_command
 from git_envhist.errors import EnvhistError, SealingError, UsageError, in_words
-from git_envhist.git.config import current_actor, current_time, signature
+from git_envhist.git.current_actor import current_actor, current_time, signature
 from git_envhist.git.repository import Repository
 from git_envhist.history.timeline import own_verdict
 from git_envhist.lazy import dataclass, replace
@@ -23,8 +23,8 @@ from git_envhist.secrets.keys import Key, KeyRing
 from git_envhist.secrets.masking import mask_text
 from git_envhist.secrets.seal import SealingKey, seal, unseal
 from git_envhist.snapshots.message import AUTHOR, signed
+from git_envhist.snapshots.note_records import verdict_record
 from git_envhist.snapshots.publish import add_note_records
-from git_envhist.snapshots.records import verdict_record
 from git_envhist.worktree.timeline_name import ensure_timeline
 
 # The command of a check (pure): typed, configured, or recorded here by this user.
@@ -86,7 +86,7 @@ class CommandExit(NamedTuple):
     """It was killed because it exceeded the time limit."""
 
 
-def status_of(result: CommandExit) -> VerdictStatus:
+def verdict_status(result: CommandExit) -> VerdictStatus:
     """Return pass for 0, error if the exit is no statement about the environment, otherwise fail."""
     code = result.exit_code
     if code is None or result.timed_out or result.signal is not None:
@@ -168,7 +168,7 @@ class VerdictWriter:
     def verdict(self, command: str, result: CommandExit, before: str, after: str | None) -> Verdict:
         """Return the verdict of a command, masked."""
         return Verdict(
-            status_of(result),
+            verdict_status(result),
             mask_text(command),
             current_time(self.repository.git, self.environ),
             result.exit_code,
@@ -211,9 +211,9 @@ class VerdictWriter:
             return None
 
     def _remember(self, snapshot: Snapshot, verdict: Verdict, typed: str) -> list[str]:
-        approve(self.environ, self.repository.common_dir, typed)
+        approve_command(self.environ, self.repository.common_dir, typed)
         try:
-            facts, services = circumstances_of(self.repository.git, snapshot.tree)
+            facts, services = read_environment_digests(self.repository.git, snapshot.tree)
             self.ledger.add(
                 LoggedVerdict(snapshot.id, verdict.tree_before or "", facts, typed, verdict, services)
             )

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 from git_envhist.capture.pipeline import CapturePipeline
-from git_envhist.checks.check_command import UNDER_CHECK, RunOptions, run
+from git_envhist.checks.check_command import UNDER_CHECK, RunOptions, run_check
 from git_envhist.checks.sandbox import Sandbox, SnapshotWriter, original_path, sandbox
 from git_envhist.checks.verdicts import (
     NOT_JUDGED,
@@ -20,11 +20,12 @@ from git_envhist.checks.verdicts import (
 )
 from git_envhist.consent import NOT_APPROVED, may_run
 from git_envhist.context import HistoryContext
-from git_envhist.disk import locked, locked_now, state_directory
+from git_envhist.disk import state_directory
 from git_envhist.errors import EnvhistError, Refused, UsageError, in_words
 from git_envhist.git.repository import Repository
 from git_envhist.history.timeline import own_verdict
 from git_envhist.lazy import replace
+from git_envhist.locks import locked, try_lock
 from git_envhist.model import BisectResult, CaptureResult, CheckResult, Snapshot, Trigger, VerdictStatus
 from git_envhist.model.checks import UNWATCHED, CheckListener
 from git_envhist.secrets.masking import mask_text
@@ -203,7 +204,7 @@ def check_lock(
 
 def is_check_running(repository: Repository) -> bool:
     """Return whether a check of this working tree is running."""
-    with locked_now(_lock(repository)) as free:
+    with try_lock(_lock(repository)) as free:
         return not free
 
 
@@ -227,7 +228,7 @@ def check_live(
         limit = capturing.settings.verify_timeout
         if listener.running is not None:
             listener.running(command)
-        result = run(command, RunOptions(repository.root, capturing.environ, limit, listener.through))
+        result = run_check(command, RunOptions(repository.root, capturing.environ, limit, listener.through))
         after, warnings = content_now(capturing)
         verdict = writer.verdict(command, result, snapshot.content, after)
         warnings += writer.record(snapshot, verdict, command)
@@ -281,7 +282,9 @@ def _run(capturing: CapturePipeline, box: Sandbox, command: str, listener: Check
     if listener.running is not None:
         listener.running(command)
     limit = capturing.settings.verify_timeout
-    return run(command, RunOptions(box.visible_at, capturing.environ, limit, listener.through, box.words))
+    return run_check(
+        command, RunOptions(box.visible_at, capturing.environ, limit, listener.through, box.words)
+    )
 
 
 class NotApproved(Refused):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from git_envhist.cli import errors
 from git_envhist.cli.output import Output
-from git_envhist.cli.parser import Argument, Option, declared, make_option, read_plainly
+from git_envhist.cli.parser import Argument, Option, declarations_of, make_option, read_plainly
 from git_envhist.cli.terminal import shows_symbols
 from git_envhist.errors import EnvhistError, UsageError
 
@@ -158,7 +158,7 @@ class Command:
         """True if `-5` means `--max-count=5`."""
         self.ends_in_command = ends_in_command
         """True if the first operand starts the command line of another program, as after `nice` or `sudo`."""
-        own = declared(run)
+        own = declarations_of(run)
         self.arguments = [each for each in own if isinstance(each, Argument)]
         common = [*([QUIET] if writes else []), *common_options(json_lines)]
         self.options = [*(each for each in own if isinstance(each, Option)), *common]

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING
 
 from git_envhist.cli.output import Output
 from git_envhist.cli.terminal import ASCII_SYMBOLS, as_bytes, shows_symbols
+from git_envhist.directories_of_others import make_directories
 from git_envhist.errors import EnvhistError, Interrupted, Refused
-from git_envhist.owners import make_directories
-from git_envhist.text import escape
+from git_envhist.printable_text import escape
 
 if TYPE_CHECKING:
     from git_envhist.api import EnvHistory
@@ -109,12 +109,12 @@ def report_error(error: EnvhistError, output: Output, *, as_json: bool) -> int:
 
 def _is_unwanted() -> bool:
     """Return whether the configuration turns off the hints of refusals; other errors always have their hint."""
-    from git_envhist.git.process import SAFE_GIT, spawn  # loaded late: only a refusal needs it
+    from git_envhist.git.process import SAFE_GIT, run_to_end  # loaded late: only a refusal needs it
 
     if os.environ.get("GIT_ADVICE", "1").lower() in FALSE_VALUES:
         return True
     try:
-        asked = spawn([*SAFE_GIT, "config", "--type=bool", "--get", f"advice.{REFUSAL}"], os.environb)
+        asked = run_to_end([*SAFE_GIT, "config", "--type=bool", "--get", f"advice.{REFUSAL}"], os.environb)
     except (EnvhistError, OSError):
         return False
     return asked.out.strip() == b"false"
@@ -153,7 +153,7 @@ def _fitted(text: str) -> list[str]:
 
 def error_object(error: EnvhistError) -> dict[str, object]:
     """Return the object that `--json` prints for an error."""
-    from git_envhist.text import escape_invalid  # loaded late: only a failure under --json needs it
+    from git_envhist.printable_text import escape_invalid  # loaded late: only a failure under --json needs it
 
     value: dict[str, object] = {
         "code": error.code,
@@ -216,7 +216,7 @@ def write_report(failure: Exception, program: str) -> str:
     """Write the traceback to the user's state directory, and return the path of the file."""
     import traceback  # loaded late: only a defect needs it
 
-    directory = reports()
+    directory = report_directory()
     make_directories(directory)
     stamp = time.strftime("%Y%m%d-%H%M%S")
     path = os.path.join(directory, f"{stamp}-{os.getpid()}.txt")
@@ -227,7 +227,7 @@ def write_report(failure: Exception, program: str) -> str:
     return path
 
 
-def reports() -> str:
+def report_directory() -> str:
     """Return the directory of the report files."""
     return os.path.join(state_home(), "git-envhist", "reports")
 
@@ -235,19 +235,19 @@ def reports() -> str:
 def newest_report() -> str | None:
     """Return the path of the newest report file."""
     try:
-        names = os.listdir(reports())
+        names = os.listdir(report_directory())
     except OSError:
         return None
-    return os.path.join(reports(), max(names)) if names else None
+    return os.path.join(report_directory(), max(names)) if names else None
 
 
 def versions(program: str) -> list[str]:
     """Return the versions of the program, Python, git and the system, without anything from the environment."""
     from git_envhist._version import __version__  # loaded late: only a defect needs it
-    from git_envhist.git.process import spawn  # loaded late: only a defect needs it
+    from git_envhist.git.process import run_to_end  # loaded late: only a defect needs it
 
     try:
-        git = spawn(["git", "--version"], os.environb).out.decode("ascii", "replace").strip()
+        git = run_to_end(["git", "--version"], os.environb).out.decode("ascii", "replace").strip()
     except (EnvhistError, OSError):
         git = "git did not run"
     system = os.uname()

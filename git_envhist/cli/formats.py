@@ -18,7 +18,7 @@ from git_envhist.history.times import DAYS, printed_time
 from git_envhist.history.titles import title
 from git_envhist.lazy import dataclass, pattern
 from git_envhist.model import Snapshot, Trigger, Verdict, VerdictStatus
-from git_envhist.text import escape, for_people
+from git_envhist.printable_text import escape, for_people
 
 if TYPE_CHECKING:
     from git_envhist.model import Effect
@@ -228,7 +228,7 @@ def unfinished_words(snapshot: Snapshot) -> str:
 def story_line(snapshot: Snapshot) -> str:
     """Return the text after the intent in a list: changes, the failed check, missing paths."""
     # A narrow terminal cuts the end of the line, and nothing else in it mentions that check.
-    parts = [claim(snapshot), unfinished_words(snapshot)]
+    parts = [unsigned_words(snapshot), unfinished_words(snapshot)]
     parts += [changes_phrase(snapshot), _ended(snapshot), verdict_cause(snapshot.verdict)]
     if not snapshot.complete:
         parts.append(f"partial: {count(snapshot.missing_count, 'path')} missing")
@@ -243,7 +243,7 @@ def _ended(snapshot: Snapshot) -> str:
     return f"exit {status}" if status != "0" else ""
 
 
-def claim(snapshot: Snapshot) -> str:
+def unsigned_words(snapshot: Snapshot) -> str:
     """Return `unsigned (author given as <name>)` if none of the user's keys signed the snapshot, else an empty text."""
     if snapshot.trusted is not False:
         return ""

@@ -20,7 +20,7 @@ PIPX, UV = "pipx_metadata.json", "uv-receipt.toml"
 MARKER = re.compile(r"extra\s*==\s*['\"](?P<extra>[a-z]+)['\"]")
 
 
-def how_to_add(extra: str) -> str:
+def extra_install_command(extra: str) -> str:
     """Return the command that installs the requirements of an extra into the environment of this program."""
     wanted = requirements_of(extra, _declared())
     return command_for(wanted, os.listdir(sys.prefix), sys.executable, _installers())

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from git_envhist.diff.path_classes import is_nested_repository
-from git_envhist.diff.summary import changes_phrase, count, with_ascii_signs
+from git_envhist.diff.summary import changes_phrase, count_changes, with_ascii_signs
 from git_envhist.history.tasks_and_effects import effects_of, observed_of, tasks_of
 from git_envhist.history.titles import title
 from git_envhist.lazy import dataclass
@@ -37,7 +37,7 @@ from git_envhist.model import (
     ToolCall,
     Verdict,
 )
-from git_envhist.text import escape_invalid
+from git_envhist.printable_text import escape_invalid
 
 if TYPE_CHECKING:
     from git_envhist.diff.size_history import EnvironmentSize
@@ -330,7 +330,7 @@ def diff_json(before: str, after: str, changes: Sequence[Change], facts: Iterabl
     """Return the paths and facts that differ between two snapshots, each an id or `now`."""
     moved = sum(change.kind is ChangeKind.RENAMED for change in changes)
     # A renamed file is counted once, not as one added and one removed.
-    counts = count(change for change in changes if change.kind is not ChangeKind.RENAMED)
+    counts = count_changes(change for change in changes if change.kind is not ChangeKind.RENAMED)
     return {
         "schema": SCHEMA,
         "before": before,

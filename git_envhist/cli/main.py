@@ -36,19 +36,19 @@ gc.set_threshold(50_000, 20, 20)
 def envlog() -> NoReturn:
     """Run `git envlog`: read and keep the history."""
     keep_standard_streams()
-    leave(run_program("git-envlog", sys.argv[1:]))
+    end_process(run_program("git-envlog", sys.argv[1:]))
 
 
 def envdiff() -> NoReturn:
     """Run `git envdiff`: show what changed."""
     keep_standard_streams()
-    leave(run_program("git-envdiff", sys.argv[1:]))
+    end_process(run_program("git-envdiff", sys.argv[1:]))
 
 
 def envrestore() -> NoReturn:
     """Run `git envrestore`: restore a snapshot."""
     keep_standard_streams()
-    leave(run_program("git-envrestore", sys.argv[1:]))
+    end_process(run_program("git-envrestore", sys.argv[1:]))
 
 
 def envhist() -> NoReturn:
@@ -59,36 +59,36 @@ def envhist() -> NoReturn:
             handle_git_hook as answer,  # loaded late: only a hook of git needs it
         )
 
-        leave(answer(sys.argv[2:], os.environ))
+        end_process(answer(sys.argv[2:], os.environ))
     if sys.argv[1:2] == ["agent-hook"]:
         from git_envhist.handlers.agent_hook import (
             handle_agent_hook,  # loaded late: only a hook of an agent needs it
         )
 
-        leave(handle_agent_hook(sys.argv[2:], os.environ))
+        end_process(handle_agent_hook(sys.argv[2:], os.environ))
     if sys.argv[1:2] == ["agent-shim"]:
-        from git_envhist.handlers.agent_shim import handle_agent_shim  # loaded late: once per plugin
+        from git_envhist.handlers.write_agent_script import handle_agent_shim  # loaded late: once per plugin
 
-        leave(handle_agent_shim(sys.argv[2:], os.environ))
+        end_process(handle_agent_shim(sys.argv[2:], os.environ))
     if sys.argv[1:2] == ["agent-worktree"]:
         from git_envhist.handlers.agent_worktree import (
             handle_agent_worktree,  # loaded late: once per worktree
         )
 
-        leave(handle_agent_worktree(sys.argv[2:], os.environ))
+        end_process(handle_agent_worktree(sys.argv[2:], os.environ))
     if sys.argv[1:2] == ["watcher-process"]:
         from git_envhist.handlers.watcher_process import run_watcher_process  # loaded late: once per watcher
 
-        leave(run_watcher_process(sys.argv[2:], os.environ))
+        end_process(run_watcher_process(sys.argv[2:], os.environ))
     if sys.argv[1:2] == ["complete"]:
         from git_envhist.cli.commands.complete import complete  # loaded late: only a TAB needs it
 
-        leave(complete(sys.argv[2:]))
+        end_process(complete(sys.argv[2:]))
     if sys.argv[1:2] == ["workbench"]:
         from git_envhist.compat.workbench import main  # loaded late: only the workbench interface needs it
 
-        leave(main(sys.argv[2:]))
-    leave(run_program("git-envhist", sys.argv[1:]))
+        end_process(main(sys.argv[2:]))
+    end_process(run_program("git-envhist", sys.argv[1:]))
 
 
 def upkeep() -> NoReturn:
@@ -96,7 +96,7 @@ def upkeep() -> NoReturn:
     keep_standard_streams()
     from git_envhist.handlers.daily_upkeep import run_upkeep  # loaded late: once per day
 
-    leave(run_upkeep(sys.argv[1:]))
+    end_process(run_upkeep(sys.argv[1:]))
 
 
 def keep_standard_streams() -> None:
@@ -111,7 +111,7 @@ def keep_standard_streams() -> None:
             setattr(sys, name, os.fdopen(number, mode, encoding="utf-8", closefd=False))
 
 
-def leave(status: int) -> NoReturn:
+def end_process(status: int) -> NoReturn:
     """Flush and end the process without finalizing the interpreter; all files are closed already."""
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError):
@@ -168,10 +168,12 @@ def _start_config_listing(program: str, words: list[str]) -> None:
     # Help needs no repository, and `-C` may name another one.
     if any(word in ("--help", "--version") or word[:2] in ("-h", "-C") for word in words):
         return
-    from git_envhist.git.repository import begin_listing  # loaded late: only these commands need git at once
+    from git_envhist.git.repository import (
+        start_config_listing,  # loaded late: only these commands need git at once
+    )
 
     with suppress(OSError):
-        begin_listing()
+        start_config_listing()
 
 
 def choose_command(program: str, words: list[str]) -> tuple[Command, list[str]]:

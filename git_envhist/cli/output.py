@@ -11,9 +11,16 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping
 
-from git_envhist.cli.terminal import ASCII_SYMBOLS, MARK, as_bytes, coloured_only, marked, terminal_columns
+from git_envhist.cli.terminal import (
+    ASCII_SYMBOLS,
+    MARK,
+    as_bytes,
+    insert_colours,
+    mark_colour,
+    terminal_columns,
+)
 from git_envhist.errors import EnvhistError
-from git_envhist.git.process import SAFE_GIT, spawn
+from git_envhist.git.process import SAFE_GIT, run_to_end
 from git_envhist.lazy import dataclass
 
 # Colours: `--color` first, then NO_COLOR and FORCE_COLOR, then `color.envhist` and `color.ui`, which git itself
@@ -47,7 +54,7 @@ class Palette:
     colours: Mapping[str, str]
 
     def paint(self, slot: str, text: str) -> str:
-        colour = marked(self.colours.get(slot, ""))
+        colour = mark_colour(self.colours.get(slot, ""))
         return f"{colour}{text}{RESET}" if colour and text else text
 
     @property
@@ -72,9 +79,9 @@ def wants_colour(
     return terminal if when == "auto" else configured(terminal)
 
 
-def ask_git(terminal: bool) -> bool:
+def git_wants_colour(terminal: bool) -> bool:
     """Return git's value of `color.envhist` and `color.ui`."""
-    answer = spawn(
+    answer = run_to_end(
         [*SAFE_GIT, "config", "--get-colorbool", "color.envhist", "true" if terminal else "false"],
         os.environb,
     )
@@ -83,7 +90,7 @@ def ask_git(terminal: bool) -> bool:
 
 def _never_without_terminal(terminal: bool) -> bool:
     # Without configuration git's answer is "auto".
-    return terminal and ask_git(terminal)
+    return terminal and git_wants_colour(terminal)
 
 
 def choose_palette(when: str | None, *, terminal: bool, config: Config | None = None) -> Palette:
@@ -94,19 +101,21 @@ def choose_palette(when: str | None, *, terminal: bool, config: Config | None = 
     # With `git -p` the other end of the pipe is git's own pager, which shows colours.
     shown = terminal or os.environ.get("GIT_PAGER_IN_USE") == "true"
     is_unset = config is not None and DECIDING.isdisjoint(key for key, _ in config)
-    if not wants_colour(when, os.environ, shown, _never_without_terminal if is_unset else ask_git):
+    if not wants_colour(when, os.environ, shown, _never_without_terminal if is_unset else git_wants_colour):
         return PLAIN
     return Palette({**DEFAULTS, **_configured_colours()})
 
 
 def _configured_colours() -> dict[str, str]:
-    listed = spawn([*SAFE_GIT, "config", "--name-only", "--get-regexp", r"^color\.envhist\."], os.environb)
+    listed = run_to_end(
+        [*SAFE_GIT, "config", "--name-only", "--get-regexp", r"^color\.envhist\."], os.environb
+    )
     slots = {os.fsdecode(line).rsplit(".", 1)[1] for line in listed.out.splitlines()}
     return {slot: _ask_colour(slot) for slot in sorted(slots & DEFAULTS.keys())}
 
 
 def _ask_colour(slot: str) -> str:
-    answer = spawn([*SAFE_GIT, "config", "--get-color", f"color.envhist.{slot}", ""], os.environb)
+    answer = run_to_end([*SAFE_GIT, "config", "--get-color", f"color.envhist.{slot}", ""], os.environb)
     return answer.out.decode("ascii", "replace")
 
 
@@ -160,12 +169,12 @@ class Output:
 
     def content(self, data: bytes) -> None:
         """Write contents of files or lists of paths: exact for programs, escaped on a terminal."""
-        self._write(as_bytes(data) if self.terminal else coloured_only(data))
+        self._write(as_bytes(data) if self.terminal else insert_colours(data))
 
     def exact(self, data: str | bytes) -> None:
         """Write output for programs: JSON, templates, lists that end with NUL."""
         raw = data if isinstance(data, bytes) else data.encode("utf-8", "backslashreplace")
-        self._write(coloured_only(raw))
+        self._write(insert_colours(raw))
 
     def _write(self, raw: bytes) -> None:
         if self.quiet:
@@ -228,7 +237,7 @@ class Output:
 
 def ask_pager() -> str | None:
     """Return the pager that git would use; None if there is none."""
-    answer = spawn([*SAFE_GIT, "var", "GIT_PAGER"], os.environb)
+    answer = run_to_end([*SAFE_GIT, "var", "GIT_PAGER"], os.environb)
     command = os.fsdecode(answer.out).strip()
     return None if answer.status != 0 or command in ("", "cat") else command
 

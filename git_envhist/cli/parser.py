@@ -150,7 +150,7 @@ def argument(
     return _attach(Argument(name, many, default, metavar))
 
 
-def declared(run: Callable[..., Any]) -> list[Option | Argument]:
+def declarations_of(run: Callable[..., Any]) -> list[Option | Argument]:
     """Return the declarations of a function, in source order."""
     # Python applies decorators from the last to the first.
     return getattr(run, "__declared__", [])[::-1]
@@ -167,7 +167,7 @@ def _attach(declaration: Option | Argument) -> Decorator:
 # Options that several commands share. Each is declared here once.
 
 
-def together(*decorators: Decorator) -> Decorator:
+def combine_options(*decorators: Decorator) -> Decorator:
     """Return one decorator that declares several options, in this order."""
 
     def declare(run: Callable[..., Any]) -> Callable[..., Any]:
@@ -215,14 +215,14 @@ def allow_tokens(also: str = "") -> Decorator:
 
 plan_id = option("--plan", metavar="<id>", help="refuse unless the plan still has this id")
 date_format = option("--date", metavar="<style>", help="print times as git log does: iso, relative, ...")
-in_place_options = together(
+in_place_options = combine_options(
     dry_run("print the plan; change nothing"),
     plan_id,
     force(),
     option("--services", is_flag=True, help="also restore the state of the configured services"),
 )
 """The options of every restore into this working tree: `envrestore`, `undo` and `redo`."""
-diff_formats = together(
+diff_formats = combine_options(
     option("--stat", is_flag=True, help="print the changed lines and bytes per file"),
     option("--name-status", is_flag=True, help="print the changed paths, and how each changed"),
     option("--name-only", is_flag=True, help="print the changed paths"),

@@ -54,9 +54,11 @@ SUBCOMMANDS = {
     ),
     "redo": Subcommand("git_envhist.cli.commands.restore:redo", "redo the last undo"),
     "revert": Subcommand(
-        "git_envhist.cli.commands.revert:revert", "take out what one step changed, keep the rest"
+        "git_envhist.cli.commands.revert_and_merge:revert", "take out what one step changed, keep the rest"
     ),
-    "merge": Subcommand("git_envhist.cli.commands.revert:merge", "join the changes of another timeline"),
+    "merge": Subcommand(
+        "git_envhist.cli.commands.revert_and_merge:merge", "join the changes of another timeline"
+    ),
     "run": Subcommand("git_envhist.cli.commands.run:run", "run a command between two snapshots"),
     "watch": Subcommand(
         "git_envhist.cli.commands.watch:watch_command", "take a snapshot after each change, until stopped"
@@ -71,7 +73,7 @@ SUBCOMMANDS = {
         "git_envhist.cli.commands.effect:effect", "record a deployment or other outside action"
     ),
     "observe": Subcommand(
-        "git_envhist.cli.commands.effect:observe", "record a checkpoint that your platform made"
+        "git_envhist.cli.commands.observe:observe", "record a checkpoint that your platform made"
     ),
     "fork": Subcommand(
         "git_envhist.cli.commands.fork:fork", "copy a snapshot into a new, separate working tree"

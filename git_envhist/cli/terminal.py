@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 
 from git_envhist.lazy import pattern
-from git_envhist.text import for_people
+from git_envhist.printable_text import for_people
 
 ELLIPSIS = "…"
 MARK = f"\x1b{os.urandom(8).hex()}"
@@ -69,7 +69,7 @@ def shorten(text: str, columns: int) -> str:
     return text
 
 
-def marked(colour: str) -> str:
+def mark_colour(colour: str) -> str:
     """Return a colour with the mark that lets it pass to the terminal; an empty text if it is no colour."""
     found = SGR.match(colour)
     return MARK + found[1] if found is not None else ""
@@ -87,7 +87,7 @@ def as_bytes(text: str | bytes) -> bytes:
     return "".join(parts).encode("utf-8")
 
 
-def coloured_only(data: bytes) -> bytes:
+def insert_colours(data: bytes) -> bytes:
     """Return the same bytes with the program's colours inserted."""
     mark = MARK.encode("ascii")
     return data.replace(mark, b"\x1b") if mark in data else data

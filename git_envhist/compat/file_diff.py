@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 
 from git_envhist.api import EnvHistory
-from git_envhist.diff.changes import compare
+from git_envhist.diff.compare_snapshots import compare
 from git_envhist.diff.config_files import is_binary, unified_hunks
 from git_envhist.diff.patches import read_line_counts, read_patches
-from git_envhist.diff.path_classes import has_other_bytes
+from git_envhist.diff.path_classes import content_differs
 from git_envhist.diff.summary import is_stored
 from git_envhist.errors import EnvhistError
 from git_envhist.git.cat_file import empty_tree
@@ -74,7 +74,7 @@ def _is_file(change: Change) -> bool:
 
 def _is_plain(change: Change) -> bool:
     other = is_stored(change, StoredAs.SEALED) or is_stored(change, StoredAs.PIECES)
-    return has_other_bytes(change) and not other
+    return content_differs(change) and not other
 
 
 def _file_change(change: Change, lines: tuple[int, int]) -> FileChange:
@@ -132,7 +132,7 @@ def _patch(git: Git, before: str, after: str, changes: list[Change], read: Read)
         if patch.path in plain:
             yield patch.text.decode("utf-8", "replace")
     for change in changes:
-        if change.path not in plain and has_other_bytes(change):
+        if change.path not in plain and content_differs(change):
             yield from _patch_text(change, read)
 
 

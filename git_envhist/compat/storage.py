@@ -22,12 +22,13 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from threading import RLock
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from git_envhist.directories_of_others import refuse_others_directory
 from git_envhist.discovery import OBJECT_FORMAT, DirectoryId, identify, is_same, is_successor, make_repository
-from git_envhist.disk import Durability, locked, replace_file, state_directory, system_errors
+from git_envhist.disk import Durability, replace_file, state_directory, system_errors
 from git_envhist.git.process import Git
 from git_envhist.git.repository import Repository
 from git_envhist.lazy import dataclass, replace
-from git_envhist.owners import refuse_others
+from git_envhist.locks import locked
 
 if TYPE_CHECKING:
     from git_envhist.api import EnvHistory
@@ -131,7 +132,7 @@ class LibraryStorage:
         """Return the repository of a directory, created if needed; after a rename its place is renamed, too."""
         real = os.path.realpath(root)
         place = self.place_of(real)
-        refuse_others(self.base)
+        refuse_others_directory(self.base)
         state_directory(self.base)
         with locked(os.path.join(self.base, LOCK)):
             _remove_leftovers(self.base)

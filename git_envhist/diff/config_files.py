@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import json
 import re
-import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from difflib import SequenceMatcher
 from typing import Any
 
 from git_envhist.probes import locks, package_directories
+from git_envhist.toml_text import read_toml
 
 # A unified diff of two texts that must not be passed to another program or written to disk.
 
@@ -294,7 +294,7 @@ def _read_ini(text: str) -> Tree | None:
 
 READERS: dict[bytes, Callable[[str], Tree | None]] = {
     **dict.fromkeys((b".json", b".webmanifest"), _read_json),
-    **dict.fromkeys((b".toml", b"Pipfile"), tomllib.loads),
+    **dict.fromkeys((b".toml", b"Pipfile"), read_toml),
     **dict.fromkeys((b".yaml", b".yml"), read_yaml),
     **dict.fromkeys(
         (b".ini", b".cfg", b"pip.conf", b".npmrc", b".editorconfig", b".flake8", b".gitconfig"), _read_ini

@@ -12,19 +12,19 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
-from git_envhist.diff.fact_keys import name_of, place_of
 from git_envhist.diff.importance import by_importance, mark_of, role_rank
+from git_envhist.diff.split_fact_key import name_of, place_of
 from git_envhist.errors import Damaged
 from git_envhist.git.process import Git
 from git_envhist.lazy import dataclass, pattern, replace
 from git_envhist.model import UNREAD, Change, EnvPath, Fact, FactChange, Role, Snapshot
 from git_envhist.paths import join
 from git_envhist.snapshots.layout import FACTS
-from git_envhist.snapshots.names import RESERVED
+from git_envhist.snapshots.stored_names import RESERVED
 
 if TYPE_CHECKING:
     from git_envhist.git.cat_file import CatFile
-    from git_envhist.snapshots.records import FactText
+    from git_envhist.snapshots.fact_text import FactText
     from git_envhist.snapshots.sealed_facts import FindFactsKey
 
 
@@ -422,7 +422,7 @@ PLACE = (RESERVED + b"/" + FACTS).decode("ascii")
 def fact_ids(reader: CatFile, tree: str) -> dict[str, str]:
     """Return the ids of the fact texts, by probe, of a commit or tree given by its full id."""
     from git_envhist.objects.trees import FILE, decode_tree  # loaded late: a list compares nothing
-    from git_envhist.snapshots.records import NAME, SUFFIX  # loaded late: a list compares nothing
+    from git_envhist.snapshots.fact_text import NAME, SUFFIX  # loaded late: a list compares nothing
 
     answer = reader.read(f"{tree}:{PLACE}")
     if answer is None or answer.kind != "tree":
@@ -467,7 +467,7 @@ def compare_facts(
     if any(change.probe in managers_with_lists() for change in changes):
         opened = (_opened(reader, DECLARED, ids, find_key) for ids in (old, new) if DECLARED in ids)
         declared = [fact for text in opened for fact in _facts(DECLARED, text)]
-    return by_probe(by_importance(assign_roles(changes, declared)))
+    return order_by_probe(by_importance(assign_roles(changes, declared)))
 
 
 MAX_BACK = 200
@@ -504,13 +504,13 @@ def restored_services(snapshot: Snapshot) -> bool:
 
 def _failed_dumps(reader: CatFile, oid: str) -> list[FactChange]:
     """Return the services that could not be dumped, if the earlier snapshot has no facts about services."""
-    from git_envhist.snapshots.records import read_fact_text  # loaded late: a list compares nothing
+    from git_envhist.snapshots.fact_text import read_fact_text  # loaded late: a list compares nothing
 
     facts = _facts(DUMP, read_fact_text(DUMP, _text(reader, oid)))
     return [FactChange(DUMP, fact.key, "", fact.value) for fact in facts if fact.value == FAILED]
 
 
-def brief_facts(
+def facts_for_summary(
     reader: CatFile, before: str, after: str, find_key: FindFactsKey | None
 ) -> tuple[FactChange, ...]:
     """Return the differences for a summary, which is stored unsealed: of sealed facts only variables."""
@@ -521,7 +521,10 @@ def _differences(
     reader: CatFile, probe: str, old: Mapping[str, str], new: Mapping[str, str], find_key: FindFactsKey | None
 ) -> tuple[FactChange, ...]:
     """Return the differences of one probe; none where sealed facts differ and cannot be opened."""
-    from git_envhist.snapshots.records import SUFFIX, differing_facts  # loaded late: a list compares nothing
+    from git_envhist.snapshots.fact_text import (  # loaded late: a list compares nothing
+        SUFFIX,
+        differing_facts,
+    )
 
     twin = probe + SUFFIX
     if probe.endswith(SUFFIX) or (old[probe], old.get(twin)) == (new[probe], new.get(twin)):
@@ -538,7 +541,7 @@ def _whole_text(
     reader: CatFile, probe: str, ids: Mapping[str, str], find_key: FindFactsKey | None
 ) -> bytes | None:
     """Return the text of a probe with its sealed facts; None where these cannot be opened."""
-    from git_envhist.snapshots.records import (  # loaded late: a list compares nothing
+    from git_envhist.snapshots.fact_text import (  # loaded late: a list compares nothing
         SUFFIX,
         read_fact_text,
         write_facts,
@@ -556,12 +559,12 @@ def _whole_text(
     return write_facts(probe, plain.version, [*plain.lines, *sealed.lines])
 
 
-def compare_declared(
+def compare_disagreements(
     reader: CatFile, before: str, after: str, find_key: FindFactsKey | None = None
 ) -> tuple[FactChange, ...]:
     """Return new and resolved disagreements between required and installed packages."""
     from git_envhist.diff.required_packages import PROBE as DECLARED  # loaded late: a list compares nothing
-    from git_envhist.snapshots.records import SUFFIX  # loaded late: a list compares nothing
+    from git_envhist.snapshots.fact_text import SUFFIX  # loaded late: a list compares nothing
 
     sides = [_package_texts(reader, side) for side in (before, after)]
     if sides[0] == sides[1] or not all(DECLARED in side for side in sides):
@@ -584,7 +587,7 @@ def compare_declared(
 def _package_texts(reader: CatFile, tree: str) -> dict[str, str]:
     from git_envhist.diff.required_packages import COMPARED  # loaded late: a list compares nothing
     from git_envhist.diff.required_packages import PROBE as DECLARED
-    from git_envhist.snapshots.records import SUFFIX  # loaded late: a list compares nothing
+    from git_envhist.snapshots.fact_text import SUFFIX  # loaded late: a list compares nothing
 
     wanted = (DECLARED, *COMPARED)
     return {
@@ -595,7 +598,7 @@ def _package_texts(reader: CatFile, tree: str) -> dict[str, str]:
 def _opened(
     reader: CatFile, probe: str, ids: Mapping[str, str], find_key: FindFactsKey | None
 ) -> FactText | None:
-    from git_envhist.snapshots.records import read_fact_text  # loaded late: a list compares nothing
+    from git_envhist.snapshots.fact_text import read_fact_text  # loaded late: a list compares nothing
 
     text = _whole_text(reader, probe, ids, find_key)
     return read_fact_text(probe, _text(reader, ids[probe]) if text is None else text)
@@ -613,7 +616,7 @@ def _disagreements(facts: Mapping[str, list[Fact]]) -> tuple[Fact, ...]:
 
 
 def _facts(probe: str, text: FactText | None) -> list[Fact]:
-    from git_envhist.snapshots.records import read_fact  # loaded late: a list compares nothing
+    from git_envhist.snapshots.fact_text import read_fact  # loaded late: a list compares nothing
 
     lines = text.lines if text is not None else []
     return [fact for line in lines if (fact := read_fact(probe, line)) is not None]
@@ -628,7 +631,7 @@ def compare_snapshots(
     find_key: FindFactsKey | None = None,
 ) -> tuple[tuple[Change, ...], tuple[FactChange, ...]]:
     """Return the changed paths and the changed facts between two trees."""
-    from git_envhist.diff.changes import compare  # loaded late: a list compares nothing
+    from git_envhist.diff.compare_snapshots import compare  # loaded late: a list compares nothing
 
     changes = compare(git, before, after, pathspecs=pathspecs, renames=renames)
     return changes, changed_facts(git, before, after, pathspecs, find_key)
@@ -650,11 +653,11 @@ def changed_facts(
         changes = facts_between(reader, before, after, find_key)
     if not pathspecs or not changes:
         return changes
-    from git_envhist.git.pathspecs import matching  # loaded late: few calls have paths
+    from git_envhist.git.pathspecs import match_paths  # loaded late: few calls have paths
 
     directories = {change.at for change in changes} - {b""}
     places = sorted({*directories, *map(path_of_fact_change, changes)} - {b""})
-    meant = matching(git, places, directories, pathspecs) if places else frozenset()
+    meant = match_paths(git, places, directories, pathspecs) if places else frozenset()
     return tuple(change for change in changes if path_of_fact_change(change) in meant)
 
 
@@ -666,12 +669,12 @@ def facts_between(
         return ()
     changes = (
         *compare_facts(reader, before, after, find_key),
-        *compare_declared(reader, before, after, find_key),
+        *compare_disagreements(reader, before, after, find_key),
     )
-    return by_probe(changes)
+    return order_by_probe(changes)
 
 
-def by_probe(changes: Iterable[FactChange]) -> tuple[FactChange, ...]:
+def order_by_probe(changes: Iterable[FactChange]) -> tuple[FactChange, ...]:
     """Return the changes in the order of the probes; those of one probe keep their order."""
     from git_envhist.probes import PROBES  # loaded late: only new facts need it
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from git_envhist.diff.fact_keys import name_of, place_of
+from git_envhist.diff.split_fact_key import name_of, place_of
 from git_envhist.lazy import pattern
 from git_envhist.model import FactChange, Role
 

@@ -17,10 +17,9 @@ from git_envhist.diff.tree_diff import ABSENT, MANIFEST_PREFIX, DiffRow
 from git_envhist.errors import Damaged
 from git_envhist.git.cat_file import CatFile, GitObject
 from git_envhist.model import Entry, EntryKind, StoredAs
-from git_envhist.objects.reader import PackFirstReader
+from git_envhist.objects.object_readers import PackFirstReader
 from git_envhist.objects.trees import DIRECTORY, FILE, decode_by_name
 from git_envhist.snapshots.layout import MANIFEST
-from git_envhist.snapshots.names import RESERVED, stored_name, suspicious, true_name
 from git_envhist.snapshots.quoting import (
     UNSAFE,
     first_word,
@@ -29,6 +28,7 @@ from git_envhist.snapshots.quoting import (
     unquote_path,
     without_equal_pairs,
 )
+from git_envhist.snapshots.stored_names import RESERVED, may_need_escape, stored_name, true_name
 
 LINE_FEED = 0x0A
 
@@ -233,7 +233,7 @@ def quoted_names(names: Iterable[bytes]) -> set[bytes]:
     """Return the quoted forms of stored names that a shard contains."""
     listed = list(names)
     joined = b"\0".join(listed)
-    if suspicious(joined) or UNSAFE.search(joined.replace(b"\0", b"")) is not None:
+    if may_need_escape(joined) or UNSAFE.search(joined.replace(b"\0", b"")) is not None:
         return {quote(true_name(name)) for name in listed}
     return set(listed)
 
@@ -256,7 +256,7 @@ def _read(text: bytes | None) -> Mapping[bytes, PathMetadata]:
     prefix = shard.directory + b"/" if shard.directory else b""
     # A directory is only named here; its own shard has its metadata.
     rows = [row for row in shard.rows if row.kind is not EntryKind.DIRECTORY]
-    has_escapes = suspicious(b"\0".join([row.name for row in rows]))
+    has_escapes = may_need_escape(b"\0".join([row.name for row in rows]))
     owner = (shard.own.uid, shard.own.gid)
     found = {shard.directory: _traits(shard.own, owner)}
     known: dict[tuple[EntryKind, int, bytes], PathMetadata] = {}
@@ -329,7 +329,7 @@ def _stretches(old: bytes, new: bytes) -> Iterator[tuple[bytes, bytes]]:
         start = end
 
 
-def settled_shards(
+def shards_without_other_changes(
     differing: Iterable[ShardDiff], certain: Collection[bytes], others: Iterable[bytes]
 ) -> set[IdPair]:
     """Return the shards, by their ids, whose differences are only times and the modifications in `certain`.

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
 from typing import NamedTuple
 
-from git_envhist.diff.changes import environment_path, stored_side
+from git_envhist.diff.compare_snapshots import environment_path, stored_side
 from git_envhist.diff.tree_diff import NOT_RESERVED, RAW
 from git_envhist.errors import GitFailed
 from git_envhist.git.process import Git, GitStream
@@ -40,7 +40,7 @@ class GitPatch(NamedTuple):
     renamed: bool
 
 
-class Names(NamedTuple):
+class StoredNames(NamedTuple):
     """The stored paths of a row of a raw diff."""
 
     before: bytes
@@ -135,7 +135,7 @@ def _is_in_root(side: ChangeSide) -> bool:
     return side.path.find(b"://") >= 0
 
 
-def _read_names(raw: bytes) -> list[Names]:
+def _read_names(raw: bytes) -> list[StoredNames]:
     parts = iter(raw.split(b"\0")[:-1])
     found = []
     for text in parts:
@@ -143,7 +143,7 @@ def _read_names(raw: bytes) -> list[Names]:
         before = next(parts)
         after = next(parts) if status.startswith((b"R", b"C")) else before
         # A change of type is displayed as a deletion and an addition.
-        found.append(Names(before, after, 2 if status == b"T" else 1))
+        found.append(StoredNames(before, after, 2 if status == b"T" else 1))
     return found
 
 
@@ -164,7 +164,7 @@ def _split(child: GitStream) -> Iterator[bytes]:
         yield bytes(buffer[1:])
 
 
-def _join(rows: Iterable[Names], pieces: Iterator[bytes]) -> Iterator[GitPatch]:
+def _join(rows: Iterable[StoredNames], pieces: Iterator[bytes]) -> Iterator[GitPatch]:
     for row in rows:
         path = environment_path(row.after)
         text = b"".join(next(pieces, b"") for _ in range(row.pieces))

@@ -1,9 +1,8 @@
 """Classify changed paths (pure): packages, variables, databases, dumps, programs, and differences between machines.
 
-`class_of` and `generated_in` classify a path by its name. `split_machine_differences` sets changes apart that any two
-machines have: owners and umasks, caches, logs, and files that name their own directory. `programs` finds executables
-that were added or removed.
-"""
+`class_of` and `generated_in` classify a path by its name. `split_machine_differences` sets changes apart that any
+two machines have: owners and umasks, caches, logs, and files that name their own directory. `changed_programs`
+finds executables that were added or removed."""
 
 from __future__ import annotations
 
@@ -42,7 +41,7 @@ DATABASE_ENDINGS = (b".db", b".db3", b".sqlite", b".sqlite3", b".s3db", b".sl3")
 
 
 @cache
-def _package_directories() -> frozenset[bytes]:
+def package_directories() -> frozenset[bytes]:
     from git_envhist.probes import package_directories  # loaded late: only changed files need it
 
     return package_directories()
@@ -57,14 +56,14 @@ def _installation_records() -> frozenset[bytes]:
 
 def class_of(path: bytes) -> str:
     """Return the class of a path."""
-    from git_envhist.probes.variables import is_variables  # loaded late: only changed files need it
+    from git_envhist.probes.variables import is_variables_file  # loaded late: only changed files need it
 
     directories = path.split(b"/")
     name = directories.pop()
-    installed = _package_directories()
+    installed = package_directories()
     if not installed.isdisjoint(directories) or name in installed:
         return PACKAGES
-    if is_variables(path):
+    if is_variables_file(path):
         return ENV
     return DATABASES if database_of(name) is not None else FILES
 
@@ -75,7 +74,7 @@ def generated_in(directory: bytes) -> tuple[str, bytes]:
     Directories of package managers are not generated directories; their changes are packages.
     """
     names = directory.split(b"/")
-    installed = _package_directories()
+    installed = package_directories()
     for depth, name in enumerate(names):
         if name in installed:
             break
@@ -90,7 +89,7 @@ def database_of(name: bytes) -> bytes | None:
     return main if main.lower().endswith(DATABASE_ENDINGS) else None
 
 
-def has_other_bytes(change: Change) -> bool:
+def content_differs(change: Change) -> bool:
     """Return whether the content differs, not only its metadata."""
     before, after = change.before, change.after
     if before is None or after is None:
@@ -170,7 +169,7 @@ def split_machine_differences(
 
 
 def _reason(change: Change, explained: Callable[[bytes], bool]) -> str | None:
-    if not has_other_bytes(change):
+    if not content_differs(change):
         return OWNER if _is_owner_alone(change) else None
     if is_nested_repository(change):
         return REPOSITORIES
@@ -203,7 +202,7 @@ def _is_socket_or_pipe(change: Change) -> bool:
 def _installed_in(path: bytes) -> bytes | None:
     """Return the outermost package manager's directory above a path."""
     names = path.split(b"/")
-    installed = _package_directories()
+    installed = package_directories()
     for depth, name in enumerate(names[:-1]):
         if name in installed:
             return b"/".join(names[: depth + 1])
@@ -221,7 +220,7 @@ MAX_ELSEWHERE = 20
 """Above this number, executables outside of these directories are ignored: on some file systems every file is one."""
 
 
-def programs(changes: Iterable[Change]) -> tuple[FactChange, ...]:
+def changed_programs(changes: Iterable[Change]) -> tuple[FactChange, ...]:
     """Return the executables that only one of two snapshots contains; the values are their modes."""
     found = [program for change in changes if (program := _program(change)) is not None]
     usual = [program for program in found if _is_for_programs(program.at)]

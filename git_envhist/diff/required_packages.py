@@ -15,7 +15,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import zip_longest
 
-from git_envhist.diff.fact_keys import name_of, place_of
+from git_envhist.diff.split_fact_key import name_of, place_of
 from git_envhist.lazy import dataclass, field, replace
 from git_envhist.model import EnvPath, Fact, FactChange, Role
 from git_envhist.probes import managers_with_lists
@@ -33,7 +33,7 @@ Package = tuple[str, str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Declared:
+class KnownDependencies:
     """Packages named by the requirements files of two snapshots, and the dependencies of installed packages."""
 
     asked: set[tuple[str, str]] = field(default_factory=set)
@@ -56,7 +56,7 @@ def assign_roles(changes: Iterable[FactChange], declared: Iterable[Fact]) -> tup
     return tuple(_with_role(change, known, rooted) for change in changes)
 
 
-def _with_role(change: FactChange, known: Declared, rooted: set[tuple[str, str]]) -> FactChange:
+def _with_role(change: FactChange, known: KnownDependencies, rooted: set[tuple[str, str]]) -> FactChange:
     if change.probe not in managers_with_lists():
         return change
     place, name = place_of(change), name_of(change)
@@ -65,7 +65,7 @@ def _with_role(change: FactChange, known: Declared, rooted: set[tuple[str, str]]
     return replace(change, role=_role(change, known, package, is_needed), auto=change.auto or is_needed)
 
 
-def _role(change: FactChange, known: Declared, package: Package, is_needed: bool) -> Role:
+def _role(change: FactChange, known: KnownDependencies, package: Package, is_needed: bool) -> Role:
     probe, place, name = package
     if probe == "npm" and place.split("/").count(NODE_MODULES) > 1:
         return Role.NESTED
@@ -81,7 +81,7 @@ def _role(change: FactChange, known: Declared, package: Package, is_needed: bool
     return Role.TRANSITIVE if is_dependency else Role.DIRECT
 
 
-def _is_left_out(package: Package, known: Declared) -> bool:
+def _is_left_out(package: Package, known: KnownDependencies) -> bool:
     """Return whether a list does not name a package that it would name if it were direct."""
     probe, place, _ = package
     if probe == "npm":
@@ -89,8 +89,8 @@ def _is_left_out(package: Package, known: Declared) -> bool:
     return package in known.extras and any(by == probe for by, _ in known.listing)
 
 
-def _declared_dependencies(facts: Sequence[Fact]) -> Declared:
-    known = Declared()
+def _declared_dependencies(facts: Sequence[Fact]) -> KnownDependencies:
+    known = KnownDependencies()
     lists = {(fact.by, place_of(_as_change(fact))) for fact in facts if fact.value == "list"}
     known.listing.update((by, place.rpartition("/")[0]) for by, place in lists)
     for fact in facts:

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from heapq import heappop, heappush
 
-from git_envhist.diff.changes import changes_of, compare
+from git_envhist.diff.compare_series import changes_of
+from git_envhist.diff.compare_snapshots import compare
 from git_envhist.diff.facts import fact_ids
 from git_envhist.errors import Damaged
 from git_envhist.git.cat_file import CatFile, known_sizes
@@ -17,7 +18,7 @@ from git_envhist.git.process import Git
 from git_envhist.lazy import dataclass
 from git_envhist.model import TOP, Change, ChangeSide, EntryKind, EnvPath, Snapshot, StoredAs
 from git_envhist.snapshots.chunks import read_pointer
-from git_envhist.snapshots.records import read_fact, read_fact_text
+from git_envhist.snapshots.fact_text import read_fact, read_fact_text
 
 # Areas: the places of changes with their sizes. The largest directories are divided first, until there are enough
 # areas.
@@ -61,7 +62,7 @@ class EnvironmentSize:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class MeasuredStep:
     """The changes of a snapshot, and the resulting size."""
 
     changes: tuple[Change, ...]
@@ -149,7 +150,7 @@ PACKAGES, DECLARED = "packages", "declared"
 
 def steps_of(
     git: Git, snapshots: Sequence[Snapshot], kinds: Mapping[str, str], most_areas: int
-) -> Iterator[tuple[Snapshot, Step]]:
+) -> Iterator[tuple[Snapshot, MeasuredStep]]:
     """Yield successive snapshots of a timeline, oldest first, with their changes and sizes.
 
     `kinds` are the kinds of probes.
@@ -172,7 +173,7 @@ def steps_of(
             extent = EnvironmentSize(
                 files, size, packages.count(snapshot.tree), areas_of(touched, most_areas)
             )
-            yield snapshot, Step(changes, extent)
+            yield snapshot, MeasuredStep(changes, extent)
 
 
 class _Measure:

@@ -17,7 +17,6 @@ from git_envhist.model import DirectoryListing, DirectoryPair, Entry, EntryKind,
 from git_envhist.objects.trees import DIRECTORY, EXECUTABLE, LINK, decode_by_name
 from git_envhist.snapshots.layout import dotgit_directory, shard_path, split_root
 from git_envhist.snapshots.manifest import BUDGET, Shard, plain_entries, plain_own, read_shard, scan_shard
-from git_envhist.snapshots.names import stored_name, suspicious, true_name
 from git_envhist.snapshots.quoting import first_word, owner_words, quote, unquote, without_equal_pairs
 from git_envhist.snapshots.reader import (
     GIT,
@@ -31,6 +30,7 @@ from git_envhist.snapshots.reader import (
     damaged,
     tree_text,
 )
+from git_envhist.snapshots.stored_names import may_need_escape, stored_name, true_name
 
 # A directory without the lines that are equal on both sides: for 20,000 files of which one was touched, two texts
 # are compared and two lines parsed. Lines of hard links are kept, because all names of a group are needed.
@@ -85,12 +85,12 @@ def _differing(
 
 
 def _true_names(stored: Collection[bytes]) -> Collection[bytes]:
-    return set(map(true_name, stored)) if suspicious(b"\0".join(stored)) else stored
+    return set(map(true_name, stored)) if may_need_escape(b"\0".join(stored)) else stored
 
 
 def _stored_names_of(names: Collection[bytes], top: bool) -> set[bytes]:
     """Return all stored names that a tree may have for these names."""
-    if b"" not in names and not suspicious(b"\0".join(names)):
+    if b"" not in names and not may_need_escape(b"\0".join(names)):
         return set(names)
     return set().union(*(_stored(name, top) for name in names))
 
@@ -298,7 +298,7 @@ def _stored_names(shard: Shard, names: list[bytes]) -> list[bytes]:
     top = not shard.directory
     if top and GIT in names:
         raise damaged("a snapshot cannot contain the environment's own repository:", GIT)
-    if not suspicious(b"\0".join(names)):
+    if not may_need_escape(b"\0".join(names)):
         return names
     links = [entry.kind is EntryKind.LINK for entry in shard.entries]
     return [stored_name(name, top=top, link=link) for name, link in zip(names, links, strict=True)]

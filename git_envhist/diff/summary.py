@@ -1,7 +1,7 @@
 """Summarize changes: counts, files folded by directory, and the one-line summary of a snapshot.
 
-`count` is the only definition of the number of changes; a capture that counts during its scan and a comparison of two
-trees agree:
+`count_changes` is the only definition of the number of changes; a capture that counts during its scan and a
+comparison of two trees agree:
 
 - A path that differs is one change. A path differs if its kind, its twelve mode bits, its bytes, their storage, its
   owner, its extended attributes or its device number do. Times and hard links are not compared.
@@ -18,10 +18,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from git_envhist.diff.fact_keys import name_of, place_of
 from git_envhist.diff.facts import ARROW, DUMP, counts_of, fact_rows, fact_words, restored_services
 from git_envhist.diff.importance import amount_of, by_importance, mark_of
 from git_envhist.diff.path_classes import CACHE, generated_in
+from git_envhist.diff.split_fact_key import name_of, place_of
 from git_envhist.lazy import dataclass, pattern
 from git_envhist.model import (
     TOP,
@@ -37,7 +37,7 @@ from git_envhist.model import (
 )
 
 
-def count(changes: Iterable[Change]) -> ChangeCount:
+def count_changes(changes: Iterable[Change]) -> ChangeCount:
     """Return the numbers of added, modified and removed paths; a rename is an addition and a removal."""
     added = modified = removed = 0
     for change in changes:
@@ -164,7 +164,7 @@ def _set_caches_apart(
 def _cache_row(places: dict[bytes, list[Change]]) -> SummaryRow:
     """Return one row for all caches of a name."""
     first = next(iter(places))
-    changed = count(change for group in places.values() for change in group)
+    changed = count_changes(change for group in places.values() for change in group)
     path = first if len(places) == 1 else first.rpartition(b"/")[2]
     return SummaryRow(EnvPath(path + b"/"), changed, sort=CACHE, places=len(places))
 
@@ -208,8 +208,8 @@ def _choose_opened(groups: dict[bytes, list[Change]], limit: int) -> frozenset[b
 
 def _rows(path: bytes, group: list[Change], opened: bool) -> list[SummaryRow]:
     if opened:
-        return [SummaryRow(change.path, count([change]), change) for change in group]
-    return [SummaryRow(EnvPath(path), count(group), sort=generated_in(path.rstrip(b"/"))[0])]
+        return [SummaryRow(change.path, count_changes([change]), change) for change in group]
+    return [SummaryRow(EnvPath(path), count_changes(group), sort=generated_in(path.rstrip(b"/"))[0])]
 
 
 def _reading_order(row: SummaryRow) -> tuple[bool, bytes]:

@@ -2,7 +2,7 @@
 
 git writes into a memory file, because a pipe would block it until it is read. Trees of unlimited size can be built
 from a few objects, so git runs under limits of memory and time (`MAX_MEMORY`, `MAX_SECONDS`). A comparison that exceeds
-them is repeated without limits only if the trees are large but finite (`snapshots/tree_size`).
+them is repeated without limits only if the trees are large but finite (`snapshots/oversized_trees`).
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class RenameRow(NamedTuple):
 
 
 @lru_cache(64)
-def is_modified(old_mode: int, new_mode: int) -> bool:
+def has_same_type(old_mode: int, new_mode: int) -> bool:
     """Return whether both sides exist and have the same type."""
     return bool(old_mode and new_mode) and old_mode >> 12 == new_mode >> 12
 
@@ -174,12 +174,12 @@ def _rows_of(done: GitResult) -> bytes:
 
 
 def _refuse_endless_trees(git: Git, trees: Iterable[str]) -> None:
-    from git_envhist.snapshots.tree_size import refuse_too_large  # loaded late: few trees are so large
+    from git_envhist.snapshots.oversized_trees import refuse_oversized  # loaded late: few trees are so large
 
     names = "".join(f"{tree}^{{tree}}\n" for tree in trees).encode("ascii")
     listed = git.run("cat-file", "--batch-check=%(objectname)", stdin=names).decode("ascii").splitlines()
     # Missing trees are skipped here; the caller that needs one reports it.
-    refuse_too_large(git, [tree for tree in listed if " " not in tree and tree not in EMPTY_TREES.values()])
+    refuse_oversized(git, [tree for tree in listed if " " not in tree and tree not in EMPTY_TREES.values()])
 
 
 def _start(

@@ -10,6 +10,8 @@ from git_envhist.git.process import Git
 
 MAX_BYTES = 16 << 20
 """Larger files are not merged by lines."""
+MAX_LINES = 1_000_000
+"""Files with more lines are not merged: git needs 100 bytes of memory for each, and much time if all differ."""
 TEXT_BYTES = 8000
 """The number of first bytes in which git looks for a NUL to find out whether a file is text."""
 MAX_CONFLICTS = 127
@@ -25,7 +27,8 @@ class MergedText(NamedTuple):
 
 def is_text(content: bytes) -> bool:
     """Return whether git takes this content for text, and it is small enough to be merged."""
-    return len(content) <= MAX_BYTES and b"\0" not in content[:TEXT_BYTES]
+    is_small = len(content) <= MAX_BYTES and content.count(b"\n") <= MAX_LINES
+    return is_small and b"\0" not in content[:TEXT_BYTES]
 
 
 def merge_text(

@@ -1,8 +1,8 @@
 """Pathspecs as git means them, matched by git against true names.
 
-Some names in a snapshot's tree are escaped (`snapshots/names`), so git's own limiting by path would match the wrong
-spelling. Instead the true paths are written into a temporary index, and `git ls-files` prints those that match. So
-every kind of pathspec magic works, and no pattern is interpreted here.
+Some names in a snapshot's tree are escaped (`snapshots/stored_names`), so git's own limiting by path would match
+the wrong spelling. Instead the true paths are written into a temporary index, and `git ls-files` prints those that
+match. So every kind of pathspec magic works, and no pattern is interpreted here.
 
 A path in an additional root is spelled `<name>://<path>`; no path of the environment has an empty component.
 """
@@ -72,7 +72,7 @@ def patterns_of(pathspecs: Sequence[bytes]) -> frozenset[bytes]:
     return frozenset(pattern for magic, pattern in split if b"exclude" not in magic)
 
 
-def matching(
+def match_paths(
     git: Git,
     paths: Iterable[bytes],
     directories: Iterable[bytes],

@@ -129,7 +129,7 @@ class GitResult(NamedTuple):
         return self
 
 
-def why_it_failed(done: GitResult) -> EnvhistError:
+def git_error(done: GitResult) -> EnvhistError:
     """Return the error for a failed git command; a full disk has an error of its own."""
     complaint = done.complaint
     if any(sign in complaint for sign in NO_SPACE):
@@ -149,7 +149,7 @@ def clean_environment(base: Mapping[bytes, bytes] | None = None) -> dict[bytes, 
     return environment
 
 
-def spawn(
+def run_to_end(
     arguments: Sequence[str | bytes],
     environment: Mapping[bytes, bytes],
     *,
@@ -301,7 +301,7 @@ class Git:
     ) -> GitResult:
         """Run git and return its result, whether it succeeded or not."""
         full = self.environment if environment is None else {**self.environment, **environment}
-        return spawn([*self.command, *arguments], full, stdin=stdin)
+        return run_to_end([*self.command, *arguments], full, stdin=stdin)
 
     def try_run_inside(self, *arguments: str | bytes, stdin: bytes | None = None) -> GitResult:
         """Run git in its open git directory, for a command that needs no working tree.
@@ -345,7 +345,7 @@ class Git:
         """Run git and return its output; raise GitFailed with git's message if it fails."""
         done = self.try_run(*arguments, stdin=stdin, environment=environment)
         if done.status != 0:
-            raise why_it_failed(done)
+            raise git_error(done)
         return done.out
 
     @property
@@ -403,7 +403,7 @@ def _content(file: FileIO) -> bytes:
 _meanwhile: list[Callable[[], None]] = []
 
 
-def meanwhile(work: Callable[[], None]) -> None:
+def run_during_next_start(work: Callable[[], None]) -> None:
     """Register work to be done while the next GitStream starts, e.g. imports that are needed in any case."""
     _meanwhile.append(work)
 

@@ -15,13 +15,22 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from git_envhist.disk import OUT_OF_SPACE_ERRNOS, READ_ONLY_ERRNOS, cannot_write
 from git_envhist.errors import EnvhistError, GitFailed, NotARepository
-from git_envhist.git.config import SHOW_SOURCES, Config, parse_config, shared_bits
-from git_envhist.git.process import COMMAND, SAFE_GIT, Git, GitProcess, GitResult, clean_environment, spawn
+from git_envhist.git.current_actor import SHOW_SOURCES
+from git_envhist.git.list_config import Config, parse_config, shared_bits
+from git_envhist.git.process import (
+    COMMAND,
+    SAFE_GIT,
+    Git,
+    GitProcess,
+    GitResult,
+    clean_environment,
+    run_to_end,
+)
 from git_envhist.lazy import dataclass, field
 from git_envhist.platform import open_file_only
 
 if TYPE_CHECKING:
-    from git_envhist.git.refs import RunningGit
+    from git_envhist.git.running_git import RunningGit
 
 FORKS = "envhist-forks"
 
@@ -59,7 +68,7 @@ class RepositoryPlace(NamedTuple):
     object_format: str
 
 
-def places(environment: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
+def search_environment(environment: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
     """Return the environment for git's search for a repository: clean, but with the variables that name one."""
     named = (*PLACES, b"GIT_CEILING_DIRECTORIES")
     return {
@@ -68,12 +77,12 @@ def places(environment: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
     }
 
 
-def begin_listing() -> None:
+def start_config_listing() -> None:
     """Start git's listing of the configuration while our own modules are still being loaded."""
-    _running[os.getcwd()] = _list(".", places(os.environb))
+    _running[os.getcwd()] = _list(".", search_environment(os.environb))
 
 
-def listing(directory: str, asked: Mapping[bytes, bytes]) -> GitResult:
+def list_config_text(directory: str, asked: Mapping[bytes, bytes]) -> GitResult:
     """Return the configuration in force in a directory, each item with its source."""
     running = _running.pop(os.path.realpath(directory), None)
     return (running or _list(directory, asked)).finish()
@@ -277,7 +286,7 @@ class Repository:
         """Return every (key, value) in force, as git reads them; None is a key without a value, which means true."""
         if self.config is not None:
             return self.config
-        return parse_config(spawn([*SAFE_GIT, *LIST_CONFIG], self.git.environment))
+        return parse_config(run_to_end([*SAFE_GIT, *LIST_CONFIG], self.git.environment))
 
     @property
     def shared(self) -> int:
@@ -286,7 +295,7 @@ class Repository:
 
     def resolve_ref(self, ref: str) -> str | None:
         """Return the hash of a ref; None if it does not exist."""
-        from git_envhist.git.refs import read_loose_ref  # loaded late: only writers need it
+        from git_envhist.git.loose_ref import read_loose_ref  # loaded late: only writers need it
 
         found = (
             read_loose_ref(self.common_dir, ref)
@@ -324,14 +333,14 @@ class Repository:
             raise _why_not_moved(done, self.common_dir, self.git_dir)
 
     def _update_refs(self, transaction: bytes) -> GitResult:
-        from git_envhist.git.refs import WAIT  # loaded late: only writers need it
+        from git_envhist.git.running_git import WAIT  # loaded late: only writers need it
 
         return self.git.try_run_inside(
             *WAIT, *SYNCED, "update-ref", "--no-deref", "-z", "--stdin", stdin=transaction
         )
 
     def _remove_stale_locks(self, done: GitResult, moves: Sequence[RefUpdate]) -> bool:
-        from git_envhist.git.refs import remove_stale_lock  # loaded late: only writers need it
+        from git_envhist.git.stale_locks import remove_stale_lock  # loaded late: only writers need it
 
         if b"File exists" not in done.err:
             return False
@@ -341,7 +350,7 @@ class Repository:
 
     def gits_at_work(self) -> list[RunningGit] | None:
         """Return every git that can be working in this repository now; None if the system has no list."""
-        from git_envhist.git.refs import gits_at_work, is_hidden  # loaded late: only writers need it
+        from git_envhist.git.running_git import gits_at_work, is_hidden  # loaded late: only writers need it
 
         gits = gits_at_work(self.common_dir, (self.root, self.git_dir))
         if gits is None or not self.ignores_hidden:
@@ -378,8 +387,8 @@ def _open(directory: str, environment: dict[bytes, bytes], *, bare: bool) -> Rep
     if not os.path.isdir(directory):
         raise NotARepository(f"cannot change to '{directory}': no such directory")
     refuse_pipes(directory)
-    asked = places(environment)
-    listed = listing(directory, asked)
+    asked = search_environment(environment)
+    listed = list_config_text(directory, asked)
     config = parse_config(listed, 3) if listed.status == 0 else ()
     place = find_repository_fast(directory, asked, listed.out, dict(config))
     answers = place or _ask_all(directory, asked, b"GIT_WORK_TREE" in environment, bare=bare)
@@ -400,7 +409,9 @@ def _refuse_distrusted(git_dir: str, environment: Mapping[bytes, bytes]) -> None
 
     git checks neither for a repository that GIT_DIR names.
     """
-    done = spawn(["git", "-C", git_dir, "rev-parse", "--absolute-git-dir"], places(environment))
+    done = run_to_end(
+        ["git", "-C", git_dir, "rev-parse", "--absolute-git-dir"], search_environment(environment)
+    )
     if done.status != 0:
         raise _not_a_repository(git_dir, done, {})
 
@@ -431,7 +442,7 @@ def _ask_all(
 
 
 def _rev_parse(directory: str, environment: Mapping[bytes, bytes], *questions: str) -> GitResult:
-    return spawn([*COMMAND, "-C", directory, "rev-parse", *questions], environment)
+    return run_to_end([*COMMAND, "-C", directory, "rev-parse", *questions], environment)
 
 
 def _ask(directory: str, environment: Mapping[bytes, bytes], *questions: str) -> list[str]:
@@ -485,7 +496,8 @@ def _not_a_repository(directory: str, done: GitResult, environment: Mapping[byte
 
 def _why_not_moved(done: GitResult, common_dir: str, git_dir: str) -> EnvhistError:
     """Return the error for what git printed; its paths are relative to the directory that it worked in."""
-    from git_envhist.git.refs import TABLES_LOCK, RefLocked  # loaded late: only writers need it
+    from git_envhist.git.running_git import TABLES_LOCK
+    from git_envhist.git.stale_locks import RefLocked  # loaded late: only writers need it
 
     if b"cannot lock references" in done.err:
         return RefLocked(os.path.join(common_dir, TABLES_LOCK))
@@ -525,10 +537,23 @@ def _sync_path(path: str) -> None:
         os.close(descriptor)
 
 
-def states_of(repository: Repository) -> Iterator[str]:
+def state_directories(repository: Repository) -> Iterator[str]:
     """Yield the state directories of all working trees: the main one, linked ones, forks of a plain directory."""
     yield os.path.join(repository.common_dir, "envhist")
     for place in ("worktrees", FORKS):
         linked = os.path.join(repository.common_dir, place)
         for name in sorted(os.listdir(linked)) if os.path.isdir(linked) else []:
             yield os.path.join(linked, name, "envhist")
+
+
+# The inputs for collecting the facts of a capture, and reuse of the facts of a snapshot with equal files.
+
+HOOKS_PATH = "core.hookspath"
+
+
+def hooks_of(repository: Repository) -> str:
+    """Return the hooks directory of a repository; `core.hooksPath` is relative to the working tree."""
+    configured = dict(repository.read_config()).get(HOOKS_PATH)
+    if configured:
+        return os.path.join(repository.root, os.path.expanduser(configured))
+    return os.path.join(repository.common_dir, "hooks")

@@ -324,7 +324,7 @@ def read_head(git: Git) -> tuple[str | None, str | None, bytes]:
     return head.decode("ascii", "replace") or None, name, subject
 
 
-def read_view(
+def read_git_status(
     git: Git, root: str, git_dir: str, object_format: str, closed: Iterable[bytes] = ()
 ) -> GitStatus:
     """Return the status; a part that cannot be read gives a warning. Paths in `closed` are not accessed."""

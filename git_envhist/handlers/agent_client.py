@@ -87,10 +87,10 @@ def ask(spool: str, data: bytes) -> bool:
     try:
         connection.settimeout(ANSWER)
         with_short_path(socket_path(spool, environment), connection.connect)
-        if not is_alike(connection):
+        if not has_same_restrictions(connection):
             return False
         trace = os.fsencode(os.environ.get("TRACEPARENT", ""))
-        connection.sendall(request(environment, os.fsencode(os.getcwd()), data, trace))
+        connection.sendall(encode_request(environment, os.fsencode(os.getcwd()), data, trace))
         if connection.recv(len(TAKEN)) != TAKEN:
             return False
         return await_done(connection.fileno(), lambda: connection.recv(64))
@@ -98,7 +98,7 @@ def ask(spool: str, data: bytes) -> bool:
         connection.close()
 
 
-def is_alike(connection: _socket.socket) -> bool:
+def has_same_restrictions(connection: _socket.socket) -> bool:
     """Return whether the process at the other end is of this user and restricted exactly as this process."""
     found = connection.getsockopt(SOL_SOCKET, SO_PEERCRED, CREDENTIALS)
     process, user = (int.from_bytes(found[at : at + 4], sys.byteorder) for at in (0, 4))
@@ -184,7 +184,7 @@ def with_short_path(path: str, call: Callable[[str], None]) -> None:
         os.close(directory)
 
 
-def request(*parts: bytes) -> bytes:
+def encode_request(*parts: bytes) -> bytes:
     """Return parts of a request, each with its length before it."""
     return b"".join(b"%d\n%b" % (len(part), part) for part in parts)
 

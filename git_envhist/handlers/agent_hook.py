@@ -23,17 +23,17 @@ from git_envhist.api import EnvHistory
 from git_envhist.capture.tool_calls import FileWrite, OpenCall, ToolCalls
 from git_envhist.consent import NOT_APPROVED, UNATTENDED, trusted_list
 from git_envhist.discovery import OpenedRepository, open_repository
-from git_envhist.disk import locked, remove_if_present, state_directory
+from git_envhist.disk import remove_if_present, state_directory
 from git_envhist.errors import EnvhistError, NotARepository
-from git_envhist.git.config import current_actor
+from git_envhist.git.current_actor import current_actor
 from git_envhist.git.repository import Repository
 from git_envhist.handlers.agent_client import DONE, WAIT, await_done, read_input
-from git_envhist.handlers.removed_worktree import name_removed
+from git_envhist.handlers.name_removed_worktree import name_removed_worktree
 from git_envhist.history.timeline import FIRST_TOOL, SUBAGENT
-from git_envhist.integrations.agents.arguments import read_arguments
 from git_envhist.integrations.agents.events import (
     AgentEvent,
-    Job,
+    DueCapture,
+    advance_stored_session,
     project_of,
     put_back,
     read_event,
@@ -41,11 +41,12 @@ from git_envhist.integrations.agents.events import (
     session_lock,
     spool_lock,
     take_spooled,
-    turn_after,
     version_in,
 )
-from git_envhist.integrations.agents.outcomes import _path, write_version
+from git_envhist.integrations.agents.last_events import _path, write_version
+from git_envhist.integrations.agents.tool_arguments import read_arguments
 from git_envhist.lazy import replace
+from git_envhist.locks import locked
 from git_envhist.model import Actor, CaptureResult, IntentSource, Snapshot, ToolCall, Trigger
 from git_envhist.objects.trees import object_id
 from git_envhist.platform import open_file_only, own_command
@@ -234,7 +235,7 @@ GIT_VARIABLES = (
 )
 
 
-class NotNamed(EnvhistError):
+class HooksNotApproved(EnvhistError):
     """No person installed an agent's hooks in this repository or captured it."""
 
     code = "not-named"
@@ -254,7 +255,7 @@ class AgentHistories:
         """The history that the last event concerns."""
 
     def histories(self, event: AgentEvent) -> list[EnvHistory]:
-        """Return the histories of the working trees that an event concerns; raise `NotNamed` if there is none.
+        """Return the histories of the working trees that an event concerns; raise `HooksNotApproved` if there is none.
 
         These are the project that the agent names or, if the tool works in another worktree of its repository, that
         worktree; and the further directories of the workspace.
@@ -264,7 +265,7 @@ class AgentHistories:
         for places in (event.directories or (os.getcwd(),), *((root,) for root in event.more_roots)):
             try:
                 history = self._history(places)
-            except NotNamed as error:
+            except HooksNotApproved as error:
                 refused = refused or error
                 continue
             if not found and (worktree := other_worktree(history.repository, event.cwd)):
@@ -278,7 +279,7 @@ class AgentHistories:
         """Return the history of the first working tree that an event concerns."""
         return self.histories(event)[0]
 
-    def history_at(self, job: Job) -> EnvHistory:
+    def history_at(self, job: DueCapture) -> EnvHistory:
         """Return the history of the working tree that is captured."""
         return self._history((job.place,))
 
@@ -299,16 +300,16 @@ class AgentHistories:
                 continue
             if self._trusted.has_repository(opened.repository.common_dir):
                 return directory, opened
-        raise NotNamed(
+        raise HooksNotApproved(
             f"hooks do not capture the repository of '{directories[0]}': no person approved it",
             hint="git envlog install --agent <name>, or capture it once: git envlog capture",
         )
 
     def due(
         self, spool: str, event: AgentEvent | None, outcomes: HookOutcomes
-    ) -> list[tuple[Job, str | None]]:
+    ) -> list[tuple[DueCapture, str | None]]:
         """Return the captures that are due, those of spooled events first, each with its file in the spool."""
-        due: list[tuple[Job, str | None]] = []
+        due: list[tuple[DueCapture, str | None]] = []
         with spool_lock(spool):
             events: list[tuple[AgentEvent, str | None]] = list(take_spooled(spool, self.environ))
             for each, file in [*events, *([(event, None)] if event else [])]:
@@ -323,7 +324,7 @@ class AgentHistories:
             self._tools |= {job.event.session: self._started_tools(job) for job, _ in due}
         return due
 
-    def capture(self, job: Job, captured: Callable[[CaptureResult], None]) -> CaptureResult:
+    def capture(self, job: DueCapture, captured: Callable[[CaptureResult], None]) -> CaptureResult:
         """Capture for an event, if something changed."""
         history = self.history_at(job)
         with ExitStack() as turn:
@@ -337,7 +338,11 @@ class AgentHistories:
             return self._capture(history, job, self._still_true(job), release)
 
     def _capture(
-        self, history: EnvHistory, job: Job, event: AgentEvent, captured: Callable[[CaptureResult], None]
+        self,
+        history: EnvHistory,
+        job: DueCapture,
+        event: AgentEvent,
+        captured: Callable[[CaptureResult], None],
     ) -> CaptureResult:
         transcript = read_transcript(event.transcript, history.settings.transcript_limit)
         actor = actor_of(event, current_actor(history.settings, self.environ), transcript)
@@ -362,7 +367,7 @@ class AgentHistories:
             captured=captured,
         )
 
-    def _still_true(self, job: Job) -> AgentEvent:
+    def _still_true(self, job: DueCapture) -> AgentEvent:
         """Return the event of a capture, without the tool and the subagent that ended if another tool began since.
 
         That tool may have changed something before the capture sees it.
@@ -376,7 +381,7 @@ class AgentHistories:
         """Note that a tool runs: what a capture finds from now on may be its work."""
         self._tools.clear()
 
-    def _started_tools(self, job: Job) -> tuple[int, int]:
+    def _started_tools(self, job: DueCapture) -> tuple[int, int]:
         """Return the number of the turn, and of its tools that were announced before they ran."""
         turn = read_session(self._state_of(job), job.event.session)
         return turn.number, turn.tools
@@ -418,15 +423,15 @@ class AgentHistories:
             for history in self.histories(event):
                 ToolCalls(history.repository.state).begin(event.session, event.call_key, time.time())
 
-    def _state_of(self, job: Job) -> str:
+    def _state_of(self, job: DueCapture) -> str:
         return os.path.join(self.history_at(job).repository.common_state, "agents")
 
-    def note_late(self, job: Job, snapshot: Snapshot) -> None:
+    def note_late(self, job: DueCapture, snapshot: Snapshot) -> None:
         """Add a remark that the tool did not wait for the end of the capture."""
         self.history_at(job).note(LATE, snapshot)
 
-    def _advance(self, event: AgentEvent, outcomes: HookOutcomes) -> list[Job]:
-        jobs: list[Job] = []
+    def _advance(self, event: AgentEvent, outcomes: HookOutcomes) -> list[DueCapture]:
+        jobs: list[DueCapture] = []
         try:
             by_repository: dict[str, list[EnvHistory]] = {}
             for history in self.histories(event):
@@ -437,7 +442,7 @@ class AgentHistories:
                 self._note_end(event, histories)
                 places = [history.repository.root for history in histories]
                 state, every = os.path.join(common_state, "agents"), histories[0].settings.agent_every
-                due = turn_after(state, event, places, every, partial(seal_prompt, histories[0]))
+                due = advance_stored_session(state, event, places, every, partial(seal_prompt, histories[0]))
                 jobs += due
                 if event.kind == "before" and event.modifies:
                     intent = read_session(state, event.session).prompt
@@ -591,13 +596,13 @@ class HookOutcomes:
         else:
             remove_if_present(file)
 
-    def run(self, job: Job, report: Report | None, file: str | None) -> None:
+    def run(self, job: DueCapture, report: Report | None, file: str | None) -> None:
         """Capture for an event, and release its file in the spool."""
         self._capture(job, report)
         if file is not None:
             self.release(job.event, file)
 
-    def _capture(self, job: Job, report: Report | None) -> None:
+    def _capture(self, job: DueCapture, report: Report | None) -> None:
         """Capture; report it to the waiting hook, or add a remark to the snapshot if the hook stopped waiting."""
         waited = []
 
@@ -610,7 +615,7 @@ class HookOutcomes:
         try:
             captured = self._agents.capture(job, captured_now)
             if job.event.removes_worktree:
-                name_removed(self._agents.history_at(job), job.place, captured.snapshot)
+                name_removed_worktree(self._agents.history_at(job), job.place, captured.snapshot)
             if captured.snapshot is not None and False in waited:
                 self._agents.note_late(job, captured.snapshot)
             result = "captured" if captured.snapshot is not None else "nothing changed"
@@ -627,7 +632,7 @@ class HookOutcomes:
 
     def failed(self, event: AgentEvent, error: Exception) -> None:
         """Write why a capture failed; without a repository there is no place for it."""
-        if not isinstance(error, NotNamed):
+        if not isinstance(error, HooksNotApproved):
             self._failed.append(event)
         with suppress(Exception):
             self._write(self._agents.history(event), event, f"failed: {error}")

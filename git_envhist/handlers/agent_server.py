@@ -29,7 +29,7 @@ from git_envhist.handlers.agent_client import (
     SOCKET,
     TAKEN,
     environment_of,
-    is_alike,
+    has_same_restrictions,
     restrictions_of,
     socket_path,
     with_short_path,
@@ -135,7 +135,7 @@ def _listen(spool: str, path: str) -> socket | None:
 def _answer(connection: socket, listening: socket, environment: bytes, handle: Handle) -> bool:
     """Read one request, and let a child capture for it; return whether it was answered."""
     with suppress(OSError, ValueError):
-        if not is_alike(connection):
+        if not has_same_restrictions(connection):
             return False
         sent, directory, data, trace = _read_parts(connection, 4)
         if sent != environment:

@@ -17,13 +17,13 @@ from git_envhist.api import EnvHistory
 from git_envhist.consent import UNATTENDED, refuse_place, trusted_list
 from git_envhist.discovery import open_repository
 from git_envhist.errors import EnvhistError, NotARepository, Refused
-from git_envhist.git.process import SAFE_GIT, GitResult, spawn
+from git_envhist.git.process import SAFE_GIT, GitResult, run_to_end
 from git_envhist.git.repository import Repository
 from git_envhist.handlers.agent_client import read_input
-from git_envhist.handlers.removed_worktree import REMOVED, name_removed, slug
+from git_envhist.handlers.name_removed_worktree import REMOVED, name_removed_worktree, worktree_slug
 from git_envhist.model import Snapshot, Trigger
+from git_envhist.printable_text import escape
 from git_envhist.remote.remotes import own_config
-from git_envhist.text import escape
 
 CREATE, REMOVE = "create", "remove"
 MAX_TRIES = 100
@@ -53,7 +53,7 @@ def handle_agent_worktree(words: Sequence[str], environ: Mapping[str, str]) -> i
 def _create(value: Mapping[str, object], environ: dict[str, str]) -> str:
     project = _directory(environ.get("CLAUDE_PROJECT_DIR")) or _directory(value.get("cwd")) or os.getcwd()
     repository = open_repository(project, environ).repository
-    name = slug(value.get("name"))
+    name = worktree_slug(value.get("name"))
     try:
         directory, branch = _free_place(repository, f"{repository.root}-{name}", name)
         refuse_place(directory, repository, environ)
@@ -78,7 +78,9 @@ def _remove(value: Mapping[str, object], environ: dict[str, str]) -> None:
     repository = open_repository(directory, environ).repository
     _require_named(repository, environ)
     history = EnvHistory.open(directory, environ=environ, workers="fork", one_command=True)
-    name = _name_given_just_now(history) or name_removed(history, directory, _capture_all(history, directory))
+    name = _name_given_just_now(history) or name_removed_worktree(
+        history, directory, _capture_all(history, directory)
+    )
     # The current directory may be in the worktree.
     places = ["-C", "/", f"--git-dir={repository.common_dir}"]
     done = _git_with_hooks(*places, "worktree", "remove", "--force", directory)
@@ -153,7 +155,7 @@ def _without_filters(repository: Repository) -> list[str]:
 
 def _git_with_hooks(*words: str) -> GitResult:
     """Run git as the user would: with the user's environment, hooks and filters."""
-    return spawn([*SAFE_GIT, *words], os.environb)
+    return run_to_end([*SAFE_GIT, *words], os.environb)
 
 
 def _require_named(repository: Repository, environ: Mapping[str, str]) -> None:

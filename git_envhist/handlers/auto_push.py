@@ -14,18 +14,18 @@ import time
 from collections.abc import MutableMapping
 from contextlib import suppress
 
-from git_envhist.disk import locked_now
 from git_envhist.integrations.git_hooks import (
     PUSH_HOOK,
     UNREADABLE,
+    auto_push_state,
     hooks_state,
-    pushes_state,
     read_outcomes,
     read_pending,
     remove_pending,
     write_outcome,
     write_pending,
 )
+from git_envhist.locks import try_lock
 from git_envhist.model.integrations import HookRun, PendingHook
 
 MAX_SECONDS = 300
@@ -42,11 +42,11 @@ def auto_push(
     git_dir: str, event: str, caller: int | None, remote: str, environ: MutableMapping[str, str]
 ) -> None:
     """Push, unless another process pushes: that one finds the mark of this call and pushes again."""
-    place = pushes_state(os.path.join(git_dir, "envhist"))
+    place = auto_push_state(os.path.join(git_dir, "envhist"))
     write_pending(place, remote)
     environ.update(NO_QUESTIONS)
     while (mark := read_pending(place)) is not None:
-        with locked_now(os.path.join(place, "lock")) as alone:
+        with try_lock(os.path.join(place, "lock")) as alone:
             if not alone:
                 return
             _wait_for(caller)

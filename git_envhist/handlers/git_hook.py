@@ -18,8 +18,7 @@ from typing import Protocol
 from git_envhist.api import EnvHistory
 from git_envhist.checks.verdicts import check_of_capture
 from git_envhist.consent import NOT_APPROVED, UNATTENDED, may_run
-from git_envhist.disk import locked, locked_now
-from git_envhist.git.process import LOCAL_VARIABLES, SAFE_GIT, clean_environment, spawn
+from git_envhist.git.process import LOCAL_VARIABLES, SAFE_GIT, clean_environment, run_to_end
 from git_envhist.integrations.git_hooks import (
     EVENTS,
     PUSH_HOOK,
@@ -29,6 +28,7 @@ from git_envhist.integrations.git_hooks import (
     write_outcome,
     write_pending,
 )
+from git_envhist.locks import locked, try_lock
 from git_envhist.model import CaptureResult, Trigger
 from git_envhist.model.integrations import HookRun, PendingHook
 from git_envhist.platform import open_file_only, process_fields
@@ -124,7 +124,7 @@ def _answer(git_dir: str, event: str, caller: int | None, environ: Mapping[str, 
 
 def _wait_for_lock(place: str, lock_stack: ExitStack) -> bool:
     """Wait for the process that captures; return False if another one waits already: it answers our mark too."""
-    with locked_now(os.path.join(place, "next")) as alone:
+    with try_lock(os.path.join(place, "next")) as alone:
         if alone:
             lock_stack.enter_context(locked(os.path.join(place, "lock")))
         return alone
@@ -191,7 +191,7 @@ def _too_long(_number: int, _frame: object) -> None:
 
 
 def _git_dir(environ: Mapping[str, str]) -> str | None:
-    done = spawn([*SAFE_GIT, "rev-parse", "--absolute-git-dir"], _environment(environ))
+    done = run_to_end([*SAFE_GIT, "rev-parse", "--absolute-git-dir"], _environment(environ))
     return os.fsdecode(done.out).removesuffix("\n") if done.status == 0 else None
 
 
@@ -207,7 +207,7 @@ def _is_named(environ: Mapping[str, str]) -> bool:
     """Return whether a person captured or installed in the repository; hooks of every repository need that."""
     from git_envhist.consent import trusted_list  # loaded late: hooks of one repository ask nothing
 
-    done = spawn([*SAFE_GIT, "rev-parse", "--git-common-dir"], _environment(environ))
+    done = run_to_end([*SAFE_GIT, "rev-parse", "--git-common-dir"], _environment(environ))
     common = os.fsdecode(done.out).removesuffix("\n")
     return done.status == 0 and trusted_list(environ).has_repository(os.path.abspath(common))
 

@@ -15,7 +15,7 @@ from git_envhist.paths import join
 from git_envhist.watcher.server import WatcherProcess
 from git_envhist.watcher.start import note_failure
 from git_envhist.watcher.watched_directories import WatchedScope
-from git_envhist.worktree.ignore import ignore_rules
+from git_envhist.worktree.path_patterns import ignore_rules
 
 
 def run_watcher_process(words: Sequence[str], environ: Mapping[str, str]) -> int:

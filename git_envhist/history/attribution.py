@@ -100,7 +100,7 @@ class Attribution:
     end: float | None = None
 
 
-def attribute(
+def attribute_change(
     snapshot: Snapshot,
     before: Snapshot | None,
     path: str | None,
@@ -125,7 +125,7 @@ def attribute(
         return replace(found, start=before.at.timestamp(), end=snapshot.at.timestamp())
     if snapshot.restore in RESTORED and is_restored:
         return Attribution(Certainty.RESTORE, Reason.RESTORED, start=window.start, end=window.end)
-    calls += run_calls(snapshot)
+    calls += calls_of_run(snapshot)
     is_late = any(remark.text == LATE for remark in snapshot.remarks)
     ran = [call for call in calls if is_late or (call.began is not None and _ran_after(call, window.start))]
     able = [call for call in ran if _is_able(call, path, time)]
@@ -176,11 +176,11 @@ def _without_window(
         if not is_restored:
             return _uncertain(Reason.NOT_RESTORED, ran)
         return Attribution(Certainty.RESTORE, Reason.RESTORED)
-    command = run_calls(snapshot)
+    command = calls_of_run(snapshot)
     if not is_next and (snapshot.window is not None or snapshot.id != snapshot.commit):
         return _uncertain(Reason.THINNED, [*ran, *command])
     if is_next and command and not ran:
-        others = [call for one in later if _overlaps(one, snapshot, 1.0) for call in run_calls(one)]
+        others = [call for one in later if _overlaps(one, snapshot, 1.0) for call in calls_of_run(one)]
         if others or _overlaps(snapshot, before, -1.0):
             return _uncertain(Reason.SEVERAL, [*command, *others])
         return _without_trust(snapshot, Attribution(Certainty.CALL, Reason.RAN, command[0]))
@@ -190,7 +190,7 @@ def _without_window(
 def _overlaps(run: Snapshot, earlier: Snapshot, slack: float) -> bool:
     """Return whether the command of a snapshot began before an earlier snapshot was taken; times are whole seconds."""
     meta = dict(run.meta)
-    if not run_calls(run):
+    if not calls_of_run(run):
         return False
     duration = meta.get("duration-ms", "")
     if not (duration.isascii() and duration.isdecimal()):
@@ -200,7 +200,7 @@ def _overlaps(run: Snapshot, earlier: Snapshot, slack: float) -> bool:
     return run.at.timestamp() - spent / 1000 < earlier.at.timestamp() + slack
 
 
-def run_calls(snapshot: Snapshot) -> list[ToolCall]:
+def calls_of_run(snapshot: Snapshot) -> list[ToolCall]:
     """Return the command that ran before this snapshot, by `git envlog run`; none for other snapshots."""
     meta = dict(snapshot.meta)
     if snapshot.trigger is not Trigger.RUN or "command" not in meta:

@@ -14,7 +14,7 @@ from git_envhist.errors import EnvhistError, GitFailed, UsageError
 from git_envhist.git.pathspecs import at_top
 from git_envhist.git.process import Git
 from git_envhist.lazy import dataclass
-from git_envhist.snapshots.names import RESERVED
+from git_envhist.snapshots.stored_names import RESERVED
 
 MAX_LINES = 20_000
 """The number of lines of a sealed file up to which its versions are compared."""

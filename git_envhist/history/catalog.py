@@ -18,7 +18,7 @@ from git_envhist.git.repository import TIMELINE_REFS, TRASH_REFS, Repository
 from git_envhist.history.timeline import Catalog, Timeline
 from git_envhist.lazy import once, replace
 from git_envhist.model import EnvPath, Snapshot
-from git_envhist.snapshots.fetched import REMOTES, FetchedStore, is_fetched, split_name
+from git_envhist.snapshots.fetched_store import REMOTES, FetchedStore, is_fetched, split_name
 from git_envhist.snapshots.log import Warn, read_chain
 
 if TYPE_CHECKING:
@@ -62,10 +62,10 @@ def read_timeline(
         found = list(read_chain(repository.git, ref, limit=limit, warn=warn))
         if any(one.id != one.commit for one in found):
             from git_envhist.snapshots.notes import (
-                with_old_notes,  # loaded late: only a rewritten timeline has old notes
+                with_notes_of_other_writers,  # loaded late: only a rewritten timeline has old notes
             )
 
-            found = with_old_notes(repository.git, found, name)
+            found = with_notes_of_other_writers(repository.git, found, name)
     except GitFailed:
         # Only after a failure a process is started to see whether the timeline exists.
         if repository.resolve_ref(ref) is None:

@@ -11,8 +11,8 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from enum import Enum
 from typing import Protocol
 
-from git_envhist.diff.fact_keys import name_of, place_of
 from git_envhist.diff.facts import path_of_fact_change, without_secrets
+from git_envhist.diff.split_fact_key import name_of, place_of
 from git_envhist.errors import EnvhistError
 from git_envhist.history.attribution import Attribution
 from git_envhist.history.timeline import own_verdict

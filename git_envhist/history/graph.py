@@ -64,7 +64,7 @@ class LogLine(NamedTuple):
         return self.newest.commit, (self.earlier or (self.newest,))[-1].parent
 
 
-def fold_turns(newest_first: Iterable[Snapshot], zone: tzinfo | None = None) -> list[LogLine]:
+def fold_snapshots(newest_first: Iterable[Snapshot], zone: tzinfo | None = None) -> list[LogLine]:
     """Return the lines of a list; days begin as in `zone`. Snapshots of several timelines may alternate."""
     lines: list[LogLine] = []
     latest: dict[str, int] = {}
@@ -208,7 +208,7 @@ def connected(start: Iterable[str], parents: Parents) -> frozenset[str]:
     return frozenset(seen)
 
 
-def ordered(snapshots: Sequence[Snapshot], parents: Parents) -> list[Snapshot]:
+def sort_for_graph(snapshots: Sequence[Snapshot], parents: Parents) -> list[Snapshot]:
     """Return the snapshots newest first, each after all snapshots that continue it."""
     shown: dict[str, tuple[float, int, Snapshot]] = {
         one.id: (-one.at.timestamp(), place, one) for place, one in enumerate(snapshots)

@@ -44,7 +44,8 @@ def common_snapshot(
 ) -> Snapshot | None:
     """Return the newest snapshot that both have, or None; raise `Refused` if two are the newest.
 
-    `judge`: checks the signature of a snapshot that refers to another timeline.
+    `judge`: checks the signature of a snapshot that refers to another timeline. An unsigned fork counts, because
+    nothing else shows where it began: see `is_claimed`.
     """
     known = {snapshot.id for snapshot in ancestors(ours, find, judge)}
     common = [snapshot for snapshot in ancestors(theirs, find, judge) if snapshot.id in known]
@@ -57,6 +58,16 @@ def common_snapshot(
             hint=f"name the one to begin at: git envlog merge --base {first} {theirs.snapshot.id[:PRINTED_ID]}",
         )
     return newest[0] if newest else None
+
+
+def is_claimed(common: Snapshot, ours: Position, theirs: Position, find: Find, judge: Judge) -> bool:
+    """Return whether only an unsigned snapshot says that a side began at the common snapshot."""
+
+    sides = (ours, theirs)
+    return not all(
+        any(one.id == common.id for one in ancestors(side, find, judge, only_signed_forks=True))
+        for side in sides
+    )
 
 
 def _newest_of(common: Sequence[Snapshot], find: Find, judge: Judge) -> list[Snapshot]:
@@ -74,7 +85,13 @@ def _newest_of(common: Sequence[Snapshot], find: Find, judge: Judge) -> list[Sna
     return list(found.values())
 
 
-def ancestors(start: Position, find: Find, judge: Judge = lambda snapshot: snapshot) -> Iterator[Snapshot]:
+def ancestors(
+    start: Position,
+    find: Find,
+    judge: Judge = lambda snapshot: snapshot,
+    *,
+    only_signed_forks: bool = False,
+) -> Iterator[Snapshot]:
     """Yield the snapshots that a snapshot continues, itself first, the nearest timeline first."""
     seen: set[str] = set()
     waiting = [start]
@@ -86,12 +103,18 @@ def ancestors(start: Position, find: Find, judge: Judge = lambda snapshot: snaps
                 break
             seen.add(snapshot.id)
             yield snapshot
-        others = (find(source) for source in _sources(chain, judge) if source not in seen)
+        forks = (
+            one
+            for one in chain
+            if one.forked_from and not (only_signed_forks and judge(one).trusted is False)
+        )
+        origins = (one.forked_from for one in forks if one.forked_from is not None)
+        others = (find(source) for source in (*_sources(chain, judge), *origins) if source not in seen)
         waiting += [found for found in others if found is not None]
 
 
 def _sources(chain: Sequence[Snapshot], judge: Judge) -> Iterator[str]:
-    """Yield the ids of snapshots of other timelines that a chain (newest first) continues."""
+    """Yield the ids of snapshots of other timelines that a chain (newest first) merged or restored."""
     places: dict[str, int] = {snapshot.id: place for place, snapshot in enumerate(chain)}
     place = 0
     while place < len(chain):
@@ -106,4 +129,3 @@ def _sources(chain: Sequence[Snapshot], judge: Judge) -> Iterator[str]:
             yield snapshot.restored_from
         # Snapshots between a restore and its target were undone, and with them their merges.
         place = place if target is None else max(place, target)
-    yield from (snapshot.forked_from for snapshot in chain if snapshot.forked_from is not None)

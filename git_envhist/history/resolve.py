@@ -25,10 +25,10 @@ from git_envhist.history.revisions import (
     RangeSplit,
     Revision,
     WorkingTree,
-    path_cuts,
-    range_cuts,
+    base_of,
+    path_splits,
+    range_splits,
     readings,
-    shorten,
 )
 from git_envhist.history.timeline import (
     SHORTEST_ID,
@@ -122,7 +122,7 @@ def _hint(
         case BareWord(word):
             return _hint_for_word(word, catalog, now)
         case Ancestor(base, _) if before_base is None:
-            return _hint(base, shorten(text), catalog, now, None)
+            return _hint(base, base_of(text), catalog, now, None)
         case Ancestor():
             return _hint_for_steps(text, before_base or 0)
         case AtTime(time, timeline):
@@ -152,7 +152,7 @@ def _hint_for_word(word: str, catalog: Catalog, now: datetime) -> str | None:
         return _hint_for_time(word, None, catalog, now)
     if word.replace(":", "").isdecimal() and ":" in word:
         return SPELLED
-    for revision, path in path_cuts(word):
+    for revision, path in path_splits(word):
         words = f"{_quoted(revision)} -- {_quoted(path)}"
         return f"to show a file of a snapshot: git envlog show {words}; to restore it: git envrestore {words}"
     if by_intent(catalog.own, word):
@@ -188,7 +188,7 @@ def _similar_name(word: str, catalog: Catalog) -> str | None:
 
 
 def _hint_for_steps(text: str, before_base: int) -> str:
-    base = shorten(text)
+    base = base_of(text)
     if before_base == 0:
         return f"'{base}' is the oldest of its timeline"
     return f"the oldest is '{base}~{before_base}'"
@@ -250,10 +250,10 @@ def resolve_end(text: str, catalog: Catalog, now: datetime) -> End:
     """Return the snapshot that a text means, or `WorkingTree` for the working tree."""
     if end := find_end(text, catalog, now):
         return end
-    raise no_match_error(text, catalog, now)
+    raise not_found_error_for_text(text, catalog, now)
 
 
-def no_match_error(text: str, catalog: Catalog, now: datetime) -> SnapshotNotFound:
+def not_found_error_for_text(text: str, catalog: Catalog, now: datetime) -> SnapshotNotFound:
     """Return the error for a text that means no snapshot."""
     revision = readings(text)[-1]
     commit = catalog.git.commit_of(text) if _asks_git(revision, catalog) else None
@@ -327,7 +327,7 @@ def _find_here(revision: Revision, text: str, catalog: Catalog, now: datetime) -
             time_span = parse_time_span(time, now)
             return by_time(timeline, time_span) if timeline and time_span else ()
         case Ancestor(base, steps):
-            return _step(_find_base(base, shorten(text), catalog, now), steps)
+            return _step(_find_base(base, base_of(text), catalog, now), steps)
         case BareWord(word):
             return _find_word(word, catalog, now)
     return ()
@@ -336,8 +336,8 @@ def _find_here(revision: Revision, text: str, catalog: Catalog, now: datetime) -
 def _find_near(revision: Revision, text: str, catalog: Catalog, now: datetime) -> tuple[Position, ...]:
     """Return inexact matches: the snapshot before a time, a name on another timeline."""
     match revision:
-        case Ancestor(base, steps) if not _find_base(base, shorten(text), catalog, now):
-            return _step(_find_near(base, shorten(text), catalog, now), steps)
+        case Ancestor(base, steps) if not _find_base(base, base_of(text), catalog, now):
+            return _step(_find_near(base, base_of(text), catalog, now), steps)
         case BareWord(word):
             if time_span := parse_time_span(word, now):
                 return by_time(catalog.own, time_span)
@@ -393,7 +393,7 @@ def _count_before_base(revision: Revision, text: str, catalog: Catalog, now: dat
     """Return the number of snapshots before the base of `<base>~n`; None for another revision."""
     if not isinstance(revision, Ancestor):
         return None
-    base = shorten(text)
+    base = base_of(text)
     bases = _find_base(revision.base, base, catalog, now) or _find_near(revision.base, base, catalog, now)
     return max((position.count_before for position in bases), default=None)
 
@@ -415,7 +415,7 @@ def resolve_range(text: str, catalog: Catalog, now: datetime) -> ResolvedRange:
         return ResolvedRange(None, resolve_end(text, catalog, now))
     if whole := _find_whole(text, catalog, now):
         return ResolvedRange(None, whole)
-    return _only_cut(text, range_cuts(text), catalog, now)
+    return _only_cut(text, range_splits(text), catalog, now)
 
 
 def snapshots_of_range(text: str, catalog: Catalog, now: datetime) -> tuple[Snapshot, ...] | None:
@@ -466,7 +466,7 @@ def _only_cut(text: str, cuts: tuple[RangeSplit, ...], catalog: Catalog, now: da
         except (SnapshotNotFound, AmbiguousRevision, UsageError) as problem:
             problems.append(problem)
     if not spans:
-        raise no_match_error(text, catalog, now) if catalog.is_path(text) else problems[0]
+        raise not_found_error_for_text(text, catalog, now) if catalog.is_path(text) else problems[0]
     if len({_ids(span) for span in spans.values()}) > 1:
         raise AmbiguousRevision(text, tuple(f"'{cut.before}' .. '{cut.after}'" for cut in spans))
     return next(iter(spans.values()))

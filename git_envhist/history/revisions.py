@@ -91,19 +91,19 @@ def readings(text: str) -> tuple[Revision, ...]:
     return (_read(text),)
 
 
-def shorten(text: str) -> str:
+def base_of(text: str) -> str:
     """Return the base of a text of the form `<base>~n`."""
     return text[: text.rindex("~")]
 
 
-def range_cuts(text: str) -> tuple[RangeSplit, ...]:
+def range_splits(text: str) -> tuple[RangeSplit, ...]:
     """Return the ways to split a text into the two ends of a range, from left to right."""
     places = re.finditer(r"(?<!\.)\.\.(?!\.)", text)
     cuts = (RangeSplit(text[: place.start()], text[place.end() :]) for place in places)
     return tuple(cut for cut in cuts if cut.before or cut.after)
 
 
-def path_cuts(text: str) -> Iterator[tuple[str, str]]:
+def path_splits(text: str) -> Iterator[tuple[str, str]]:
     """Yield (revision, path) for each way to read `<rev>:<path>`; a colon within braces belongs to a time."""
     for at, letter in enumerate(text):
         in_braces = text.rfind("{", 0, at) > text.rfind("}", 0, at)

@@ -12,12 +12,16 @@ from datetime import datetime
 from difflib import SequenceMatcher
 from typing import TYPE_CHECKING, TypedDict
 
-from git_envhist.diff import changes
+from git_envhist.diff import compare_series
 from git_envhist.errors import GitFailed, UsageError
-from git_envhist.git.pathspecs import matching
+from git_envhist.git.pathspecs import match_paths
 from git_envhist.git.process import Git
 from git_envhist.history.catalog import as_sequence
-from git_envhist.history.timeline import Choice, choose, filter_by_summary
+from git_envhist.history.timeline import (
+    SnapshotFilter,
+    filter_by_summary,
+    filter_snapshots,
+)
 from git_envhist.model import Change, EnvPath, Snapshot, StoredAs, Trigger, VerdictStatus
 
 if TYPE_CHECKING:
@@ -79,7 +83,7 @@ def search(
     read: ReadVersion,
 ) -> list[Snapshot]:
     """Return the snapshots that the keywords select, in their order; `span` and `reverse` are the caller's."""
-    choice = Choice(
+    choice = SnapshotFilter(
         since=keywords.get("since"),
         until=keywords.get("until"),
         grep=as_sequence(keywords.get("grep", ())),
@@ -93,7 +97,7 @@ def search(
         agent_ids=as_sequence(keywords.get("agent_ids", ())),
         reveal=keywords.get("reveal", False),
     )
-    chosen = choose(found, choice, now)
+    chosen = filter_snapshots(found, choice, now)
     paths = tuple(map(os.fsencode, as_sequence(keywords.get("paths", ()))))
     if paths:
         check(chosen)
@@ -109,12 +113,12 @@ def search(
 def filter_by_paths(git: Git, found: Sequence[Snapshot], pathspecs: Sequence[bytes]) -> list[Snapshot]:
     """Return the snapshots that changed a path which the pathspecs match."""
     steps = [(snapshot.commit, snapshot.parent) for snapshot in found]
-    changed = changes.commits_changing_paths(git, steps, pathspecs)
+    changed = compare_series.commits_changing_paths(git, steps, pathspecs)
     return [snapshot for snapshot in found if snapshot.commit in changed]
 
 
 def filter_by_content(
-    git: Git, found: Sequence[Snapshot], choice: Choice, pathspecs: Sequence[bytes], read: ReadVersion
+    git: Git, found: Sequence[Snapshot], choice: SnapshotFilter, pathspecs: Sequence[bytes], read: ReadVersion
 ) -> list[Snapshot]:
     """Return the snapshots that changed the text of the choice in files; raise `UsageError` for a bad pattern.
 
@@ -122,9 +126,9 @@ def filter_by_content(
     opened and searched here, in memory.
     """
     steps = [(snapshot.commit, snapshot.parent) for snapshot in found]
-    search = changes.ContentSearch(choice.content, choice.content_pattern, choice.ignore_case)
+    search = compare_series.ContentSearch(choice.content, choice.content_pattern, choice.ignore_case)
     try:
-        chosen = changes.commits_changing_content(git, steps, search, pathspecs)
+        chosen = compare_series.commits_changing_content(git, steps, search, pathspecs)
     except GitFailed as failed:
         if choice.content_pattern is not None and "regex" in failed.message:
             raise UsageError(
@@ -139,8 +143,8 @@ def filter_by_content(
 def _changing_opened_files(
     git: Git,
     found: Sequence[Snapshot],
-    search: changes.ContentSearch,
-    choice: Choice,
+    search: compare_series.ContentSearch,
+    choice: SnapshotFilter,
     pathspecs: Sequence[bytes],
     read: ReadVersion,
 ) -> frozenset[str]:
@@ -150,11 +154,11 @@ def _changing_opened_files(
     kinds = {StoredAs.PIECES, *((StoredAs.SEALED,) if choice.reveal else ())}
     steps = [(snapshot.commit, snapshot.parent) for snapshot in found]
     if not choice.reveal:
-        steps = changes.steps_changing_chunks(git, steps)
+        steps = compare_series.steps_changing_chunks(git, steps)
     by_commit = {snapshot.commit: snapshot for snapshot in found}
     chosen = set()
     with CatFile(git) as reader:
-        for commit, changed in changes.changes_of(git, reader, steps):
+        for commit, changed in compare_series.changes_of(git, reader, steps):
             opened = _limited([one for one in changed if _is_stored_as(one, kinds)], git, pathspecs)
             if any(_has_changed(read, by_commit[commit], change, search, git) for change in opened):
                 chosen.add(commit)
@@ -169,12 +173,12 @@ def _limited(found: list[Change], git: Git, pathspecs: Sequence[bytes]) -> list[
     """Return the changes whose path matches the pathspecs."""
     if not pathspecs or not found:
         return found
-    meant = matching(git, [change.path for change in found], (), pathspecs)
+    meant = match_paths(git, [change.path for change in found], (), pathspecs)
     return [change for change in found if change.path in meant]
 
 
 def _has_changed(
-    read: ReadVersion, snapshot: Snapshot, change: Change, search: changes.ContentSearch, git: Git
+    read: ReadVersion, snapshot: Snapshot, change: Change, search: compare_series.ContentSearch, git: Git
 ) -> bool:
     old = None if change.before is None else read(snapshot, snapshot.parent, change.before.path)
     new = None if change.after is None else read(snapshot, snapshot.commit, change.after.path)
@@ -205,14 +209,14 @@ def _end_of_last(data: bytes, wanted: bytes) -> int:
     return end
 
 
-def changes_line(git: Git, old: bytes, new: bytes, search: changes.ContentSearch) -> bool:
+def changes_line(git: Git, old: bytes, new: bytes, search: compare_series.ContentSearch) -> bool:
     """Return whether a line that only one of two contents has matches a pattern, as for `git log -G`."""
     if any(b"\0" in data[:BINARY_START] for data in (old, new)) or max(len(old), len(new)) > MAX_LINES_SIZE:
         return False
     before, after = _lines(old), _lines(new)
     blocks = SequenceMatcher(None, before, after, autojunk=False).get_opcodes()
     lines = [line for kind, a, b, c, d in blocks if kind != "equal" for line in (*before[a:b], *after[c:d])]
-    return bool(lines) and changes.matches_pattern(
+    return bool(lines) and compare_series.matches_pattern(
         git, b"\n".join(line.rstrip(b"\n") for line in lines), search
     )
 

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Protocol
 
-from git_envhist.diff.fact_keys import place_of
 from git_envhist.diff.facts import compare_facts, fact_words
+from git_envhist.diff.split_fact_key import place_of
 from git_envhist.diff.summary import changes_phrase
 from git_envhist.errors import UsageError
 from git_envhist.git.process import Git
@@ -24,25 +24,8 @@ from git_envhist.model.snapshots import latest_judged
 if TYPE_CHECKING:
     from git_envhist.snapshots.sealed_facts import FindFactsKey
 
-# Select by summary: when did flask appear?
-
-
-def filter_by_summary(
-    git: Git, found: Sequence[Snapshot], text: str, find_key: FindFactsKey
-) -> list[Snapshot]:
-    """Return the snapshots with a text in the summary or in a fact that changed since the snapshot before."""
-    from git_envhist.git.cat_file import CatFile  # loaded late: most lists read no facts
-
-    def contains(snapshot: Snapshot) -> bool:
-        if text in changes_phrase(snapshot):
-            return True
-        if not snapshot.parent:
-            return False
-        changes = compare_facts(reader, snapshot.parent, snapshot.commit, find_key)
-        return any(text in f"{one.probe} {place_of(one)} {fact_words(one)}" for one in changes)
-
-    with CatFile(git) as reader:
-        return [snapshot for snapshot in found if contains(snapshot)]
+if TYPE_CHECKING:
+    pass
 
 
 # Select by time, words, trigger and check.
@@ -56,110 +39,6 @@ FIRST_TOOL = "agent-first"
 """The key of the value of a snapshot before the first tool of a turn: it has what others changed."""
 
 Test = Callable[[Snapshot], bool]
-
-
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """The criteria of a list: all must hold; of several words for one criterion, one."""
-
-    since: str | None = None
-    until: str | None = None
-    grep: tuple[str, ...] = ()
-    ignore_case: bool = False
-    verdicts: tuple[str, ...] = ()
-    triggers: tuple[str, ...] = ()
-    summary: str | None = None
-    """A text that the summary or a changed fact contains."""
-    content: str | None = None
-    """A text; the number of its occurrences in files changed."""
-    content_pattern: str | None = None
-    """A regular expression that a changed line matches."""
-    sessions: tuple[str, ...] = ()
-    """Ids of an agent's sessions, or the beginnings of such ids."""
-    agent_ids: tuple[str, ...] = ()
-    """Ids of subagents, or the beginnings of such ids."""
-    reveal: bool = False
-    """Search the contents of sealed files too."""
-
-    @property
-    def restricts(self) -> bool:
-        return self != Choice()
-
-    @property
-    def searches_content(self) -> bool:
-        return self.content is not None or self.content_pattern is not None
-
-
-def choose(snapshots: Iterable[Snapshot], choice: Choice, now: datetime) -> list[Snapshot]:
-    """Return the snapshots that meet all criteria, in their order."""
-    tests = _tests(choice, now)
-    return [snapshot for snapshot in snapshots if all(test(snapshot) for test in tests)]
-
-
-def _refuse_invalid(choice: Choice) -> None:
-    if choice.content is not None and choice.content_pattern is not None:
-        raise UsageError("-S and -G exclude each other")
-    if choice.reveal and not choice.searches_content:
-        raise UsageError("--reveal needs -S or -G", hint="git envlog -S <text> --reveal")
-    if "" in (*choice.sessions, *choice.agent_ids):
-        raise UsageError("no id given", hint="git envlog --session <id>, git envlog --agent-id <id>")
-    if "" in (choice.content, choice.content_pattern):
-        raise UsageError("no text to search for", hint="git envlog -S <text>, git envlog -G <regex>")
-
-
-def _tests(choice: Choice, now: datetime) -> list[Test]:
-    _refuse_invalid(choice)
-    tests = _time_tests(choice, now)
-    if choice.grep:
-        tests.append(_grep_test(choice))
-    if choice.verdicts:
-        tests.append(lambda snapshot: _verdict_word(snapshot) in choice.verdicts)
-    if choice.triggers:
-        tests.append(lambda snapshot: snapshot.trigger.value in choice.triggers)
-    if choice.sessions:
-        tests.append(lambda snapshot: (snapshot.actor.session or "").startswith(choice.sessions))
-    if choice.agent_ids:
-        tests.append(lambda snapshot: dict(snapshot.meta).get(SUBAGENT, "").startswith(choice.agent_ids))
-    return tests
-
-
-def _time_tests(choice: Choice, now: datetime) -> list[Test]:
-    tests: list[Test] = []
-    if choice.since is not None:
-        start = read_time_span(choice.since, now).start
-        tests.append(lambda snapshot: snapshot.at.astimezone(UTC) >= start)
-    if choice.until is not None:
-        end = read_time_span(choice.until, now).end
-        tests.append(lambda snapshot: snapshot.at.astimezone(UTC) <= end)
-    return tests
-
-
-def _grep_test(choice: Choice) -> Test:
-    patterns = [_pattern(text, choice.ignore_case) for text in choice.grep]
-
-    def test(snapshot: Snapshot) -> bool:
-        texts = _texts(snapshot)
-        return any(pattern.search(text) for pattern in patterns for text in texts)
-
-    return test
-
-
-def _pattern(text: str, ignore_case: bool) -> re.Pattern[str]:
-    try:
-        return re.compile(text, re.IGNORECASE | re.MULTILINE if ignore_case else re.MULTILINE)
-    except re.error as failure:
-        hint = "it is a regular expression: put a backslash before a character to match it literally"
-        raise UsageError(f"not a pattern: '{text}' ({failure})", hint=hint) from failure
-
-
-def _texts(snapshot: Snapshot) -> Sequence[str]:
-    return (snapshot.intent, *snapshot.names, *(remark.text for remark in snapshot.remarks))
-
-
-def _verdict_word(snapshot: Snapshot) -> str:
-    verdict = snapshot.verdict
-    # A result that none of your keys signed counts as none.
-    return verdict.status.value if verdict is not None and verdict.claimed_by is None else NO_VERDICT
 
 
 SHORTEST_ID = 4
@@ -392,3 +271,128 @@ def _name_records(snapshot: Snapshot) -> Iterator[tuple[str, datetime]]:
 def _first(positions: Iterator[Position]) -> tuple[Position, ...]:
     position = next(positions, None)
     return () if position is None else (position,)
+
+
+# Select by summary: when did flask appear?
+
+
+def filter_by_summary(
+    git: Git, found: Sequence[Snapshot], text: str, find_key: FindFactsKey
+) -> list[Snapshot]:
+    """Return the snapshots with a text in the summary or in a fact that changed since the snapshot before."""
+    from git_envhist.git.cat_file import CatFile  # loaded late: most lists read no facts
+
+    def contains(snapshot: Snapshot) -> bool:
+        if text in changes_phrase(snapshot):
+            return True
+        if not snapshot.parent:
+            return False
+        changes = compare_facts(reader, snapshot.parent, snapshot.commit, find_key)
+        return any(text in f"{one.probe} {place_of(one)} {fact_words(one)}" for one in changes)
+
+    with CatFile(git) as reader:
+        return [snapshot for snapshot in found if contains(snapshot)]
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotFilter:
+    """The criteria of a list: all must hold; of several words for one criterion, one."""
+
+    since: str | None = None
+    until: str | None = None
+    grep: tuple[str, ...] = ()
+    ignore_case: bool = False
+    verdicts: tuple[str, ...] = ()
+    triggers: tuple[str, ...] = ()
+    summary: str | None = None
+    """A text that the summary or a changed fact contains."""
+    content: str | None = None
+    """A text; the number of its occurrences in files changed."""
+    content_pattern: str | None = None
+    """A regular expression that a changed line matches."""
+    sessions: tuple[str, ...] = ()
+    """Ids of an agent's sessions, or the beginnings of such ids."""
+    agent_ids: tuple[str, ...] = ()
+    """Ids of subagents, or the beginnings of such ids."""
+    reveal: bool = False
+    """Search the contents of sealed files too."""
+
+    @property
+    def restricts(self) -> bool:
+        return self != SnapshotFilter()
+
+    @property
+    def searches_content(self) -> bool:
+        return self.content is not None or self.content_pattern is not None
+
+
+def filter_snapshots(snapshots: Iterable[Snapshot], choice: SnapshotFilter, now: datetime) -> list[Snapshot]:
+    """Return the snapshots that meet all criteria, in their order."""
+    tests = _tests(choice, now)
+    return [snapshot for snapshot in snapshots if all(test(snapshot) for test in tests)]
+
+
+def _refuse_invalid(choice: SnapshotFilter) -> None:
+    if choice.content is not None and choice.content_pattern is not None:
+        raise UsageError("-S and -G exclude each other")
+    if choice.reveal and not choice.searches_content:
+        raise UsageError("--reveal needs -S or -G", hint="git envlog -S <text> --reveal")
+    if "" in (*choice.sessions, *choice.agent_ids):
+        raise UsageError("no id given", hint="git envlog --session <id>, git envlog --agent-id <id>")
+    if "" in (choice.content, choice.content_pattern):
+        raise UsageError("no text to search for", hint="git envlog -S <text>, git envlog -G <regex>")
+
+
+def _tests(choice: SnapshotFilter, now: datetime) -> list[Test]:
+    _refuse_invalid(choice)
+    tests = _time_tests(choice, now)
+    if choice.grep:
+        tests.append(_grep_test(choice))
+    if choice.verdicts:
+        tests.append(lambda snapshot: _verdict_word(snapshot) in choice.verdicts)
+    if choice.triggers:
+        tests.append(lambda snapshot: snapshot.trigger.value in choice.triggers)
+    if choice.sessions:
+        tests.append(lambda snapshot: (snapshot.actor.session or "").startswith(choice.sessions))
+    if choice.agent_ids:
+        tests.append(lambda snapshot: dict(snapshot.meta).get(SUBAGENT, "").startswith(choice.agent_ids))
+    return tests
+
+
+def _time_tests(choice: SnapshotFilter, now: datetime) -> list[Test]:
+    tests: list[Test] = []
+    if choice.since is not None:
+        start = read_time_span(choice.since, now).start
+        tests.append(lambda snapshot: snapshot.at.astimezone(UTC) >= start)
+    if choice.until is not None:
+        end = read_time_span(choice.until, now).end
+        tests.append(lambda snapshot: snapshot.at.astimezone(UTC) <= end)
+    return tests
+
+
+def _grep_test(choice: SnapshotFilter) -> Test:
+    patterns = [_pattern(text, choice.ignore_case) for text in choice.grep]
+
+    def test(snapshot: Snapshot) -> bool:
+        texts = _texts(snapshot)
+        return any(pattern.search(text) for pattern in patterns for text in texts)
+
+    return test
+
+
+def _pattern(text: str, ignore_case: bool) -> re.Pattern[str]:
+    try:
+        return re.compile(text, re.IGNORECASE | re.MULTILINE if ignore_case else re.MULTILINE)
+    except re.error as failure:
+        hint = "it is a regular expression: put a backslash before a character to match it literally"
+        raise UsageError(f"not a pattern: '{text}' ({failure})", hint=hint) from failure
+
+
+def _texts(snapshot: Snapshot) -> Sequence[str]:
+    return (snapshot.intent, *snapshot.names, *(remark.text for remark in snapshot.remarks))
+
+
+def _verdict_word(snapshot: Snapshot) -> str:
+    verdict = snapshot.verdict
+    # A result that none of your keys signed counts as none.
+    return verdict.status.value if verdict is not None and verdict.claimed_by is None else NO_VERDICT

@@ -13,20 +13,20 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Generic, NamedTuple, TypeVar
 
-from git_envhist.diff.fact_keys import name_of, place_of
 from git_envhist.diff.facts import path_of_fact_change
+from git_envhist.diff.split_fact_key import name_of, place_of
 from git_envhist.errors import Damaged
 from git_envhist.git.cat_file import CatFile
 from git_envhist.git.process import Git
 from git_envhist.history.attribution import ChangeTime
 from git_envhist.model import EnvPath, Fact, FactChange, ObjectId, Snapshot, StoredAs
-from git_envhist.objects.reader import PackFirstReader
+from git_envhist.objects.object_readers import PackFirstReader
 from git_envhist.objects.trees import DIRECTORY, FILE, decode_by_name
+from git_envhist.snapshots.fact_text import SUFFIX, FactText, read_fact, read_fact_text
 from git_envhist.snapshots.layout import FACTS, MANIFEST, shard_path, stored_places
 from git_envhist.snapshots.manifest import ScannedShard, scan_shard
-from git_envhist.snapshots.names import RESERVED, stored_name, true_name
-from git_envhist.snapshots.records import SUFFIX, FactText, read_fact, read_fact_text
 from git_envhist.snapshots.sealed_facts import FindFactsKey, open_facts
+from git_envhist.snapshots.stored_names import RESERVED, stored_name, true_name
 
 V = TypeVar("V")
 MAX_ENTRIES = 100_000
@@ -47,7 +47,7 @@ class VersionStep(NamedTuple, Generic[V]):
     old: V | None
 
 
-def steps_of(
+def version_steps(
     snapshots: Iterable[Snapshot], value_of: Callable[[Snapshot], V | None], absent: V
 ) -> Iterator[VersionStep[V]]:
     """Yield the steps that changed a value, newest first; a value of None is not known and passed over."""

@@ -13,14 +13,14 @@ from enum import Enum
 from functools import partial
 from typing import TypedDict, TypeVar
 
-from git_envhist.diff.fact_keys import name_of
 from git_envhist.diff.facts import fact_words, pair_facts
 from git_envhist.diff.required_packages import PROBE as REQUIRED
+from git_envhist.diff.split_fact_key import name_of
 from git_envhist.errors import EnvhistError, UsageError
 from git_envhist.git.process import Git
-from git_envhist.history.attribution import RESTORED, Attribution, ChangeTime, attribute, run_calls
+from git_envhist.history.attribution import RESTORED, Attribution, ChangeTime, attribute_change, calls_of_run
 from git_envhist.history.blame import BlameLine, NoLines, blame, blame_versions, is_of_environment
-from git_envhist.history.rows import read_row
+from git_envhist.history.sqlite_row import row_fingerprint
 from git_envhist.history.versions import (
     ABSENT,
     FactRow,
@@ -30,13 +30,13 @@ from git_envhist.history.versions import (
     name_in,
     path_of_fact,
     place_in,
-    steps_of,
+    version_steps,
 )
 from git_envhist.lazy import dataclass, replace
 from git_envhist.model import EnvPath, Fact, FactChange, Snapshot, StoredAs
 from git_envhist.objects.trees import DIRECTORY
 from git_envhist.probes import DATABASES, PACKAGES, PROBES, SERVICES, VARIABLES
-from git_envhist.snapshots.names import stored_path, true_path
+from git_envhist.snapshots.stored_names import stored_path, true_path
 
 V = TypeVar("V")
 RENAME = 50
@@ -140,7 +140,7 @@ def question_of(change: FactChange) -> str | None:
     return None if option is None else f"{option}={name_of(change)}"
 
 
-class NotFound(EnvhistError):
+class SubjectNotFound(EnvhistError):
     """No snapshot of the timeline has the subject."""
 
     code = "no-such-subject"
@@ -168,11 +168,11 @@ class OriginReader:
         self._everything = everything
 
     def of(self, subject: Subject) -> Iterator[Origin]:
-        """Yield the steps that changed a subject, newest first; raise `NotFound` if there is none."""
+        """Yield the steps that changed a subject, newest first; raise `SubjectNotFound` if there is none."""
         answers = self._answers(subject)
         first = next(answers, None)
         if first is None:
-            raise NotFound(
+            raise SubjectNotFound(
                 f"no snapshot of this timeline has it: '{subject.text}'",
                 hint="git envlog --all lists all timelines",
             )
@@ -197,7 +197,7 @@ class OriginReader:
         following: EnvPath | None = path
         while following is not None:
             path, following = following, None
-            for step in steps_of(snapshots, partial(self._reader.path_id, path=path), ABSENT):
+            for step in version_steps(snapshots, partial(self._reader.path_id, path=path), ABSENT):
                 renamed = self._renamed_from(step, path)
                 yield self._path_origin(step, path, renamed)
                 if renamed is not None and step.before is not None:
@@ -215,7 +215,7 @@ class OriginReader:
         """Return the earlier path of a file that a step added, if the step renamed it."""
         if step.before is None or step.old != ABSENT or step.new == ABSENT:
             return None
-        from git_envhist.diff.changes import environment_path  # loaded late: few steps add a file
+        from git_envhist.diff.compare_snapshots import environment_path  # loaded late: few steps add a file
         from git_envhist.diff.tree_diff import read_renames  # loaded late: likewise
 
         wanted = stored_path(path)
@@ -232,7 +232,7 @@ class OriginReader:
         by_commit = {snapshot.commit: at for at, snapshot in enumerate(self._snapshots)}
         at = by_commit.get(line.commit)
         if at is None or not is_of_environment(line.stored):
-            raise NotFound(
+            raise SubjectNotFound(
                 f"the line is of no snapshot of this timeline: '{os.fsdecode(path)}:{number}'",
                 hint="its last step: git envlog why <path>",
             )
@@ -270,7 +270,7 @@ class OriginReader:
         """Return the step that ends at a commit of this timeline, about a path, or the package in a directory."""
         place = next((number for number, one in enumerate(self._snapshots) if one.commit == commit), None)
         if place is None:
-            raise NotFound(
+            raise SubjectNotFound(
                 f"the snapshot is not of this timeline: '{commit[:7]}'", hint="to list all: git envlog --all"
             )
         before = self._snapshots[place + 1] if place + 1 < len(self._snapshots) else None
@@ -354,7 +354,7 @@ class OriginReader:
         def value(snapshot: Snapshot) -> frozenset[FactRow] | None:
             return self._reader.facts(snapshot, probes, is_meant)
 
-        for step in steps_of(self._snapshots, value, nothing):
+        for step in version_steps(self._snapshots, value, nothing):
             old = step.old or nothing
             gone, new = sorted(old - step.new), sorted(step.new - old)
             changes = pair_facts(map(_fact, gone), map(_fact, new))
@@ -383,10 +383,10 @@ class OriginReader:
             ids = tuple(self._reader.path_id(snapshot, one) for one in related)
             if ids not in known:
                 contents = [self._reader.content(snapshot, one) for one in related]
-                known[ids] = "" if contents[0] is None else read_row(contents, wanted, key)
+                known[ids] = "" if contents[0] is None else row_fingerprint(contents, wanted, key)
             return known[ids]
 
-        for step in steps_of(self._snapshots, row, ""):
+        for step in version_steps(self._snapshots, row, ""):
             word = "row added" if not step.old else "row removed" if not step.new else "row changed"
             words = "row present" if step.old is None else word
             time = self._time_of_several(step.snapshot, step.before, related)
@@ -423,7 +423,7 @@ class OriginReader:
                 raise UsageError(f"several databases have this table: '{table}'", hint=f"name one: {names}")
             if places:
                 return places[0]
-        raise NotFound(
+        raise SubjectNotFound(
             f"no snapshot of this timeline has this table: '{table}'", hint="rows are read of SQLite"
         )
 
@@ -444,7 +444,7 @@ class OriginReader:
         snapshot = self._judge(snapshot)
         place = self._places.get(snapshot.commit, 0)
         # The end of a command that ran beside this one may be far later.
-        first = 0 if run_calls(snapshot) else max(0, place - LATER)
+        first = 0 if calls_of_run(snapshot) else max(0, place - LATER)
         later = self._everything[first:place][::-1]
         if time is None:
             time = self._time(snapshot, before, path, is_package=is_package)
@@ -453,7 +453,7 @@ class OriginReader:
             snapshot,
             None if before is None else self._judge(before),
             change,
-            attribute(
+            attribute_change(
                 snapshot,
                 before,
                 named,

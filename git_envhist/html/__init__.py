@@ -17,7 +17,7 @@ from importlib.resources import files
 
 from git_envhist.diff.facts import fact_rows, facts_from_values, row_cells
 from git_envhist.diff.summary import with_minus_signs
-from git_envhist.text import escape
+from git_envhist.printable_text import escape
 
 BEGINNING = b'<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n<meta http-equiv='
 """The first bytes of every page that we write."""

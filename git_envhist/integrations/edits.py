@@ -20,6 +20,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
+from git_envhist.directories_of_others import refuse_others_directory
 from git_envhist.disk import (
     Durability,
     cannot_write,
@@ -32,7 +33,6 @@ from git_envhist.disk import (
 from git_envhist.errors import EnvhistError, Refused
 from git_envhist.lazy import dataclass, field, replace
 from git_envhist.model.integrations import FileEdit, FileState
-from git_envhist.owners import refuse_others
 from git_envhist.platform import open_file_only
 
 FILE_MODE = 0o644
@@ -65,7 +65,7 @@ def plan_content(path: str, data: bytes | None, mode: int | None = None) -> File
     """
     place = os.path.realpath(path)
     if place != os.path.abspath(path):
-        refuse_others(path)
+        refuse_others_directory(path)
     before = read_state(place)
     if data is None:
         return FileEdit(place, before, None)
@@ -245,7 +245,9 @@ def install_edits(state: str, owner: str, edits: Sequence[FileEdit]) -> tuple[Fi
     return wanted
 
 
-def uninstall_plan(record: InstallRecord, owner: str, edits: Iterable[FileEdit]) -> tuple[FileEdit, ...]:
+def plan_uninstall_edits(
+    record: InstallRecord, owner: str, edits: Iterable[FileEdit]
+) -> tuple[FileEdit, ...]:
     """Return the edits of a removal; a file unchanged since the installation gets its earlier content back."""
     planned = {edit.path: _edit_to_earlier(record.files.get(edit.path), edit) for edit in edits}
     # Files that only an interrupted installation changed are not in the plan of the integration.
@@ -258,7 +260,7 @@ def uninstall_edits(state: str, owner: str, edits: Sequence[FileEdit]) -> tuple[
     """Apply the edits of a removal and delete them from the record; return the edits that changed something."""
     record = read_record(state)
     _remove_temporary(record)
-    wanted = changed_edits(uninstall_plan(record, owner, edits))
+    wanted = changed_edits(plan_uninstall_edits(record, owner, edits))
     apply_edits(wanted)
     files = {path: saved for path, saved in record.files.items() if saved.owner != owner}
     _write_record(state, InstallRecord(files, record.made if files else ()))

@@ -25,7 +25,7 @@ from typing import Any
 
 from git_envhist.disk import Durability, replace_file, state_directory
 from git_envhist.errors import EnvhistError, GitFailed, Refused
-from git_envhist.git.process import SAFE_GIT, clean_environment, spawn
+from git_envhist.git.process import SAFE_GIT, clean_environment, run_to_end
 from git_envhist.git.repository import Repository
 from git_envhist.integrations.base import NOT_NAMED, InstallPlan, InstallTarget
 from git_envhist.integrations.edits import PROGRAM_MODE, plan_content, read_state
@@ -149,7 +149,7 @@ CONFIGURED_SINCE = (2, 54)
 
 def git_version() -> tuple[int, ...]:
     """Return the version of the git on the PATH."""
-    done = spawn(["git", "version"], clean_environment())
+    done = run_to_end(["git", "version"], clean_environment())
     found = re.search(rb"(\d+)\.(\d+)(?:\.(\d+))?", done.out)
     if found is None:
         raise GitFailed(f"'git version' prints no version: {done.complaint}")
@@ -160,7 +160,7 @@ def hooks_directory(repository: Repository) -> str:
     """Return the hooks directory that git uses for this working tree, by any configuration."""
     # Call git without our own overrides: they would hide the configured directory.
     words = [*SAFE_GIT, "-C", repository.root, "rev-parse", "--git-path", "hooks"]
-    done = spawn(words, repository.git.environment)
+    done = run_to_end(words, repository.git.environment)
     if done.status != 0:
         raise GitFailed(done.complaint)
     return os.path.join(repository.root, os.fsdecode(done.out).removesuffix("\n"))
@@ -181,7 +181,7 @@ def user_value(target: InstallTarget, key: str) -> str | None:
     """Return a path from the user's own configuration with `~` resolved, or None."""
     environment = clean_environment()
     words = ["git", "config", "--file", user_config(target), "--includes", "--type=path", "--get", key]
-    done = spawn(words, environment)
+    done = run_to_end(words, environment)
     return os.fsdecode(done.out).removesuffix("\n") if done.status == 0 else None
 
 
@@ -196,7 +196,7 @@ def is_ignored(repository: Repository, path: str) -> bool:
     return repository.git.try_run("check-ignore", "-q", "--no-index", "--", path).status == 0
 
 
-def pushes_state(state: str) -> str:
+def auto_push_state(state: str) -> str:
     """Return the directory for marks and results of automatic pushes of a working tree."""
     return os.path.join(hooks_state(state), "push")
 
@@ -224,7 +224,7 @@ SHELL = re.compile(rb"#!\s*(/usr/bin/env\s+)?(/\S*/)?(sh|bash|dash|ash|ksh|mksh|
 
 
 @cache
-def template(name: str) -> str:
+def read_template(name: str) -> str:
     """Return a template from `hooks/`; an installation contains them inside the package."""
     package = os.path.realpath(__file__).rsplit("/", 2)[0]
     carried = os.path.join(package, "_hooks", name)
@@ -294,11 +294,11 @@ def is_shell(script: bytes) -> bool:
 
 
 def _another_line() -> bytes:
-    return template("git-hook-before-another.sh").partition("\n")[0].encode()
+    return read_template("git-hook-before-another.sh").partition("\n")[0].encode()
 
 
 def _fill(name: str, event: str, program: str, everywhere: bool) -> bytes:
-    text = template(name).replace("@UNLESS@", UNLESS.get(event, ""))
+    text = read_template(name).replace("@UNLESS@", UNLESS.get(event, ""))
     text = text.replace("@NAMED@", f"{NAMED} " if everywhere else "")
     text = text.replace("@PROGRAM@", shlex.quote(program)).replace("@EVENT@", event)
     return os.fsencode(text)

@@ -17,19 +17,12 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from git_envhist.config import config_home
-from git_envhist.disk import (
-    COMMON_LOCK,
-    UPKEEP_LOCK,
-    cannot_write,
-    locked,
-    locked_now,
-    state_directory,
-    sync_directory,
-)
+from git_envhist.disk import cannot_write, state_directory, sync_directory
 from git_envhist.errors import Damaged, Refused, UnfinishedRestore
-from git_envhist.git.refs import describe_gits, hint_after
-from git_envhist.git.repository import RefUpdate, Repository
+from git_envhist.git.repository import RefUpdate, Repository, state_directories
+from git_envhist.git.running_git import describe_gits, hint_after
 from git_envhist.lazy import dataclass
+from git_envhist.locks import COMMON_LOCK, UPKEEP_LOCK, locked, try_lock
 from git_envhist.maintenance.repack import (
     COPY,
     NOT_OURS,
@@ -40,17 +33,17 @@ from git_envhist.maintenance.repack import (
     write_pack,
 )
 from git_envhist.objects.own_packs import (
-    bears_mark,
     drop_broken_index,
     drop_caches_naming,
-    may_write,
+    has_keep_mark,
     names_of,
-    spares,
+    possible_writers,
+    spare_directories,
 )
 from git_envhist.objects.pack_index import PackIndex
 from git_envhist.remote.upload import remotes_directory
 from git_envhist.secrets.keys import REPOSITORY, KeyDirectory, KeyRing
-from git_envhist.snapshots.fetched import FetchedStore
+from git_envhist.snapshots.fetched_store import FetchedStore
 from git_envhist.snapshots.staging import Staging, open_published, share
 
 
@@ -64,7 +57,7 @@ class PackContents(NamedTuple):
 
 def refuse_during_writes(repository: Repository) -> None:
     """Raise `Refused` while another git process may add a reference to an object in our packs."""
-    writers = may_write(repository.gits_at_work() or ())
+    writers = possible_writers(repository.gits_at_work() or ())
     if writers:
         raise Refused(
             f"packs cannot be removed while another git may use them: {describe_gits(writers)}",
@@ -175,7 +168,7 @@ def read_inventory(repository: Repository, environ: Mapping[str, str]) -> Histor
     return HistoryInventory(
         refs,
         packs,
-        tuple(states_of(repository)),
+        tuple(existing_state_directories(repository)),
         tuple(_key_copies(repository, environ)),
         _count(repository, [ref for ref in refs if ref.startswith(SNAPSHOTS)]),
         sum(os.path.getsize(path) for path in packs),
@@ -190,8 +183,8 @@ def remove_history(repository: Repository, found: HistoryInventory) -> list[str]
     own = os.path.join(state_directory(repository.state), "lock")
     with (
         locked(own),
-        locked_now(os.path.join(repository.common_state, UPKEEP_LOCK)) as idle,
-        locked_now(os.path.join(repository.common_state, COMMON_LOCK)) as alone,
+        try_lock(os.path.join(repository.common_state, UPKEEP_LOCK)) as idle,
+        try_lock(os.path.join(repository.common_state, COMMON_LOCK)) as alone,
     ):
         if not (alone and idle):
             reason = "a cleanup is running" if alone else "a capture is running in another working tree"
@@ -236,7 +229,7 @@ def _remove_packs(repository: Repository, found: HistoryInventory, contents: Pac
     # A commit graph or similar cache that names removed objects would hide other objects.
     drop_caches_naming(repository.objects_dir, ids)
     remove_our_packs(repository, found.packs, contents)
-    for spare in spares(repository.common_state, repository.pack_dir):
+    for spare in spare_directories(repository.common_state, repository.pack_dir):
         shutil.rmtree(spare, ignore_errors=True)
     for path in found.packs:
         with suppress(FileNotFoundError):
@@ -278,7 +271,7 @@ def _save_key_copies(found: HistoryInventory) -> None:
 def _packs(pack_dir: str) -> Iterator[str]:
     names = sorted(os.listdir(pack_dir)) if os.path.isdir(pack_dir) else []
     bases = [name[: -len(".keep")] for name in names if name.endswith(".keep")]
-    ours = [base for base in bases if bears_mark(os.path.join(pack_dir, f"{base}.keep"))]
+    ours = [base for base in bases if has_keep_mark(os.path.join(pack_dir, f"{base}.keep"))]
     for base in ours:
         # Delete the index first, as git does: git ignores a pack without one.
         for ending in (".idx", ".rev", ".bitmap", ".mtimes", ".pack", ".keep"):
@@ -286,15 +279,10 @@ def _packs(pack_dir: str) -> Iterator[str]:
                 yield os.path.join(pack_dir, f"{base}{ending}")
 
 
-def states_of(repository: Repository) -> Iterator[str]:
-    """Return our state directories in the git directories of all working trees, the common one last."""
-    linked = os.path.join(repository.common_dir, "worktrees")
-    for name in sorted(os.listdir(linked)) if os.path.isdir(linked) else []:
-        state = os.path.join(linked, name, "envhist")
-        if os.path.isdir(state):
-            yield state
-    if os.path.isdir(repository.common_state):
-        yield repository.common_state
+def existing_state_directories(repository: Repository) -> Iterator[str]:
+    """Yield the existing state directories of all working trees and forks, the common one last."""
+    main, *others = state_directories(repository)
+    yield from (state for state in (*others, main) if os.path.isdir(state))
 
 
 def _key_copies(repository: Repository, environ: Mapping[str, str]) -> Iterator[str]:

@@ -13,21 +13,27 @@ from git_envhist.integrations import install
 from git_envhist.integrations.agents.approval import read_plugin_approvals
 from git_envhist.integrations.agents.conversations import AgentConversation, newest_conversation
 from git_envhist.integrations.agents.events import has_session
-from git_envhist.integrations.agents.outcomes import last_event, last_outcomes, last_version
+from git_envhist.integrations.agents.last_events import last_event, last_outcomes, last_version
 from git_envhist.integrations.agents.registry import AGENTS
 from git_envhist.integrations.base import NOT_NAMED, InstallTarget
 from git_envhist.integrations.edits import read_record, read_state
 from git_envhist.integrations.git_hooks import (
     PUSH_HOOK,
+    auto_push_state,
     git_version,
     hooks_state,
-    pushes_state,
     read_outcomes,
     read_pending,
 )
 from git_envhist.integrations.watch import is_watched
 from git_envhist.lazy import replace
-from git_envhist.model.integrations import Approval, HookRun, InstalledPart, IntegrationStatus, PendingHook
+from git_envhist.model.integrations import (
+    HookApproval,
+    HookRun,
+    InstalledPart,
+    IntegrationStatus,
+    PendingHook,
+)
 
 GRACE = 120.0
 """A hook that has not run this many seconds after a commit is reported as not called."""
@@ -50,7 +56,7 @@ def read_status(target: InstallTarget, settings: Settings, *, now: float | None 
         everywhere.pop("git", None)
     everywhere |= _plugins(target, here, everywhere)
     outcomes, waiting = read_outcomes(hooks), read_pending(hooks)
-    pushes = read_outcomes(pushes_state(repository.state))
+    pushes = read_outcomes(auto_push_state(repository.state))
     warnings = [
         *_warnings(target, settings, here, everywhere, outcomes, waiting, now or time.time()),
         *_missing_approvals(here, everywhere),
@@ -71,7 +77,7 @@ def read_status(target: InstallTarget, settings: Settings, *, now: float | None 
     )
 
 
-WORST_FIRST = (Approval.MISSING, Approval.UNKNOWN, Approval.APPROVED)
+WORST_FIRST = (HookApproval.MISSING, HookApproval.UNKNOWN, HookApproval.APPROVED)
 PLUGIN = "plugin"
 """The event of the one part that stands for the hooks of a plugin."""
 RECENT = 6 * 86_400.0
@@ -102,7 +108,7 @@ def _plugin_part(target: InstallTarget, name: str) -> InstalledPart:
     part = InstalledPart(PLUGIN, True, script, last_event(target.repository.state, name, kind))
     approvals = read_plugin_approvals(name, target)
     worst = next((one for one in WORST_FIRST if one in approvals.of.values()), None)
-    return replace(part, active=worst is not Approval.MISSING, approval=worst, step=approvals.step)
+    return replace(part, active=worst is not HookApproval.MISSING, approval=worst, step=approvals.step)
 
 
 def _missing_approvals(*installed: Parts) -> Iterator[str]:

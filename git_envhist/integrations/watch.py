@@ -18,8 +18,9 @@ from collections.abc import Callable, Generator, Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from git_envhist.disk import locked_now, state_directory
+from git_envhist.disk import state_directory
 from git_envhist.errors import EnvhistError, NotARepository, Refused
+from git_envhist.locks import try_lock
 from git_envhist.model import CaptureResult
 
 if TYPE_CHECKING:
@@ -146,18 +147,18 @@ class PollingWatcher:
 NAME = "watch"
 
 
-def watch_lock(state: str) -> str:
+def watch_lock_path(state: str) -> str:
     """Return the path of the lock file."""
     return os.path.join(state, NAME)
 
 
 def is_watched(state: str) -> bool:
     """Return whether a process watches a working tree; nothing is created."""
-    path = watch_lock(state)
+    path = watch_lock_path(state)
     if not os.path.isfile(path):
         return False
     try:
-        with locked_now(path) as acquired:
+        with try_lock(path) as acquired:
             return not acquired
     except (OSError, EnvhistError):
         return False
@@ -287,8 +288,8 @@ def _steps(
             "automatic captures are disabled",
             hint="git config envhist.enabled true, or capture manually",
         )
-    lock = watch_lock(state_directory(history.repository.state))
-    with locked_now(lock) as acquired:
+    lock = watch_lock_path(state_directory(history.repository.state))
+    with try_lock(lock) as acquired:
         if not acquired:
             raise Refused("another process already watches this environment", hint="git envlog status")
         yield from _Loop(capture, callbacks, settle, longest).run(history)

@@ -21,14 +21,14 @@ from git_envhist.lazy import dataclass, field
 from git_envhist.maintenance.repack import NOT_OURS, packed_size, reachable_objects
 from git_envhist.model import DiskUsage, Snapshot, SpaceUser
 from git_envhist.objects.commits import parse_commit
+from git_envhist.objects.object_readers import FORMATS, PackReader, Verify
 from git_envhist.objects.own_packs import OwnPacks
-from git_envhist.objects.pack_reader import PackFile
-from git_envhist.objects.reader import FORMATS, PackReader, Verify
+from git_envhist.objects.pack_file import PackFile
 from git_envhist.objects.trees import DIRECTORY, decode_tree
 from git_envhist.snapshots.chunks import read_pointer
 from git_envhist.snapshots.layout import DOTGIT, MANIFEST, PIECES, ROOTS, shard_path
-from git_envhist.snapshots.names import RESERVED, true_path
 from git_envhist.snapshots.staging import open_published
+from git_envhist.snapshots.stored_names import RESERVED, true_path
 
 POINTER = b"envhist-pieces 1\n"
 MAX_POINTER = 200
@@ -345,7 +345,7 @@ class SnapshotSet:
     """Commits."""
 
 
-def measure(
+def measure_disk_usage(
     repository: Repository,
     snapshots: SnapshotSet,
     chosen: Sequence[Snapshot],

@@ -12,35 +12,31 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sized
 from contextlib import closing, suppress
 from typing import NamedTuple
 
-from git_envhist.disk import read_exactly, state_directory, sync_directory
+from git_envhist.disk import read_exactly
 from git_envhist.errors import Damaged, EnvhistError, GitFailed, GitKilled
 from git_envhist.git.cat_file import CatFile
 from git_envhist.git.process import Git
-from git_envhist.git.repository import NOTES_REFS, TIMELINE_REFS, Repository, states_of
+from git_envhist.git.repository import NOTES_REFS, TIMELINE_REFS, Repository, state_directories
 from git_envhist.lazy import dataclass, field
 from git_envhist.maintenance.merge_packs import SINGLE, list_is_damaged
 from git_envhist.model import BrokenSnapshot, Fault, FsckReport, Snapshot
 from git_envhist.objects.commits import parse_commit
-from git_envhist.objects.compress import crc32
-from git_envhist.objects.own_packs import drop_caches, own_names, remove_spare_links
+from git_envhist.objects.deflate import crc32
+from git_envhist.objects.own_packs import own_names
+from git_envhist.objects.pack_file import PackFile
 from git_envhist.objects.pack_index import PackIndex
-from git_envhist.objects.pack_reader import PackFile
-from git_envhist.objects.pack_writer import PackWriter
 from git_envhist.objects.trees import DIRECTORY, decode_tree, object_id
 from git_envhist.rewrite.commits import ChainCommit
 from git_envhist.rewrite.salvage import RefListing, lost_snapshots, read_refs, unreached_snapshots
 from git_envhist.snapshots.chunks import read_pointer
 from git_envhist.snapshots.layout import MANIFEST, PIECES, shard_path, split_root
 from git_envhist.snapshots.log import read_snapshot
-from git_envhist.snapshots.names import RESERVED, true_name
-from git_envhist.snapshots.staging import Staging, open_published, unpublished
+from git_envhist.snapshots.staging import open_published, unpublished
+from git_envhist.snapshots.stored_names import RESERVED, true_name
 from git_envhist.worktree.stat_cache import StatCache
 from git_envhist.worktree.timeline_name import FILE as TIMELINE
 from git_envhist.worktree.timeline_name import read_name
 
-# Packs: checked by git, and object by object if git reports damage.
-
-DAMAGED = "damaged"
 HEADER = 12
 
 
@@ -147,7 +143,7 @@ def _verify(git: Git, base: str) -> str | None:
 def _lost(repository: Repository, base: str, index: PackIndex) -> Iterator[bytes]:
     """Yield the objects that can no longer be read from a pack; none if only its index is damaged."""
     with tempfile.TemporaryDirectory(prefix="git-envhist-") as place:
-        if _new_index(repository, base, place) is not None:
+        if new_index(repository, base, place) is not None:
             return
     pack = PackFile(base + ".pack", index, repository.object_format)
     for oid in index.names():
@@ -161,67 +157,7 @@ def _text_of(error: Exception) -> str:
     return error.message if isinstance(error, EnvhistError) else str(error)
 
 
-def repair_pack(repository: Repository, bad: DamagedPack) -> str:
-    """Write the intact objects of a damaged pack to a new pack and set the damaged one aside.
-
-    Return its new directory. The caller holds the common lock exclusively.
-    """
-    with Staging.create(repository.common_state, repository.pack_dir, repository.shared) as staging:
-        base = os.path.join(repository.pack_dir, bad.name)
-        with PackWriter(staging.pack_dir, repository.object_format) as writer:
-            for kind, data in _intact(repository, base, staging):
-                writer.add(kind, data)
-            pack = writer.finish()
-        staging.publish([pack] if pack else [])
-        staging.make_permanent()
-    place = state_directory(os.path.join(repository.common_state, DAMAGED))
-    remove_spare_links(repository.common_state, repository.pack_dir, [bad.name])
-    drop_caches(repository.pack_dir, [bad.name])
-    # git stops seeing the pack with its index. No file is deleted.
-    for suffix in (".idx", ".rev", ".bitmap", ".pack", ".keep"):
-        try:
-            _move(base + suffix, os.path.join(place, bad.name + suffix))
-        except FileNotFoundError:
-            continue
-    drop_caches(repository.pack_dir, [bad.name])
-    sync_directory(place)
-    sync_directory(repository.pack_dir)
-    return place
-
-
-def _move(source: str, target: str) -> None:
-    try:
-        os.rename(source, target)
-    except FileNotFoundError:
-        raise
-    except OSError:
-        import shutil  # loaded late: only if the packs are on another file system
-
-        shutil.copy2(source, target)
-        os.unlink(source)
-
-
-def _intact(repository: Repository, base: str, staging: Staging) -> Iterator[tuple[bytes, bytes]]:
-    """Yield every object that can be read from a damaged pack."""
-    made = _new_index(repository, base, staging.path)
-    try:
-        index = PackIndex(made or base + ".idx", repository.hash_length)
-    except (OSError, Damaged):
-        return
-    pack = PackFile(base + ".pack", index, repository.object_format)
-    try:
-        for oid in index.names():
-            try:
-                found = pack.read(oid)
-            except (Damaged, OSError):
-                continue
-            if found is not None:
-                yield found
-    finally:
-        pack.close()
-
-
-def _new_index(repository: Repository, base: str, place: str) -> str | None:
+def new_index(repository: Repository, base: str, place: str) -> str | None:
     """Have git create an index of a pack in a directory. Return its path, or None if the pack itself is damaged."""
     made = os.path.join(place, "new.idx")
     # With an empty object directory: in this repository git would compare each object with the copy that the damaged
@@ -413,7 +349,7 @@ class FsckFindings:
         )
 
 
-def check(
+def check_history(
     repository: Repository, *, quick: bool, progress: Callable[[str], None], only: Iterable[str] | None = None
 ) -> FsckFindings:
     """Check everything; `only`: check the bytes of these packs only."""
@@ -581,7 +517,7 @@ class LostTimeline(NamedTuple):
 def _lost_timelines(repository: Repository, refs: RefListing) -> Iterator[LostTimeline]:
     """Yield the timelines whose ref was deleted, or started again without the older snapshots."""
     known = {*refs.readable, *(bad.ref for bad in refs.bad)}
-    deleted = {name for state in states_of(repository) if (name := read_name(state))}
+    deleted = {name for state in state_directories(repository) if (name := read_name(state))}
     deleted = {name for name in deleted if TIMELINE_REFS + name not in known}
     for name in sorted(deleted):
         if left := unreached_snapshots(repository, name, ()):
@@ -623,7 +559,7 @@ def _count(git: Git, refs: RefListing) -> int:
 
 def _cache_faults(repository: Repository) -> Iterator[Fault]:
     """Yield caches of working trees that cannot be read. That costs only time: the next capture reads every file."""
-    for state in states_of(repository):
+    for state in state_directories(repository):
         directory = os.path.join(state, "cache")
         if not os.path.exists(os.path.join(directory, "head")):
             continue

@@ -23,25 +23,26 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 
-from git_envhist.disk import UPKEEP_LOCK, locked, locked_now, state_directory, system_errors
+from git_envhist.disk import state_directory, system_errors
 from git_envhist.errors import EnvhistError, GitFailed, UsageError
-from git_envhist.git.refs import sweep_locks
 from git_envhist.git.repository import NOTES_REFS, TIMELINE_REFS, TRASH_REFS, Repository
+from git_envhist.git.stale_locks import sweep_locks
 from git_envhist.lazy import replace
-from git_envhist.maintenance.daily import lower_priority, postpone, save_problems
-from git_envhist.maintenance.fsck import check, check_packs
+from git_envhist.locks import UPKEEP_LOCK, locked, try_lock
+from git_envhist.maintenance.found_problems import save_problems
+from git_envhist.maintenance.fsck import check_history, check_packs
 from git_envhist.maintenance.merge_packs import list_packs
 from git_envhist.maintenance.pack_usage import (
     DELTIFIED,
     LONG_AGO,
     SET_APART,
     PackUsage,
-    RepackDecision,
-    choose,
+    RepackPolicy,
+    choose_packs_to_rewrite,
+    measure_usage,
     packs_to_set_apart,
     read_kinds,
     times_of,
-    weigh,
     write_kinds,
 )
 from git_envhist.maintenance.repack import (
@@ -59,15 +60,16 @@ from git_envhist.maintenance.repack import (
     unreferenced_tips,
     write_pack,
 )
+from git_envhist.maintenance.start_daily_gc import lower_priority, postpone
 from git_envhist.model import Fault, GcResult
-from git_envhist.objects.compress import crc32
+from git_envhist.objects.deflate import crc32
 from git_envhist.objects.own_packs import ASIDE, OwnPacks, names_of, own_names
 from git_envhist.objects.pack_index import PackIndex
 from git_envhist.objects.pack_writer import StagedPack
-from git_envhist.objects.permissions import tighten
+from git_envhist.objects.permissions import close_packs
 from git_envhist.platform import core_count
 from git_envhist.rewrite.salvage import lost_snapshots, set_aside_commits
-from git_envhist.snapshots.fetched import FetchedStore
+from git_envhist.snapshots.fetched_store import FetchedStore
 from git_envhist.snapshots.publish import is_published
 from git_envhist.snapshots.staging import Staging, open_published, sweep
 
@@ -81,7 +83,7 @@ Written = tuple[StagedPack, str]
 """A new pack and its kind."""
 
 
-def collect(
+def collect_garbage(
     repository: Repository,
     *,
     keep_since: float | None = None,
@@ -104,7 +106,7 @@ def collect(
     since = now - TWO_WEEKS if keep_since is None else keep_since
     if repository.gits_at_work() is None:
         since = min(since, now - MIN_AGE)
-    policy = RepackDecision(since, thorough)
+    policy = RepackPolicy(since, thorough)
     state_directory(repository.common_state)
     with _upkeep_lock(repository, thorough) as is_locked:
         if not is_locked:
@@ -112,7 +114,7 @@ def collect(
         with system_errors(repository.pack_dir):
             done = _Collector(repository, policy, threads, progress, also).run()
         list_packs(repository, read_kinds(repository.common_state))
-        tighten(repository.pack_dir, repository.shared)
+        close_packs(repository.pack_dir, repository.shared)
         return done
 
 
@@ -123,7 +125,7 @@ def _upkeep_lock(repository: Repository, waits: bool) -> Iterator[bool]:
         with locked(path, limited=True):
             yield True
     else:
-        with locked_now(path) as is_locked:
+        with try_lock(path) as is_locked:
             yield is_locked
 
 
@@ -142,7 +144,7 @@ class _Collector:
     def __init__(
         self,
         repository: Repository,
-        policy: RepackDecision,
+        policy: RepackPolicy,
         threads: int,
         progress: Callable[[str], None],
         also: Sequence[str],
@@ -166,10 +168,10 @@ class _Collector:
             tips = tips_of(repository.git)
             needed = self._reached(ours)
             weighed = [
-                weigh(pack, self._kinds.get(name, ""), needed, self._now)
+                measure_usage(pack, self._kinds.get(name, ""), needed, self._now)
                 for name, pack in zip(own.names, own.packs, strict=True)
             ]
-            chosen = choose(weighed, self._policy)
+            chosen = choose_packs_to_rewrite(weighed, self._policy)
             # Some are in more than one pack.
             kept = len({oid for pack in weighed for oid in pack.dead})
             if not chosen:
@@ -319,7 +321,7 @@ def _measure(paths: Sequence[str]) -> tuple[int, int]:
     return len(paths), sum(os.stat(path).st_size for path in paths)
 
 
-# The runs: by command (`clean`) and daily (`do_daily`), with sweeping, ref packing and the fetched repository.
+# The runs: by command (`run_gc`) and daily (`do_daily_gc`), with sweeping, ref packing and the fetched repository.
 
 SHARES = 14
 MANY_REFS = 3
@@ -328,12 +330,14 @@ NOW, NEVER = ("now", "all"), ("never", "false")
 HINT = "git envlog gc --prune=now"
 
 
-def clean(repository: Repository, prune: str | None, progress: Callable[[str], None]) -> GcResult:
+def run_gc(repository: Repository, prune: str | None, progress: Callable[[str], None]) -> GcResult:
     """Run gc for a command."""
     keep_since = since_when(repository, prune)
     sweep_killed(repository)
     spared = _lost_commits(repository)
-    done = collect(repository, keep_since=keep_since, threads=core_count(), progress=progress, also=spared)
+    done = collect_garbage(
+        repository, keep_since=keep_since, threads=core_count(), progress=progress, also=spared
+    )
     pack_refs(repository)
     fetched = FetchedStore.of(repository)
     if fetched.exists:
@@ -344,20 +348,20 @@ def clean(repository: Repository, prune: str | None, progress: Callable[[str], N
     return done
 
 
-def daily(repository: Repository, thin: Callable[[], None]) -> None:
+def run_daily_gc(repository: Repository, thin: Callable[[], None]) -> None:
     """Run the daily gc with low priority; `thin` drops snapshots by the retention policy."""
     lower_priority()
-    do_daily(repository, thin)
+    do_daily_gc(repository, thin)
 
 
-def do_daily(repository: Repository, thin: Callable[[], None]) -> None:
+def do_daily_gc(repository: Repository, thin: Callable[[], None]) -> None:
     """Run the daily gc."""
     try:
         sweep_killed(repository)
         # If dropping snapshots fails, packing can still be done.
         with suppress(EnvhistError):
             thin()
-        collect(repository, thorough=False, also=_lost_commits(repository))
+        collect_garbage(repository, thorough=False, also=_lost_commits(repository))
         pack_refs(repository)
     except RepositoryBusy:
         postpone(repository)
@@ -398,7 +402,7 @@ def check_some_packs(repository: Repository, now: float | None = None) -> None:
     """Check connectivity, and every byte of a part of the packs; each pack is checked once in two weeks."""
     day = int((time.time() if now is None else now) // DAY)
     share = [name for name in own_names(repository.pack_dir) if crc32(name.encode()) % SHARES == day % SHARES]
-    report = check(repository, quick=True, progress=_ignore)
+    report = check_history(repository, quick=True, progress=_ignore)
     found = list(report.faults)
     if report.broken:
         found.append(

@@ -19,16 +19,11 @@ import os
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 
-from git_envhist.disk import (
-    COMMON_LOCK,
-    UPKEEP_LOCK,
-    locked_now,
-    remove_if_present,
-    sync_directory,
-)
+from git_envhist.disk import remove_if_present, sync_directory
 from git_envhist.errors import Damaged, EnvhistError
-from git_envhist.git.refs import RunningGit, callers
 from git_envhist.git.repository import Repository
+from git_envhist.git.running_git import RunningGit, ancestor_processes
+from git_envhist.locks import COMMON_LOCK, UPKEEP_LOCK, try_lock
 from git_envhist.objects.own_packs import (
     GONE,
     drop_caches,
@@ -39,9 +34,9 @@ from git_envhist.objects.own_packs import (
     put_back,
     remove_spare_links,
 )
-from git_envhist.objects.pack_reader import entries
+from git_envhist.objects.pack_file import read_entries
 from git_envhist.objects.pack_writer import PackWriter
-from git_envhist.objects.permissions import tighten
+from git_envhist.objects.permissions import close_packs
 from git_envhist.platform import open_file_only
 from git_envhist.snapshots.staging import Staging, open_published, unpublished
 
@@ -128,7 +123,7 @@ def _has_recent_git(gits: Sequence[RunningGit]) -> bool:
     now = time.time()
     recent = [git for git in gits if now - git.started < RECENT]
     # A git that waits for us (`git envlog`, a commit that runs our hook) starts nothing meanwhile.
-    return bool(recent) and not {git.pid for git in recent} <= callers()
+    return bool(recent) and not {git.pid for git in recent} <= ancestor_processes()
 
 
 def works_from_packs(common_dir: str, gits: Sequence[RunningGit] | None) -> bool:
@@ -159,7 +154,7 @@ def _is_younger(path: str, now: float) -> bool:
         return False
 
 
-def choose(sizes: Sequence[int], most: int = MAX_PACKS) -> int:
+def count_packs_to_merge(sizes: Sequence[int], most: int = MAX_PACKS) -> int:
     """Return how many of the smallest packs to merge, given the sizes in ascending order."""
     if len(sizes) <= most:
         return 0
@@ -174,7 +169,7 @@ def choose(sizes: Sequence[int], most: int = MAX_PACKS) -> int:
 def _chosen(paths: Sequence[str], largest: int, most: int) -> list[str]:
     sizes = {path: os.stat(path).st_size for path in paths}
     small = sorted((size, path) for path, size in sizes.items() if size <= largest)
-    count = choose([size for size, _ in small], most)
+    count = count_packs_to_merge([size for size, _ in small], most)
     while count > 2 and sum(size for size, _ in small[:count]) > MAX_COPY_FACTOR * largest:
         count -= 1
     return [path for _, path in small[:count]] if count > 1 else []
@@ -188,7 +183,7 @@ def _write_merged(staging: Staging, object_format: str, paths: list[str]) -> lis
         for path in paths:
             before = writer.mark()
             try:
-                for oid, entry, checksum in entries(path, hash_length):
+                for oid, entry, checksum in read_entries(path, hash_length):
                     writer.put(oid, entry, checksum)
             except (Damaged, OSError):
                 writer.rollback(before)
@@ -256,7 +251,7 @@ def list_packs(repository: Repository, names: Iterable[str]) -> None:
         asked = b"".join(name + b"\n" for name in sorted(wanted))
         # git before 2.34 accepts no names. Without the list git is only slower.
         repository.git.try_run("multi-pack-index", "write", "--stdin-packs", stdin=asked)
-        tighten(repository.pack_dir, repository.shared)
+        close_packs(repository.pack_dir, repository.shared)
 
 
 def listed_packs(repository: Repository) -> frozenset[str]:
@@ -265,7 +260,7 @@ def listed_packs(repository: Repository) -> frozenset[str]:
     return frozenset(os.fsdecode(name).removesuffix(".idx") for name in named)
 
 
-def update_list(repository: Repository, before: Collection[str], most: int) -> None:
+def update_pack_list(repository: Repository, before: Collection[str], most: int) -> None:
     """Update git's list of packs after captures' packs were merged, or could not be.
 
     It lists all packs if more than `most` are in no list, and otherwise those of gc, if the list of `before` was
@@ -308,13 +303,15 @@ def merge_packs_after(repository: Repository, most: int = MAX_PACKS) -> None:
     Nothing is merged while another capture, or a git that works from packs, is running; if gits leave no gap for a
     merge, all packs are listed instead.
     """
-    from git_envhist.maintenance.daily import start_if_due  # loaded late: most captures merge nothing
+    from git_envhist.maintenance.start_daily_gc import (
+        start_if_due,  # loaded late: most captures merge nothing
+    )
 
     state = repository.common_state
     try:
         with (
-            locked_now(os.path.join(state, UPKEEP_LOCK)) as upkeep_locked,
-            locked_now(os.path.join(state, COMMON_LOCK)) as common_locked,
+            try_lock(os.path.join(state, UPKEEP_LOCK)) as upkeep_locked,
+            try_lock(os.path.join(state, COMMON_LOCK)) as common_locked,
         ):
             if upkeep_locked and common_locked:
                 before = listed_packs(repository)
@@ -326,7 +323,7 @@ def merge_packs_after(repository: Repository, most: int = MAX_PACKS) -> None:
                     at_work=repository.gits_at_work,
                     shared=repository.shared,
                 )
-                update_list(repository, before, most)
+                update_pack_list(repository, before, most)
         start_if_due(repository)
     except (EnvhistError, OSError):
         return  # the next capture tries again; the snapshot just taken did not fail

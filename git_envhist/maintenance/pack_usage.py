@@ -22,7 +22,7 @@ from contextlib import suppress
 
 from git_envhist.disk import Durability, replace_file
 from git_envhist.lazy import dataclass
-from git_envhist.objects.pack_reader import PackFile
+from git_envhist.objects.pack_file import PackFile
 from git_envhist.platform import open_file_only
 
 FACTOR = 2
@@ -60,7 +60,7 @@ class PackUsage:
 
 
 @dataclass(frozen=True, slots=True)
-class RepackDecision:
+class RepackPolicy:
     """The rules of one gc run."""
 
     keep_since: float
@@ -69,7 +69,7 @@ class RepackDecision:
     """The user asked for it; otherwise only wasteful packs are rewritten."""
 
 
-def weigh(pack: PackFile, entry: str, needed: Container[bytes], now: float) -> PackUsage:
+def measure_usage(pack: PackFile, entry: str, needed: Container[bytes], now: float) -> PackUsage:
     """Measure how much of a pack is needed; its index must be intact.
 
     `entry`: the pack's entry in the list of kinds.
@@ -92,7 +92,7 @@ def weigh(pack: PackFile, entry: str, needed: Container[bytes], now: float) -> P
     return PackUsage(pack.path, seen.st_size, time, kind, size, tuple(dead), min(oldest, time))
 
 
-def choose(packs: Sequence[PackUsage], policy: RepackDecision) -> list[PackUsage]:
+def choose_packs_to_rewrite(packs: Sequence[PackUsage], policy: RepackPolicy) -> list[PackUsage]:
     """Return the packs to rewrite or remove."""
     # Regardless of age: packs merged after captures look a minute old.
     chosen = [pack for pack in packs if _is_wasteful(pack, policy) or not pack.kind]
@@ -139,7 +139,7 @@ def _weeks(apart: Iterable[PackUsage]) -> list[list[PackUsage]]:
     return weeks
 
 
-def packs_to_set_apart(chosen: Iterable[PackUsage], policy: RepackDecision) -> list[list[PackUsage]]:
+def packs_to_set_apart(chosen: Iterable[PackUsage], policy: RepackPolicy) -> list[list[PackUsage]]:
     """Return the packs with unreachable objects that must stay, in groups that may share a pack."""
     young = [pack for pack in chosen if pack.dead and pack.used > policy.keep_since]
     others = [pack for pack in young if pack.kind != SET_APART]
@@ -154,7 +154,7 @@ def times_of(group: Iterable[PackUsage]) -> str:
     return f"{SET_APART} {int(used)} {int(first)}"
 
 
-def _is_wasteful(pack: PackUsage, policy: RepackDecision) -> bool:
+def _is_wasteful(pack: PackUsage, policy: RepackPolicy) -> bool:
     if not pack.dead or pack.used > policy.keep_since:
         return False
     return policy.thorough or pack.wasted >= WORTH * pack.size

@@ -14,12 +14,13 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 
-from git_envhist.disk import COMMON_LOCK, locked, sync, sync_directory, system_errors
+from git_envhist.disk import sync, sync_directory, system_errors
 from git_envhist.errors import EnvhistError, GitFailed
 from git_envhist.git.process import Git, GitStream, memory_file, quote_alternate
-from git_envhist.git.refs import RunningGit, callers, describe_gits, hint_after
 from git_envhist.git.repository import Repository
+from git_envhist.git.running_git import RunningGit, ancestor_processes, describe_gits, hint_after
 from git_envhist.lazy import dataclass
+from git_envhist.locks import COMMON_LOCK, locked
 from git_envhist.maintenance.merge_packs import no_git_works_from_packs, works_from_packs
 from git_envhist.objects.own_packs import (
     ASIDE,
@@ -27,7 +28,7 @@ from git_envhist.objects.own_packs import (
     HARMLESS,
     drop_caches,
     drop_graphs_of,
-    may_write,
+    possible_writers,
     put_aside,
     put_back,
     remove_spare_links,
@@ -217,7 +218,7 @@ def exclusive_access(repository: Repository, *, removes: bool) -> Iterator[None]
         if turn:
             time.sleep(PAUSE)
         with locked(os.path.join(repository.common_state, COMMON_LOCK), limited=True):
-            writers = may_write(repository.gits_at_work() or ()) if removes else ()
+            writers = possible_writers(repository.gits_at_work() or ()) if removes else ()
             if not writers and no_git_works_from_packs(
                 repository.common_dir, lambda: _without_readers(repository.gits_at_work())
             ):
@@ -283,13 +284,13 @@ def _wait_for_others(repository: Repository, *, removes: bool) -> None:
         gits = repository.gits_at_work()
         if works_from_packs(repository.common_dir, gits):
             break
-        if not removes or not may_write(gits or ()):
+        if not removes or not possible_writers(gits or ()):
             return
     raise _busy(gits or ())
 
 
 def _busy(gits: Sequence[RunningGit]) -> RepositoryBusy:
-    ours = callers()
+    ours = ancestor_processes()
     others = [git for git in gits if git.pid not in ours and git.command not in HARMLESS]
     return RepositoryBusy(
         f"packs cannot be removed while another git may use them: {describe_gits(others)}",

@@ -12,36 +12,51 @@ from contextlib import closing, suppress
 from typing import TYPE_CHECKING
 
 from git_envhist.capture.pipeline import CapturePipeline
-from git_envhist.disk import COMMON_LOCK, UPKEEP_LOCK, locked, state_directory
+from git_envhist.disk import state_directory, sync_directory
 from git_envhist.errors import Damaged, EnvhistError, GitFailed
 from git_envhist.git.cat_file import CatFile
-from git_envhist.git.repository import NOTES_REFS, TIMELINE_REFS, TRASH_REFS, RefUpdate, Repository, states_of
+from git_envhist.git.repository import (
+    NOTES_REFS,
+    TIMELINE_REFS,
+    TRASH_REFS,
+    RefUpdate,
+    Repository,
+    state_directories,
+)
 from git_envhist.lazy import dataclass
-from git_envhist.maintenance.fsck import FsckFindings, check, repair_pack
+from git_envhist.locks import COMMON_LOCK, UPKEEP_LOCK, locked
+from git_envhist.maintenance.fsck import DamagedPack, FsckFindings, check_history, new_index
 from git_envhist.maintenance.merge_packs import drop_damaged_list
 from git_envhist.model import FsckReport
-from git_envhist.objects.compress import crc32
-from git_envhist.objects.own_packs import drop_broken_index, drop_graphs_of, restore_lost_indexes
+from git_envhist.objects.deflate import crc32
+from git_envhist.objects.own_packs import (
+    drop_broken_index,
+    drop_caches,
+    drop_graphs_of,
+    remove_spare_links,
+    restore_lost_indexes,
+)
+from git_envhist.objects.pack_file import PackFile
 from git_envhist.objects.pack_index import PackIndex
-from git_envhist.objects.pack_reader import PackFile
 from git_envhist.objects.pack_writer import PackWriter
 from git_envhist.objects.trees import object_id
 from git_envhist.remote.fetch import transport_for
-from git_envhist.remote.remotes import Transport, find_remote, remote_key
+from git_envhist.remote.remotes import find_remote, remote_key
+from git_envhist.remote.transport import Transport
 from git_envhist.remote.upload import RemoteState, read_remote_state
 from git_envhist.rewrite.commits import ChainCommit
 from git_envhist.rewrite.salvage import (
-    gathered_notes,
     log_removed,
     lost_snapshots,
+    merge_readable_notes,
     newest_readable,
     older_than,
     set_aside,
 )
 from git_envhist.rewrite.timeline import TimelineRewriter, TimelineState, TimelineTarget
-from git_envhist.snapshots.fetched import FetchedStore
+from git_envhist.snapshots.fetched_store import FetchedStore
+from git_envhist.snapshots.restarted_timelines import clear_restarted
 from git_envhist.snapshots.staging import Staging
-from git_envhist.snapshots.timeline_state import clear_restarted
 from git_envhist.worktree.stat_cache import StatCache
 from git_envhist.worktree.timeline_name import ensure_timeline
 
@@ -69,7 +84,9 @@ class RecoveredObjects:
     sources: tuple[str, ...]
 
 
-def recover(capturing: CapturePipeline, directory: str, lost: frozenset[bytes]) -> RecoveredObjects:
+def recover_objects_of(
+    capturing: CapturePipeline, directory: str, lost: frozenset[bytes]
+) -> RecoveredObjects:
     """Recover as many lost objects as possible into a new pack."""
     repository = capturing.repository
     found: Objects = {}
@@ -183,7 +200,7 @@ class Repair:
                 found = self._repair_packs()
                 self._restore_refs(found)
             if self._rejoin_older():
-                found = check(self._repository, quick=True, progress=self._progress)
+                found = check_history(self._repository, quick=True, progress=self._progress)
             found = self._recover(found)
             if found.lost or found.refs.bad:
                 with locked(os.path.join(state, COMMON_LOCK)):
@@ -195,7 +212,7 @@ class Repair:
         self._write_name(found)
         if not lost_snapshots(self._repository):
             clear_restarted(self._repository.common_state)
-        after = check(self._repository, quick=False, progress=self._progress)
+        after = check_history(self._repository, quick=False, progress=self._progress)
         return after.health(quick=False, repaired=self._done)
 
     def _repair_packs(self) -> FsckFindings:
@@ -206,14 +223,16 @@ class Repair:
             self._done.append("git's multi-pack-index named missing packs, and was deleted")
         if drop_damaged_list(repository):
             self._done.append("git's multi-pack-index disagreed with the packs, and was deleted")
-        found = check(repository, quick=False, progress=self._progress)
+        found = check_history(repository, quick=False, progress=self._progress)
         for bad in found.pack_check.bad:
             self._progress("writing intact objects into new packs")
             place = os.path.relpath(repair_pack(repository, bad), repository.root)
             self._done.append(
                 f"the intact objects of {bad.name} are in a new pack, the damaged pack is in {place}"
             )
-        return check(repository, quick=False, progress=self._progress) if found.pack_check.bad else found
+        return (
+            check_history(repository, quick=False, progress=self._progress) if found.pack_check.bad else found
+        )
 
     def _recover(self, found: FsckFindings) -> FsckFindings:
         for _ in range(ROUNDS):
@@ -223,11 +242,11 @@ class Repair:
             if not lost:
                 break
             self._progress("looking for lost objects")
-            back = recover(self._capturing, self._history.directory, lost)
+            back = recover_objects_of(self._capturing, self._history.directory, lost)
             if not back.ids:
                 break
             self._done += back.sources
-            found = check(self._repository, quick=True, progress=self._progress)
+            found = check_history(self._repository, quick=True, progress=self._progress)
         return found
 
     def _set_refs_aside(self, found: FsckFindings) -> None:
@@ -283,7 +302,7 @@ class Repair:
     def _drop_incomplete(self) -> None:
         """Rewrite the chains without incomplete snapshots."""
         for _ in range(ROUNDS):
-            found = check(self._repository, quick=True, progress=self._progress)
+            found = check_history(self._repository, quick=True, progress=self._progress)
             # Notes first: a chain that is rewritten takes its notes along.
             refs = sorted({ref for ref, _ in found.damaged}, key=lambda ref: not ref.startswith(NOTES_REFS))
             if not refs:
@@ -325,7 +344,7 @@ class Repair:
 
     def _renew_notes(self, ref: str, tip: str) -> None:
         """Replace notes by what can be read of them, without their history."""
-        new = gathered_notes(self._repository, ref)
+        new = merge_readable_notes(self._repository, ref)
         self._repository.move_refs([RefUpdate(ref, new, tip)])
         self._repository.sync_refs([ref])
         self._done.append(f"'{ref}' contains everything readable of it and of its older versions")
@@ -339,6 +358,71 @@ class Repair:
 
     def _forget_caches(self, found: FsckFindings) -> None:
         if any(fault.kind == "cache" for fault in found.other_faults):
-            for state in states_of(self._repository):
+            for state in state_directories(self._repository):
                 StatCache(os.path.join(state, "cache"), crc32).forget()
             self._done.append("the stat caches were deleted; the next capture reads every file")
+
+
+# Packs: checked by git, and object by object if git reports damage.
+
+DAMAGED = "damaged"
+
+
+def repair_pack(repository: Repository, bad: DamagedPack) -> str:
+    """Write the intact objects of a damaged pack to a new pack and set the damaged one aside.
+
+    Return its new directory. The caller holds the common lock exclusively.
+    """
+    with Staging.create(repository.common_state, repository.pack_dir, repository.shared) as staging:
+        base = os.path.join(repository.pack_dir, bad.name)
+        with PackWriter(staging.pack_dir, repository.object_format) as writer:
+            for kind, data in _intact(repository, base, staging):
+                writer.add(kind, data)
+            pack = writer.finish()
+        staging.publish([pack] if pack else [])
+        staging.make_permanent()
+    place = state_directory(os.path.join(repository.common_state, DAMAGED))
+    remove_spare_links(repository.common_state, repository.pack_dir, [bad.name])
+    drop_caches(repository.pack_dir, [bad.name])
+    # git stops seeing the pack with its index. No file is deleted.
+    for suffix in (".idx", ".rev", ".bitmap", ".pack", ".keep"):
+        try:
+            _move(base + suffix, os.path.join(place, bad.name + suffix))
+        except FileNotFoundError:
+            continue
+    drop_caches(repository.pack_dir, [bad.name])
+    sync_directory(place)
+    sync_directory(repository.pack_dir)
+    return place
+
+
+def _move(source: str, target: str) -> None:
+    try:
+        os.rename(source, target)
+    except FileNotFoundError:
+        raise
+    except OSError:
+        import shutil  # loaded late: only if the packs are on another file system
+
+        shutil.copy2(source, target)
+        os.unlink(source)
+
+
+def _intact(repository: Repository, base: str, staging: Staging) -> Iterator[tuple[bytes, bytes]]:
+    """Yield every object that can be read from a damaged pack."""
+    made = new_index(repository, base, staging.path)
+    try:
+        index = PackIndex(made or base + ".idx", repository.hash_length)
+    except (OSError, Damaged):
+        return
+    pack = PackFile(base + ".pack", index, repository.object_format)
+    try:
+        for oid in index.names():
+            try:
+                found = pack.read(oid)
+            except (Damaged, OSError):
+                continue
+            if found is not None:
+                yield found
+    finally:
+        pack.close()

@@ -10,7 +10,7 @@ from mcp.types import CallToolResult
 from pydantic import Field
 
 from git_envhist.mcp import answers, schemas
-from git_envhist.mcp.plans import (
+from git_envhist.mcp.confirm_plans import (
     FORK,
     MERGE,
     RESTORE,
@@ -26,8 +26,8 @@ from git_envhist.mcp.plans import (
     planned_words,
     require_consent,
 )
-from git_envhist.mcp.programs import in_terms_of_tools, run
-from git_envhist.mcp.reading_tools import Revision, answer, given, operands
+from git_envhist.mcp.reading_tools import Revision, operands, option_words, tool_result
+from git_envhist.mcp.run_programs import in_terms_of_tools, run
 
 PlanId = Annotated[str, Field(description="The plan_id that the matching plan tool returned", min_length=1)]
 STATUS_WORDS = {"start": "start", "complete": "done", "fail": "fail", "skip": "skip"}
@@ -55,9 +55,9 @@ async def capture(
     worked. The configured check and the commands of services also run, if the user has run them in this repository
     before.
     """
-    words = ["capture", "--json", f"--message={intent}", *given("--name", name)]
+    words = ["capture", "--json", f"--message={intent}", *option_words("--name", name)]
     value = await run(context, "envlog", [*words, *(["--if-changed"] if if_changed else [])])
-    return answer(answers.capture_answer(in_terms_of_tools(value)))
+    return tool_result(answers.capture_answer(in_terms_of_tools(value)))
 
 
 async def verify(
@@ -73,7 +73,7 @@ async def verify(
     program: it may change files and contact other machines.
     """
     value = await run(context, "envlog", ["verify", "--json", *operands(revision)])
-    return answer(answers.check_answer(in_terms_of_tools(value)))
+    return tool_result(answers.check_answer(in_terms_of_tools(value)))
 
 
 async def bisect(
@@ -92,8 +92,8 @@ async def bisect(
     """
     ends = [word for word in (good, bad) if word is not None]
     operands(*ends)
-    words = ["bisect", "--json", *given("--good", good), *given("--bad", bad)]
-    return answer(answers.check_answer(await run(context, "envlog", words)))
+    words = ["bisect", "--json", *option_words("--good", good), *option_words("--bad", bad)]
+    return tool_result(answers.check_answer(await run(context, "envlog", words)))
 
 
 async def name(
@@ -106,7 +106,7 @@ async def name(
     Use it for a state to return to, e.g. before-upgrade. A named snapshot is kept when old ones are dropped.
     """
     value = await run(context, "envlog", ["name", "--json", *operands(name, revision)])
-    return answer(answers.result_answer(value))
+    return tool_result(answers.result_answer(value))
 
 
 async def note(
@@ -119,7 +119,7 @@ async def note(
     Use it to record what you found out, e.g. why the check fails since this snapshot.
     """
     value = await run(context, "envlog", ["note", "--json", *operands(revision), f"--message={text}"])
-    return answer(answers.result_answer(value))
+    return tool_result(answers.result_answer(value))
 
 
 async def task(
@@ -145,7 +145,7 @@ async def task(
         if number is None or text is not None:
             raise ToolError(f"{action} needs number, and no text")
         words = [STATUS_WORDS[action], str(number)]
-    return answer(answers.result_answer(await run(context, "envlog", ["task", "--json", *words])))
+    return tool_result(answers.result_answer(await run(context, "envlog", ["task", "--json", *words])))
 
 
 async def restore(
@@ -160,7 +160,7 @@ async def restore(
     """
     words = planned_words(context, plan_id, RESTORE, confirmed)
     value = await run(context, "envrestore", [f"--plan={plan_id}", *words], undo_if_cancelled=True)
-    return answer(answers.restore_answer(in_terms_of_tools(value)))
+    return tool_result(answers.restore_answer(in_terms_of_tools(value)))
 
 
 async def undo(
@@ -174,7 +174,7 @@ async def undo(
     """
     words = planned_words(context, plan_id, UNDO, confirmed)
     value = await run(context, "envlog", [*words, f"--plan={plan_id}"], undo_if_cancelled=True)
-    return answer(answers.restore_answer(in_terms_of_tools(value)))
+    return tool_result(answers.restore_answer(in_terms_of_tools(value)))
 
 
 async def revert(
@@ -206,7 +206,7 @@ async def merge(
 async def _carry_out_merge(context: Context, plan_id: str, tool: str, confirmed: object) -> CallToolResult:
     name, *words = planned_words(context, plan_id, tool, confirmed)
     value = await run(context, "envlog", [name, f"--plan={plan_id}", *words], undo_if_cancelled=True)
-    return answer(answers.restore_answer(in_terms_of_tools(value)))
+    return tool_result(answers.restore_answer(in_terms_of_tools(value)))
 
 
 async def fork(
@@ -220,7 +220,7 @@ async def fork(
     """
     words = planned_words(context, plan_id, FORK, confirmed)
     value = await run(context, "envlog", [*words, f"--plan={plan_id}"])
-    return answer(answers.result_answer(in_terms_of_tools(value)))
+    return tool_result(answers.result_answer(in_terms_of_tools(value)))
 
 
 async def recover(
@@ -237,4 +237,4 @@ async def recover(
     """
     require_consent(confirmed)
     value = await run(context, "envrestore", [f"--{how}", "--json"])
-    return answer(answers.result_answer(value))
+    return tool_result(answers.result_answer(value))

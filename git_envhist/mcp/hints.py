@@ -51,10 +51,10 @@ OPTION = re.compile(r"(?<= )--(?=[a-z])")
 
 def hint_for(code: str, hint: str | None) -> str | None:
     """Return the hint of an error in terms of tools."""
-    return BY_CODE.get(code) or (None if hint is None else in_tools(hint))
+    return BY_CODE.get(code) or (None if hint is None else translate_commands(hint))
 
 
-def in_tools(text: str) -> str:
+def translate_commands(text: str) -> str:
     """Return a text in which tools replace the commands; a command without a tool is addressed to the user."""
     text = QUOTED.sub(r"\1", text)
     for command, tool in COMMANDS:
@@ -64,7 +64,7 @@ def in_tools(text: str) -> str:
     return OPTION.sub("", text) if PREFIX in text else text
 
 
-def way_back(command: str | None, safety: str | None) -> str | None:
+def undo_tool_for(command: str | None, safety: str | None) -> str | None:
     """Return the tool that undoes a restore or an undo, for the command that our program names."""
     if command is None:
         return None

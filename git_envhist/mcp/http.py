@@ -19,9 +19,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.server import HANDLED_SIGNALS
 
 from git_envhist.errors import EnvhistError, UsageError
-from git_envhist.mcp.connections import Address, Connections, LoopbackServer, max_unknown
-from git_envhist.mcp.plans import HistoryServer
-from git_envhist.mcp.programs import TOKEN
+from git_envhist.mcp.confirm_plans import HistoryServer
+from git_envhist.mcp.limit_connections import Address, ConnectionLimiter, LoopbackServer, max_unknown
+from git_envhist.mcp.run_programs import TOKEN
 
 LOOPBACK = "127.0.0.1"
 SHORTEST_TOKEN = 24
@@ -47,13 +47,13 @@ def serve_http(server: HistoryServer, port: int, announce: Callable[[str], None]
     announce(f"serving on http://{LOOPBACK}:{listening.getsockname()[1]}/mcp")
     if given is None:
         announce(f"token: {token}")
-    connections = Connections(max_unknown())
+    connections = ConnectionLimiter(max_unknown())
     app = TokenGate(server.streamable_http_app(host=LOOPBACK), token, connections.accept)
     with listening:
         LoopbackServer(_configure(app, connections)).run(sockets=[listening])
 
 
-def _configure(app: ASGIApp, connections: Connections) -> uvicorn.Config:
+def _configure(app: ASGIApp, connections: ConnectionLimiter) -> uvicorn.Config:
     return uvicorn.Config(
         app,
         loop="asyncio",

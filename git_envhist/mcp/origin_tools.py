@@ -10,8 +10,8 @@ from mcp.types import CallToolResult
 from pydantic import Field
 
 from git_envhist.mcp import answers, schemas
-from git_envhist.mcp.programs import run
-from git_envhist.mcp.reading_tools import Paths, Revision, answer, pathspecs
+from git_envhist.mcp.reading_tools import Revision, tool_result
+from git_envhist.mcp.run_programs import run
 
 Kind = Literal["path", "path-gone", "package", "var", "table", "row", "service", "failed"]
 
@@ -47,7 +47,7 @@ async def why(
         value = await run(
             context, "envlog", ["why", "--json", f"--max-count={limit}", "--failed", "--", name]
         )
-        return answer(answers.failure_answer(value))
+        return tool_result(answers.failure_answer(value))
     words = ["why", "--json", f"--max-count={limit}"]
     words += [f"--at={revision}"] if revision is not None else []
     if kind == "path":
@@ -57,26 +57,4 @@ async def why(
         value = await run(context, "envlog", [*words, f"--{kind}={name}"])
     else:
         raise ToolError("only a path has lines")
-    return answer(answers.origins_answer(value))
-
-
-async def search(
-    context: Context,
-    text: Annotated[str, Field(description="The text to search for", min_length=1)],
-    where: Annotated[
-        Literal["content", "summary", "intent"],
-        Field(
-            description="content: added or removed in a file; summary: in the summary, or in a changed package, "
-            "variable or table; intent: a regular expression for intent, name or note"
-        ),
-    ] = "content",
-    limit: Annotated[int, Field(description="Return at most this many snapshots", ge=1, le=50)] = 10,
-    paths: Paths = [],  # noqa: B006 - becomes the schema's default, and is never changed
-) -> Annotated[CallToolResult, schemas.Answer[schemas.Log]]:
-    """Search the history for a text: snapshots that added or removed it in files, facts or intents, newest first.
-
-    Use it to find out when something appeared or disappeared. Secret files are not searched.
-    """
-    option = {"content": f"-S{text}", "summary": f"--find={text}", "intent": f"--grep={text}"}[where]
-    words = ["--json", f"--max-count={limit}", option, *pathspecs(paths)]
-    return answer(answers.list_answer(await run(context, "envlog", words)))
+    return tool_result(answers.origins_answer(value))

@@ -15,9 +15,9 @@ from mcp.server.mcpserver.exceptions import ResourceError, ToolError
 from mcp.types import Annotations, Resource
 
 from git_envhist.mcp import answers
-from git_envhist.mcp.plans import HistoryServer
-from git_envhist.mcp.programs import marked, run
+from git_envhist.mcp.confirm_plans import HistoryServer
 from git_envhist.mcp.reading_tools import operands, read_stored
+from git_envhist.mcp.run_programs import label_as_data, run
 
 SNAPSHOT = "envhist://snapshot/{revision}"
 FILE = "envhist://snapshot/{revision}/file/{+path}{?cursor}"
@@ -69,7 +69,7 @@ async def read_snapshot_file(revision: str, path: str, context: Context, cursor:
 
 
 def _text(value: Any) -> str:
-    return json.dumps(marked(value), ensure_ascii=False)
+    return json.dumps(label_as_data(value), ensure_ascii=False)
 
 
 def _resource(row: dict[str, Any]) -> Resource:

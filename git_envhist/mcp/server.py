@@ -24,9 +24,9 @@ from typing import Any
 from mcp.types import Resource, Tool, ToolAnnotations
 
 from git_envhist._version import __version__
-from git_envhist.mcp import changing_tools, origin_tools, reading_tools
+from git_envhist.mcp import changing_tools, origin_tools, planning_tools, reading_tools
+from git_envhist.mcp.confirm_plans import HistoryServer, Plans
 from git_envhist.mcp.hints import PREFIX
-from git_envhist.mcp.plans import HistoryServer, Plans
 from git_envhist.mcp.resources import add_resources, list_snapshots
 
 INSTRUCTIONS = (
@@ -83,13 +83,13 @@ TOOLS = (
     ToolEntry(reading_tools.diff, "Compare snapshots", READS),
     ToolEntry(reading_tools.read_file, "Read a file of a snapshot", READS),
     ToolEntry(origin_tools.why, "Find the step and the call that made something", READS),
-    ToolEntry(origin_tools.search, "Search the history for a text", READS),
+    ToolEntry(reading_tools.search, "Search the history for a text", READS),
     ToolEntry(reading_tools.resume, "List tasks and the next one", READS),
-    ToolEntry(reading_tools.plan_restore, "Plan a restore", READS),
-    ToolEntry(reading_tools.plan_undo, "Plan an undo", READS),
-    ToolEntry(reading_tools.plan_revert, "Plan to take out one step", READS),
-    ToolEntry(reading_tools.plan_merge, "Plan to join another timeline", READS),
-    ToolEntry(reading_tools.plan_fork, "Plan a fork", READS),
+    ToolEntry(planning_tools.plan_restore, "Plan a restore", READS),
+    ToolEntry(planning_tools.plan_undo, "Plan an undo", READS),
+    ToolEntry(planning_tools.plan_revert, "Plan to take out one step", READS),
+    ToolEntry(planning_tools.plan_merge, "Plan to join another timeline", READS),
+    ToolEntry(planning_tools.plan_fork, "Plan a fork", READS),
     ToolEntry(changing_tools.capture, "Take a snapshot", RUNS),
     ToolEntry(changing_tools.verify, "Run the check", RUNS),
     ToolEntry(changing_tools.bisect, "Find the first failing snapshot", RUNS),

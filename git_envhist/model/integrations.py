@@ -37,7 +37,7 @@ class IntegrationChange:
     """Empty directories of ours, to be removed."""
 
 
-class Approval(Enum):
+class HookApproval(Enum):
     """Whether a person approved a hook of ours in the program that calls it."""
 
     APPROVED = "approved"
@@ -55,7 +55,7 @@ class InstalledPart:
     """The file that contains it, or should."""
     remark: str = ""
     """A problem with it, or the result of its last event."""
-    approval: Approval | None = None
+    approval: HookApproval | None = None
     """None if the program asks nobody to approve it."""
     step: str = ""
     """What a person must do before the program calls it."""

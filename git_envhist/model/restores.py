@@ -81,7 +81,7 @@ class SkippedPath:
 
 
 @dataclass(frozen=True, slots=True)
-class Conflict:
+class MergeConflict:
     """A path that a revert or a merge cannot decide about, because both sides changed it, and the reason."""
 
     path: EnvPath
@@ -161,7 +161,7 @@ class RestoreResult:
     """The snapshot that a merge joined, and its timeline."""
     base: Snapshot | None = None
     """The snapshot from which on a merge compares the two sides."""
-    conflicts: tuple[Conflict, ...] = ()
+    conflicts: tuple[MergeConflict, ...] = ()
     """After a dry run of a revert or a merge: the paths that it cannot decide about."""
 
     @property

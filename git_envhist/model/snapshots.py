@@ -320,7 +320,7 @@ SnapshotRef = str | Snapshot | CaptureResult
 
 
 @dataclass(frozen=True, slots=True)
-class SnapshotAttachments:
+class SnapshotExtras:
     """A snapshot, and everything stored with it."""
 
     snapshot: Snapshot

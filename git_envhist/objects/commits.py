@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from git_envhist.errors import Damaged
-from git_envhist.git.config import time_of
+from git_envhist.git.current_actor import time_of
 
 
 class Commit(NamedTuple):

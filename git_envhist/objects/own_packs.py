@@ -24,9 +24,9 @@ from git_envhist.disk import (
     write_all,
 )
 from git_envhist.errors import Damaged
-from git_envhist.git.refs import RunningGit, callers
+from git_envhist.git.running_git import RunningGit, ancestor_processes
+from git_envhist.objects.pack_file import PackFile
 from git_envhist.objects.pack_index import PackIndex, map_or_read
-from git_envhist.objects.pack_reader import PackFile
 from git_envhist.platform import NOFOLLOW
 
 # git's caches over packs: the multi-pack-index and the commit-graph. A multi-pack-index that names a missing pack
@@ -174,7 +174,7 @@ def is_pack_name(name: str) -> bool:
     return len(name) in NAME_LENGTHS and name.startswith("pack-") and HEX.issuperset(name[5:])
 
 
-def bears_mark(keep_path: str) -> bool:
+def has_keep_mark(keep_path: str) -> bool:
     """Return whether a `.keep` file is ours."""
     try:
         return read_mark(keep_path) == KEEP_MARK
@@ -199,7 +199,7 @@ def own_names(pack_dir: str) -> list[str]:
         return []
     kept = [name.removesuffix(".keep") for name in names if name.endswith(".keep")]
     return sorted(
-        name for name in kept if is_pack_name(name) and bears_mark(os.path.join(pack_dir, f"{name}.keep"))
+        name for name in kept if is_pack_name(name) and has_keep_mark(os.path.join(pack_dir, f"{name}.keep"))
     )
 
 
@@ -297,7 +297,7 @@ class OwnPacks:
 
     def _open_pack(self, name: str, packs: dict[str, PackFile]) -> None:
         base = os.path.join(self.pack_dir, name)
-        if not bears_mark(base + ".keep"):
+        if not has_keep_mark(base + ".keep"):
             return
         try:
             index = PackIndex(base + ".idx", 20 if self._format == "sha1" else 32)
@@ -388,9 +388,9 @@ def restore_undecided(path: str, pack_dir: str) -> None:
         sync_directory(pack_dir)
 
 
-def may_write(gits: Iterable[RunningGit]) -> list[RunningGit]:
+def possible_writers(gits: Iterable[RunningGit]) -> list[RunningGit]:
     """Return the gits that may have found an object here, and may be writing a reference to it."""
-    ours = callers()
+    ours = ancestor_processes()
     return [git for git in gits if git.writes and git.command not in HARMLESS and git.pid not in ours]
 
 
@@ -413,7 +413,7 @@ INDEXES_IN_STATE = "indexes"
 INDEXES_NEAR_PACKS = ".envhist-indexes"
 
 
-def spares(common_state: str, pack_dir: str) -> tuple[str, str]:
+def spare_directories(common_state: str, pack_dir: str) -> tuple[str, str]:
     """Return the possible directories of spare links: next to either staging directory."""
     return os.path.join(common_state, INDEXES_IN_STATE), os.path.join(
         os.path.dirname(pack_dir), INDEXES_NEAR_PACKS
@@ -436,13 +436,13 @@ def link_spare_index(index: str, spare: str, name: str) -> None:
 def remove_spare_links(common_state: str, pack_dir: str, names: Iterable[str]) -> None:
     """Remove the spare links of packs; call this before the packs are removed."""
     for name in names:
-        for spare in spares(common_state, pack_dir):
+        for spare in spare_directories(common_state, pack_dir):
             remove_if_present(os.path.join(spare, name))
 
 
 def restore_lost_indexes(common_state: str, pack_dir: str) -> list[str]:
     """Restore lost indexes of our packs and create missing spare links; return the names of the restored ones."""
-    first, second = spares(common_state, pack_dir)
+    first, second = spare_directories(common_state, pack_dir)
     known = {name: spare for spare in (first, second) for name in _names_in(spare)}
     present = _names_in(pack_dir)
     _add_missing_links(first, second, pack_dir, present, known)
@@ -482,7 +482,7 @@ def _add_missing_links(
         if (
             is_pack_name(name)
             and f"{name}.idx" in present
-            and bears_mark(os.path.join(pack_dir, f"{name}.keep"))
+            and has_keep_mark(os.path.join(pack_dir, f"{name}.keep"))
         ):
             index = os.path.join(pack_dir, f"{name}.idx")
             same = _device(os.path.dirname(first)) == _device(pack_dir)

@@ -31,9 +31,9 @@ from git_envhist.disk import (
 from git_envhist.errors import Damaged, EnvhistError
 from git_envhist.lazy import dataclass
 from git_envhist.model import ObjectId
-from git_envhist.objects.compress import adler32, crc32, deflate_object
+from git_envhist.objects.deflate import adler32, crc32, deflate_object
+from git_envhist.objects.pack_file import entry_header
 from git_envhist.objects.pack_index import encode_index
-from git_envhist.objects.pack_reader import entry_header
 
 HEADER_SIZE = 12
 BUFFER_SIZE = 1 << 20

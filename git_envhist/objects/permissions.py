@@ -11,13 +11,13 @@ import os
 import stat
 from contextlib import suppress
 
-from git_envhist.git.config import GROUP, PRIVATE
-from git_envhist.objects.own_packs import bears_mark
+from git_envhist.git.current_actor import GROUP, PRIVATE
+from git_envhist.objects.own_packs import has_keep_mark
 
 MULTI_PACK_INDEX = "multi-pack-index"
 
 
-def bits_of(pack_dir: os.stat_result, configured: int) -> int:
+def shared_bits_of(pack_dir: os.stat_result, configured: int) -> int:
     """Return the permissions of files next to the packs; a directory that was made group-writable by hand is shared."""
     shared_by_mode = stat.S_ISGID | stat.S_IWGRP
     return configured or (GROUP if pack_dir.st_mode & shared_by_mode == shared_by_mode else PRIVATE)
@@ -33,21 +33,21 @@ def directory_mode(pack_dir: os.stat_result, bits: int) -> int:
     return stat.S_IMODE(pack_dir.st_mode) if bits else 0o700
 
 
-def tighten(pack_dir: str, configured: int) -> None:
+def close_packs(pack_dir: str, configured: int) -> None:
     """Close our packs, and an index over them, that earlier versions left open; a closed one costs a stat."""
     with suppress(OSError):
-        bits = bits_of(os.stat(pack_dir), configured)
+        bits = shared_bits_of(os.stat(pack_dir), configured)
         closed = ~(file_mode(bits) | 0o200)
         for name in os.listdir(pack_dir):
             base = os.path.join(pack_dir, name.removesuffix(".keep"))
             if name == MULTI_PACK_INDEX:
                 _close(base, bits)
-            elif name.endswith(".keep") and _mode(base + ".pack") & closed and bears_mark(base + ".keep"):
+            elif name.endswith(".keep") and _mode(base + ".pack") & closed and has_keep_mark(base + ".keep"):
                 for suffix in (".pack", ".idx", ".rev", ".bitmap"):
                     _close(base + suffix, bits)
 
 
-def tighten_directory(path: str, bits: int) -> None:
+def close_directory(path: str, bits: int) -> None:
     """Close a directory of ours that earlier versions left open to other users."""
     mode = _mode(path)
     allowed = 0o7700 | 0o7070 * bool(bits & 0o040) | 0o7007 * bool(bits & 0o004)

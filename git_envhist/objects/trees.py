@@ -15,7 +15,7 @@ from typing import Protocol
 
 from git_envhist.errors import Damaged
 from git_envhist.model import ObjectId
-from git_envhist.text import show
+from git_envhist.printable_text import display_bytes
 
 FILE = 0o100644
 EXECUTABLE = 0o100755
@@ -85,7 +85,7 @@ def _columns(data: bytes, hash_length: int, gitlinks: bool) -> tuple[list[bytes]
     _check_names(names, modes)
     null = bytes(hash_length)
     if null in oids:
-        raise Damaged(f"a tree contains no content for '{show(names[oids.index(null)])}'")
+        raise Damaged(f"a tree contains no content for '{display_bytes(names[oids.index(null)])}'")
     return names, modes, oids
 
 
@@ -112,8 +112,8 @@ def _what_is_wrong(data: bytes, hash_length: int, gitlinks: bool) -> str:
     if not space or not nul or at + len(mode) + len(name) + 2 + hash_length > len(data):
         return "a tree ends in the middle of an entry"
     if b"/" in name or not name:
-        return f"a tree contains an impossible name: '{show(name)}'"
-    return f"a tree contains an entry of unknown mode: '{show(mode)} {show(name)}'"
+        return f"a tree contains an impossible name: '{display_bytes(name)}'"
+    return f"a tree contains an entry of unknown mode: '{display_bytes(mode)} {display_bytes(name)}'"
 
 
 # Change trees within trees.

@@ -149,7 +149,7 @@ ECOSYSTEMS: dict[str, FileProbe] = {
         version_files=((b".go-version", "go"),),
     ),
     "cargo": FileProbe(
-        "rust",
+        "cargo_crates",
         PACKAGES,
         1,
         reads=(b"deps/*.d", b"Cargo.toml", b".crates.toml"),
@@ -187,7 +187,7 @@ VERSION_FILES = tuple(each for probe in ECOSYSTEMS.values() for each in probe.ve
 PROBES: dict[str, FileProbe | MachineProbe | EnvironmentProbe | CaptureProbe | DumpProbe] = {
     **ECOSYSTEMS,
     "rootfs": FileProbe(
-        "rootfs",
+        "rootfs_packages",
         PACKAGES,
         1,
         reads=(b"dpkg/status", b"status.d/*", b"db/installed", b"rpm/rpmdb.sqlite"),
@@ -254,10 +254,10 @@ PROBES: dict[str, FileProbe | MachineProbe | EnvironmentProbe | CaptureProbe | D
     "csv": FileProbe("csv_files", DATABASES, 1, reads=(b"*.csv", b"*.tsv"), in_parts=True),
     "notebook": FileProbe("notebooks", DATABASES, 1, reads=(b"*.ipynb",)),
     "dump": DumpProbe("dumps", DATABASES, 1),
-    "database": CaptureProbe("running_servers", DATABASES, 1),
+    "database": CaptureProbe("directories_in_use", DATABASES, 1),
     "env": FileProbe("variables", VARIABLES, 2, reads=(b".env", b".envrc", b".env.*", b".envrc.*", b"*.env")),
     "tools": FileProbe(
-        "tool_versions",
+        "required_tool_versions",
         TOOLS,
         2,
         reads=(

@@ -103,7 +103,7 @@ Parts = tuple[tuple[int, bytes], ...]
 """(offset, bytes at that offset)."""
 
 
-class File(NamedTuple):
+class ProbedFile(NamedTuple):
     """A captured file."""
 
     data: bytes | None
@@ -116,7 +116,7 @@ class File(NamedTuple):
     """Byte ranges selected by `parts_of`."""
 
 
-Files = Mapping[bytes, File]
+Files = Mapping[bytes, ProbedFile]
 Keyed = Callable[[bytes, bytes], str | None]
 """(context, secret) -> a fingerprint that is equal only for equal secrets in a context; None without a key."""
 

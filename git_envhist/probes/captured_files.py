@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from git_envhist.probes.base import File, Parts, RandomAccessFile
+from git_envhist.probes.base import Parts, ProbedFile, RandomAccessFile
 
 
 class RecordingSource:
@@ -27,7 +27,7 @@ class RecordingSource:
 class CapturedFile:
     """A file that is available whole or in byte ranges."""
 
-    def __init__(self, file: File) -> None:
+    def __init__(self, file: ProbedFile) -> None:
         self._data = file.data
         self._parts = dict(file.parts)
         self.size = file.size if file.data is None else len(file.data)

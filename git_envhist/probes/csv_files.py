@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 
 from git_envhist.model import Fact
 from git_envhist.probes.base import Files, Keyed, Parts, RandomAccessFile
-from git_envhist.probes.table_facts import MAX_FILES, is_own, table_fact
+from git_envhist.probes.table_facts import MAX_FILES, has_own_data, table_fact
 
 PROBE = "csv"
 HEAD_SIZE = 1 << 16
@@ -19,7 +19,7 @@ MAX_COLUMNS = 2_000
 
 
 def wants(directory: bytes) -> bool:
-    return is_own(directory)
+    return has_own_data(directory)
 
 
 def parts_of(files: Mapping[bytes, RandomAccessFile]) -> dict[bytes, Parts]:

@@ -12,7 +12,7 @@ from git_envhist.model import EnvPath, Fact
 from git_envhist.probes.base import Files, Keyed, Parts, RandomAccessFile
 from git_envhist.probes.captured_files import CapturedFile
 from git_envhist.probes.duckdb_tables import TableItem, is_installed, read_tables
-from git_envhist.probes.table_facts import MAX_FILES, is_own, place_text
+from git_envhist.probes.table_facts import MAX_FILES, has_own_data, place_text
 
 PROBE = "duckdb"
 MAGIC = b"DUCK"
@@ -25,7 +25,7 @@ MAX_READ = 120 << 20
 
 
 def wants(directory: bytes) -> bool:
-    return is_own(directory)
+    return has_own_data(directory)
 
 
 def parts_of(files: Mapping[bytes, RandomAccessFile]) -> dict[bytes, Parts]:

@@ -9,14 +9,14 @@ from typing import Any
 
 from git_envhist.model import EnvPath, Fact
 from git_envhist.probes.base import Files, Keyed
-from git_envhist.probes.table_facts import MAX_FILES, is_own, place_text
+from git_envhist.probes.table_facts import MAX_FILES, has_own_data, place_text
 
 PROBE = "notebook"
 MAX_CELLS = 20_000
 
 
 def wants(directory: bytes) -> bool:
-    return is_own(directory) and b".ipynb_checkpoints" not in directory.split(b"/")
+    return has_own_data(directory) and b".ipynb_checkpoints" not in directory.split(b"/")
 
 
 def facts_of(directory: bytes, files: Files, keyed: Keyed) -> Iterator[Fact]:

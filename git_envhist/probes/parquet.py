@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from git_envhist.model import Fact
 from git_envhist.probes.base import Files, Keyed, Parts, RandomAccessFile
 from git_envhist.probes.captured_files import CapturedFile, RecordingSource
-from git_envhist.probes.table_facts import MAX_FILES, is_own, table_fact
+from git_envhist.probes.table_facts import MAX_FILES, has_own_data, table_fact
 
 PROBE = "parquet"
 MAGIC = b"PAR1"
@@ -37,7 +37,7 @@ class _Malformed(Exception):
 
 
 def wants(directory: bytes) -> bool:
-    return is_own(directory)
+    return has_own_data(directory)
 
 
 def parts_of(files: Mapping[bytes, RandomAccessFile]) -> dict[bytes, Parts]:

@@ -112,7 +112,7 @@ def _read(path: str) -> bytes:
         return b""
 
 
-def namespace(proc: str = "/proc") -> str:
+def socket_namespace_id(proc: str = "/proc") -> str:
     """Return an id of the boot and of the network namespace: socket numbers restart with either."""
     try:
         with open(f"{proc}/sys/kernel/random/boot_id", encoding="ascii") as file:

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import json
 import re
-import tomllib
 from collections.abc import Iterable, Iterator
 from typing import Any, TypeGuard
 
 from git_envhist.model import EnvPath, Fact
 from git_envhist.probes.base import Files, Keyed
+from git_envhist.toml_text import read_toml
 
 # Installed packages and the interpreter of each virtual environment.
 # pip writes a file `REQUESTED` for requested packages only; uv writes one for every package.
@@ -180,7 +180,7 @@ def _line(line: str, whole: str) -> Lines:
     elif "://" in line.partition("@")[0] or line.startswith((".", "/", "~")):
         yield from _unnamed(whole)
     else:
-        yield requirement(re.split(r"[ \t]--", line)[0])
+        yield parse_requirement(re.split(r"[ \t]--", line)[0])
 
 
 def _option(line: str, whole: str) -> Lines:
@@ -205,7 +205,7 @@ def _unnamed(line: str) -> Lines:
     yield (_normal(found[1]), "maybe=") if found else OPEN
 
 
-def requirement(text: str) -> tuple[str, str]:
+def parse_requirement(text: str) -> tuple[str, str]:
     """Return name and value of a requirement like `flask>=3; python_version<"3.12"`."""
     found = REQUIREMENT.match(text.strip())
     if found is None:
@@ -234,13 +234,13 @@ def read_pyproject(data: bytes) -> Lines:
     )
     if "dependencies" in _items(project.get("dynamic")):
         yield OPEN
-    yield from (requirement(text) for text in _texts(project.get("dependencies")))
+    yield from (parse_requirement(text) for text in _texts(project.get("dependencies")))
     groups = [
         *_table(project, "optional-dependencies").values(),
         *_table(value, "dependency-groups").values(),
     ]
     groups.append(_table(tools, "uv").get("dev-dependencies"))
-    yield from _only_names(requirement(text)[0] for group in groups for text in _texts(group))
+    yield from _only_names(parse_requirement(text)[0] for group in groups for text in _texts(group))
     yield from _poetry_names(poetry)
 
 
@@ -261,7 +261,7 @@ def read_pipfile(data: bytes) -> Lines:
     for name, spec_text in _table(value, "packages").items():
         if _is_name(name):
             spec = "" if spec_text == "*" else spec_text
-            yield requirement(f"{name}{spec}") if isinstance(spec, str) else (_normal(name), "maybe=")
+            yield parse_requirement(f"{name}{spec}") if isinstance(spec, str) else (_normal(name), "maybe=")
     yield from _only_names(_normal(name) for name in _table(value, "dev-packages") if _is_name(name))
 
 
@@ -336,7 +336,7 @@ def _only_names(names: Iterable[str]) -> Lines:
 
 def _toml(data: bytes) -> dict[str, Any] | None:
     try:
-        return tomllib.loads(data.decode("utf-8"))
+        return read_toml(data.decode("utf-8"))
     except (ValueError, RecursionError):
         return None
 

@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator
 
 from git_envhist.model import EnvPath, Fact
 from git_envhist.probes import ECOSYSTEMS, file_module, libraries, node, python
-from git_envhist.probes.base import File, Files, Keyed
+from git_envhist.probes.base import Files, Keyed, ProbedFile
 
 PROBE = "declared"
 Lines = Iterator[tuple[str, str]]
@@ -72,7 +72,7 @@ def _lists(directory: bytes, files: Files) -> Iterator[Fact]:
                 yield Fact(PROBE, f"{place}/{package}", value, EnvPath(directory), by)
 
 
-def _lines(file: File, read: Callable[[bytes], Lines]) -> Lines:
+def _lines(file: ProbedFile, read: Callable[[bytes], Lines]) -> Lines:
     # A sealed or very large list is unknown.
     if file.data is None or file.sealed:
         return iter([("?", "open=")])

@@ -20,10 +20,10 @@ from git_envhist.probes.processes import (
     Listener,
     command_line,
     directory_and_program,
-    namespace,
     open_files,
     other_processes,
     owner_of,
+    socket_namespace_id,
     tcp_listeners,
     unix_listeners,
 )
@@ -191,7 +191,7 @@ def stamp(address: ProbeTarget) -> str | None:
     numbers += _in_or_relative(os.fsencode(top), unix_listeners(proc))
     if not numbers:
         return "none"
-    return f"{namespace(proc)} {top} {' '.join(map(str, sorted(numbers)))}"
+    return f"{socket_namespace_id(proc)} {top} {' '.join(map(str, sorted(numbers)))}"
 
 
 def facts_of(address: ProbeTarget, keyed: Keyed) -> Iterator[Fact]:

@@ -65,7 +65,7 @@ def is_migrations_table(table: str) -> bool:
     return table.lower() in NAMED_BY
 
 
-def applied(table: str, rows: Iterable[Mapping[str, Value]]) -> Iterator[tuple[str, str]]:
+def applied_migrations(table: str, rows: Iterable[Mapping[str, Value]]) -> Iterator[tuple[str, str]]:
     """Yield (migration, state) of applied migrations; ("version", current) for tables with only a version."""
     kind = table.lower()
     for row in rows:
@@ -357,7 +357,9 @@ def _item_facts(item: SchemaItem, contents: TableContents) -> Iterator[tuple[str
     is_own = is_migrations_table(item.name)
     yield item.name, _table(columns, contents, virtual=not item.root), is_own
     if is_own:
-        for name, state in applied(item.name, (_by_column(columns, row) for row in contents.migrations)):
+        for name, state in applied_migrations(
+            item.name, (_by_column(columns, row) for row in contents.migrations)
+        ):
             yield f"migration {name}", state, False
 
 

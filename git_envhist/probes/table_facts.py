@@ -15,7 +15,7 @@ MAX_FILES = 200
 TABLE = "table"
 
 
-def is_own(directory: bytes) -> bool:
+def has_own_data(directory: bytes) -> bool:
     """Return whether a directory contains data of the environment, not of packages."""
     return INSTALLED.isdisjoint(directory.split(b"/"))
 

@@ -50,7 +50,7 @@ class VariableChange(NamedTuple):
         return "−" if self.after is None else "~"
 
 
-def is_variables(path: bytes) -> bool:
+def is_variables_file(path: bytes) -> bool:
     """Return whether a file name is one for variables: `.env`, `.env.local`, `.envrc`, `prod.env`."""
     name = path.rpartition(b"/")[2]
     return name in (b".env", b".envrc") or name.startswith((b".env.", b".envrc.")) or name.endswith(b".env")

@@ -16,14 +16,7 @@ from contextlib import contextmanager, suppress
 from itertools import chain
 from typing import IO, Protocol
 
-from git_envhist.disk import (
-    Durability,
-    cannot_write,
-    locked,
-    replacement,
-    state_directory,
-    sync_directory,
-)
+from git_envhist.disk import Durability, cannot_write, open_replacement, state_directory, sync_directory
 from git_envhist.errors import Damaged, FileUnreadable, Refused
 from git_envhist.git.cat_file import CatFile
 from git_envhist.git.limits import (
@@ -36,12 +29,13 @@ from git_envhist.git.limits import (
     refuse_large,
     refuse_without_space,
 )
-from git_envhist.git.process import Git, GitResult, GitStream, why_it_failed
+from git_envhist.git.process import Git, GitResult, GitStream, git_error
 from git_envhist.lazy import dataclass
-from git_envhist.objects.compress import packing, unpacking
+from git_envhist.locks import locked
+from git_envhist.objects.zstd_frames import packing, unpacking
 from git_envhist.remote.export_chain import SelectedSnapshots
-from git_envhist.remote.remotes import HEADS_PREFIX, NOTES, is_timeline
-from git_envhist.snapshots.tree_size import TreeSizer, trees_of_notes, trees_of_snapshots
+from git_envhist.remote.push_plan import HEADS_PREFIX, NOTES, is_timeline
+from git_envhist.snapshots.oversized_trees import TreeSizer, trees_of_notes, trees_of_snapshots
 
 # The format of an export file is a tar archive with two members, compressed with zstd: `envhist-export` (one line
 # with the version of the format) and `history.bundle` (a git bundle of the chosen timelines, their notes, and all
@@ -85,7 +79,7 @@ def write_archive(path: str, bundle: str, *, force: bool = False) -> int:
         raise FileExists(path)
     temporary = f"{path}.new-{os.urandom(6).hex()}"
     try:
-        with replacement(
+        with open_replacement(
             path, durability=Durability.FULL, exclusive=True, replace=force, temporary=temporary
         ) as descriptor:
             with open(descriptor, "wb", closefd=False) as file, open(bundle, "rb") as source:
@@ -155,19 +149,19 @@ class BundleStream:
         """Yield the rest in parts; the file must end after it."""
         while self._left:
             yield self._exactly(min(self._left, READ_SIZE))
-        end = read_exactly(self._read, -self.size % BLOCK + 2 * BLOCK)
+        end = read_up_to(self._read, -self.size % BLOCK + 2 * BLOCK)
         if end.strip(b"\0") or self._read(1):
             raise Damaged("the export file has data after its end")
 
     def _exactly(self, size: int) -> bytes:
-        found = read_exactly(self._read, size)
+        found = read_up_to(self._read, size)
         if len(found) != size:
             raise Damaged("the export file is truncated")
         self._left -= size
         return found
 
 
-def read_exactly(read: Callable[[int], bytes], size: int) -> bytes:
+def read_up_to(read: Callable[[int], bytes], size: int) -> bytes:
     """Return this many bytes; fewer only at the end."""
     parts = []
     while size and (part := read(size)):
@@ -179,13 +173,13 @@ def read_exactly(read: Callable[[int], bytes], size: int) -> bytes:
 def _open_bundle(read: Callable[[int], bytes], packed: int) -> BundleStream:
     """Return the bundle in an export file. `packed`: the size of that file in bytes, 0 if it is unknown."""
     size = _member(read, VERSION_NAME)
-    version = read_exactly(read, min(size, BLOCK)) if size <= BLOCK else b""
+    version = read_up_to(read, min(size, BLOCK)) if size <= BLOCK else b""
     if version != VERSION:
         raise Damaged(
             "the export file has a format that this version does not read",
             hint="a newer git-envhist reads it",
         )
-    read_exactly(read, -size % BLOCK)
+    read_up_to(read, -size % BLOCK)
     size = _member(read, BUNDLE_NAME)
     if packed and size > max(SMALL_FILE, MAX_RATIO * packed):
         raise DecompressionBomb(f"the export file has {packed:,} bytes and declares {size:,}")
@@ -194,7 +188,7 @@ def _open_bundle(read: Callable[[int], bytes], packed: int) -> BundleStream:
 
 def _member(read: Callable[[int], bytes], name: str) -> int:
     """Return the size of the next member, which must have this name."""
-    head = read_exactly(read, BLOCK)
+    head = read_up_to(read, BLOCK)
     try:
         member = tarfile.TarInfo.frombuf(head, "utf-8", "surrogateescape")
     except tarfile.HeaderError as broken:
@@ -253,15 +247,15 @@ def create_temporary_repository(path: str, object_format: str, alternates: Seque
 
 def write_bundle(git: Git, path: str, chosen: Sequence[SelectedSnapshots]) -> None:
     """Write a bundle of some timelines."""
-    refs = refs_of(chosen)
+    refs = bundle_refs(chosen)
     text = "".join(f"create {ref} {oid}\n" for ref, oid in refs.items())
     git.run("update-ref", "--stdin", stdin=text.encode("ascii"))
     done = _run_limited(git, ResourceLimits(), (), "bundle", "create", "--quiet", path, "--all")
     if done.status != 0:
-        raise why_it_failed(done)
+        raise git_error(done)
 
 
-def refs_of(chosen: Sequence[SelectedSnapshots]) -> dict[str, str]:
+def bundle_refs(chosen: Sequence[SelectedSnapshots]) -> dict[str, str]:
     """Return the refs of a bundle."""
     heads = {HEADS_PREFIX + one.timeline: one.head for one in chosen}
     return {**heads, **{NOTES + one.timeline: one.notes for one in chosen if one.notes is not None}}

@@ -17,8 +17,8 @@ from git_envhist.model import NoteRecord, ObjectId, Snapshot
 from git_envhist.objects.commits import encode_commit, parse_commit
 from git_envhist.snapshots.layout import ATTACHMENTS
 from git_envhist.snapshots.message import FindKey, is_signed, mac_input, split_mac, with_mac
-from git_envhist.snapshots.names import stored_name
 from git_envhist.snapshots.notes import NO_FILES, NamedObjectReader, add_records
+from git_envhist.snapshots.stored_names import stored_name
 
 WAS = re.compile(rb"^Env-Was: ", re.MULTILINE)
 KEY = re.compile(rb"^Env-Key: ", re.MULTILINE)

@@ -26,21 +26,13 @@ from git_envhist.model.sharing import FetchOutcome, FetchResult, Remote
 from git_envhist.objects.pack_index import PackIndex
 from git_envhist.objects.trees import DIRECTORY, decode_tree
 from git_envhist.remote.errors import RemoteFailed, RemoteTimeout, bomb_error, fetch_error
-from git_envhist.remote.remotes import (
-    HEADS_PREFIX,
-    OUR_REFS,
-    RemoteRefs,
-    Transport,
-    find_fetched_remote,
-    find_remote,
-    own_config,
-    read_limits,
-    read_remote_refs,
-)
-from git_envhist.remote.verify_fetched import CheckedHeads, Checker, FindKey, no_key
+from git_envhist.remote.push_plan import HEADS_PREFIX, RemoteRefs, read_remote_refs
+from git_envhist.remote.remotes import OUR_REFS, find_fetched_remote, find_remote, own_config, read_limits
+from git_envhist.remote.transport import Transport
+from git_envhist.remote.verify_fetched import CheckedHeads, FindKey, HeadChecker, no_key
 from git_envhist.secrets.ssh_signatures import SshSettings
 from git_envhist.snapshots.chunks import chunks_path, read_pointer
-from git_envhist.snapshots.fetched import (
+from git_envhist.snapshots.fetched_store import (
     ARRIVING,
     FETCHED_NOTES,
     INDEX,
@@ -50,9 +42,9 @@ from git_envhist.snapshots.fetched import (
     without_fetched_objects,
 )
 from git_envhist.snapshots.layout import MANIFEST, shard_path, stored_places
-from git_envhist.snapshots.names import RESERVED, stored_name
-from git_envhist.snapshots.notes import list_crossed
-from git_envhist.snapshots.tree_size import TreeSizer, trees_of_notes, trees_of_snapshots
+from git_envhist.snapshots.notes import list_cross_machine_notes
+from git_envhist.snapshots.oversized_trees import TreeSizer, trees_of_notes, trees_of_snapshots
+from git_envhist.snapshots.stored_names import RESERVED, stored_name
 
 # Check fetched packs before anything reads them. Every command that lists a history reads commits, trees and notes
 # whole, and a few bytes of a pack can expand to gigabytes of them. git checks checksums and formats, not sizes, so the
@@ -216,19 +208,21 @@ def next_batch_size(many: int, seconds: float) -> int:
     return min(MAX_BATCH, many * 4) if seconds < SHORT_BATCH else many
 
 
-class Lists(NamedTuple):
+class SnapshotLists(NamedTuple):
     """The trees and blobs with the lists of a snapshot."""
 
     trees: list[str]
     blobs: list[str]
 
 
-def lists_of(fetched: FetchedStore, trees: Sequence[str], *, manifest: bool = True) -> Iterator[Lists]:
+def lists_of(
+    fetched: FetchedStore, trees: Sequence[str], *, manifest: bool = True
+) -> Iterator[SnapshotLists]:
     """Yield the lists of each tree: skipped paths, facts, and the manifest."""
     with CatFile(fetched.git) as reader:
         answers = reader.read_many([f"{tree}:{os.fsdecode(RESERVED)}" for tree in trees])
         for tree, found in zip(trees, answers, strict=True):
-            lists = Lists([], [])
+            lists = SnapshotLists([], [])
             if found is not None and found.kind == "tree":
                 for name, mode, oid in decode_tree(found.data, len(tree) // 2):
                     if name not in NO_LISTS and (manifest or name != MANIFEST):
@@ -302,7 +296,7 @@ def fetch(
         fetched.set_remote(remote.name, remote.url)
         transport = transport_for(repository, fetched, remote, environ, step)
         ssh = SshSettings.of(repository.read_config())
-        checker = Checker(fetched.git, repository.object_format, find_key, ssh, environ)
+        checker = HeadChecker(fetched.git, repository.object_format, find_key, ssh, environ)
         heads = CheckedHeads(fetched, remote.name, checker, accept=accept_rollback)
         return _Fetch(fetched, transport, without_fetched_objects(repository).git, full, heads).run()
 
@@ -350,7 +344,9 @@ class _Fetch:
             name for name in {*known_notes, *notes} if all_new or known_notes.get(name) != notes.get(name)
         }
         if fresh_notes:
-            list_crossed(self._fetched, self._own, {f"{self._remote.name}/{name}" for name in fresh_notes})
+            list_cross_machine_notes(
+                self._fetched, self._own, {f"{self._remote.name}/{name}" for name in fresh_notes}
+            )
         self._fetched.end_fetch(self._remote.name)
         outcomes = tuple(
             (f"{self._remote.name}/{name}", self._outcome(heads.get(name), after.get(name)))

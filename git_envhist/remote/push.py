@@ -13,12 +13,13 @@ import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
 
-from git_envhist.disk import locked, state_directory
+from git_envhist.disk import state_directory
 from git_envhist.errors import Refused, SnapshotNotFound, UsageError
 from git_envhist.git.process import Git, GitResult
 from git_envhist.git.repository import Repository
 from git_envhist.history.resolve import BEGIN, NOTHING_HERE
 from git_envhist.lazy import dataclass, replace
+from git_envhist.locks import locked
 from git_envhist.model.sharing import (
     FoundToken,
     PushOutcome,
@@ -29,25 +30,27 @@ from git_envhist.model.sharing import (
     without_password,
 )
 from git_envhist.remote.errors import NO_ATOMIC_PUSH, RemoteFailed, remote_error
-from git_envhist.remote.remotes import (
-    CODE_REFS,
+from git_envhist.remote.push_plan import (
     HEADS_PREFIX,
     NOTES,
-    OUR_REFS,
     LocalTimeline,
     RemoteRefs,
-    TransferLimits,
-    Transport,
     ancestry_questions,
-    find_remote,
     plan_deletion,
     plan_push,
-    read_limits,
     read_remote_refs,
-    remote_key,
     update_order,
 )
+from git_envhist.remote.remotes import (
+    CODE_REFS,
+    OUR_REFS,
+    TransferLimits,
+    find_remote,
+    read_limits,
+    remote_key,
+)
 from git_envhist.remote.sign_heads import Signing, sign_heads
+from git_envhist.remote.transport import Transport
 from git_envhist.remote.upload import (
     OutgoingObject,
     Parts,

@@ -10,12 +10,13 @@ import os
 import time
 from collections.abc import Mapping, Sequence
 
-from git_envhist.disk import COMMON_LOCK, locked, state_directory
+from git_envhist.disk import state_directory
 from git_envhist.errors import Damaged, EnvhistError
 from git_envhist.git.cat_file import CatFile
 from git_envhist.git.process import Git
 from git_envhist.git.repository import NOTES_REFS, TIMELINE_REFS, Repository
 from git_envhist.lazy import dataclass, replace
+from git_envhist.locks import COMMON_LOCK, locked
 from git_envhist.objects.commits import parse_commit
 from git_envhist.secrets.keys import KeyRing, SigningKey
 from git_envhist.secrets.ssh_signatures import SshSettings, ssh_sign
@@ -27,7 +28,7 @@ from git_envhist.snapshots.heads import (
     is_signed_by,
     notes_without_head,
     read_head,
-    with_key,
+    sign_head,
     write_head,
 )
 from git_envhist.snapshots.publish import annotate
@@ -81,7 +82,7 @@ def _sign(repository: Repository, name: str, signing: Signing) -> None:
     number = max(current.number + 1 if current is not None else 1, int(time.time()))
     head = Head(timeline=name, number=number, tip=tip, notes=notes)
     if signing.key is not None:
-        head = with_key(head, signing.key)
+        head = sign_head(head, signing.key)
     if signing.ssh.signs:
         text = head.text.encode("ascii")
         head = replace(head, ssh=ssh_sign(text, NAMESPACE, signing.ssh, signing.environ))

@@ -24,7 +24,8 @@ from git_envhist.lazy import dataclass, pattern, replace
 from git_envhist.model import SQLITE_HEADER
 from git_envhist.model.sharing import ClassSize, FoundToken, OutgoingScan
 from git_envhist.platform import open_file_only
-from git_envhist.remote.remotes import UPLOAD
+from git_envhist.printable_text import display_bytes
+from git_envhist.remote.push_plan import UPLOAD
 from git_envhist.secrets.decoded_forms import GZIP, StreamDecompressor, decoded_forms
 from git_envhist.secrets.masking import mask_secrets
 from git_envhist.secrets.rules import is_key_material, is_secret_name
@@ -33,9 +34,8 @@ from git_envhist.secrets.token_prefilter import URL_PASSWORD
 from git_envhist.secrets.tokens import TOKENS, URL_WHAT, find_tokens
 from git_envhist.snapshots.heads import read_head, write_head
 from git_envhist.snapshots.layout import DOTGIT, MANIFEST, PIECES
-from git_envhist.snapshots.names import RESERVED, true_path
+from git_envhist.snapshots.stored_names import RESERVED, true_path
 from git_envhist.snapshots.wrapped_keys import LIST_FORM
-from git_envhist.text import show
 
 # Objects to send, each with its size and a path. git lists them with two commands; contents are read one by one.
 
@@ -154,7 +154,7 @@ def place_text(one: OutgoingObject, data: bytes = b"") -> bytes:
     """Return a path as shown to the user; for a manifest shard the directory that it describes."""
     if one.place.startswith(SHARDS):
         directory = data.partition(b"\n")[0].rpartition(b" ")[2]
-        return b"names and attributes in '" + show(directory).encode("utf-8", "replace") + b"'"
+        return b"names and attributes in '" + display_bytes(directory).encode("utf-8", "replace") + b"'"
     return one.path or b"a commit or a note"
 
 

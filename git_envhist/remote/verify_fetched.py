@@ -16,10 +16,10 @@ from git_envhist.lazy import dataclass
 from git_envhist.remote.sign_heads import state_of_notes
 from git_envhist.secrets.keys import SigningKey
 from git_envhist.secrets.ssh_signatures import SshSettings, ssh_signer
-from git_envhist.snapshots.fetched import FetchedStore
+from git_envhist.snapshots.fetched_store import FetchedStore
 from git_envhist.snapshots.heads import NAMESPACE, Head, is_signed_by
+from git_envhist.snapshots.note_records import VERDICT, parse_records
 from git_envhist.snapshots.notes import read_all_notes
-from git_envhist.snapshots.records import VERDICT, parse_records
 from git_envhist.snapshots.seen_heads import (
     BY_KEY,
     BY_SSH,
@@ -54,7 +54,7 @@ class HeadState(Enum):
     """Does not match its signed head, but was accepted."""
 
 
-class Altered(Damaged):
+class HeadMismatch(Damaged):
     """The fetched timeline does not match its signed head."""
 
     code = "altered"
@@ -63,7 +63,7 @@ class Altered(Damaged):
     )
 
 
-class RolledBack(Altered):
+class RolledBack(HeadMismatch):
     """The server has an older state than before."""
 
     code = "rolled-back"
@@ -79,7 +79,7 @@ class HeadCheck:
 
 
 @dataclass(frozen=True, slots=True)
-class Checker:
+class HeadChecker:
     """The allowed signers, and the repository with the fetched objects."""
 
     git: Git
@@ -89,7 +89,7 @@ class Checker:
     environ: Mapping[str, str]
 
     def check(self, name: str, tip: str, notes: str | None, seen: SeenHead | None) -> HeadCheck:
-        """Check a timeline; raises `RolledBack` or `Altered` if it does not match its signed head."""
+        """Check a timeline; raises `RolledBack` or `HeadMismatch` if it does not match its signed head."""
         now, head = state_of_notes(self.git, notes, self.object_format)
         if head is None:
             if seen is not None:
@@ -98,16 +98,18 @@ class Checker:
         signer = self._signer(head)
         if signer is None:
             if seen is not None:
-                raise Altered(f"its head was signed by '{seen.signer}' before, and now by an unknown key")
+                raise HeadMismatch(
+                    f"its head was signed by '{seen.signer}' before, and now by an unknown key"
+                )
             return HeadCheck(HeadState.UNKNOWN)
         if head.timeline != name:
-            raise Altered(f"its head was signed for another timeline: '{head.timeline}'")
+            raise HeadMismatch(f"its head was signed for another timeline: '{head.timeline}'")
         if seen is not None and head.number < seen.number:
             raise RolledBack(
                 f"the server sent number {head.number}, but number {seen.number} was seen before"
             )
         if seen is not None and head.number == seen.number and digest_of(head) != seen.digest:
-            raise Altered(f"two different heads have the number {head.number}")
+            raise HeadMismatch(f"two different heads have the number {head.number}")
         is_later = self._is_later(head, tip) | self._has_later_notes(head, now, notes)
         return HeadCheck(HeadState.LATER if is_later else HeadState.SIGNED, SeenHead.of(head, *signer))
 
@@ -132,12 +134,12 @@ class Checker:
             return False
         signed = notes and self._signed_state(head, notes)
         if not signed or notes is None:
-            raise Altered("its check results, names and notes are not those that its head covers")
+            raise HeadMismatch("its check results, names and notes are not those that its head covers")
         arrived = set(self._records(notes))
         missing = [kind for kind, *_ in (one for one in self._records(signed) if one not in arrived)]
         if missing:
             verdicts = sum(kind == VERDICT for kind in missing)
-            raise Altered(
+            raise HeadMismatch(
                 f"{len(missing)} of its signed records are missing, among them {verdicts} check results"
             )
         return True
@@ -162,7 +164,7 @@ class Checker:
 class CheckedHeads:
     """The checks of one fetch: refused timelines, states of the others, and heads to record."""
 
-    def __init__(self, fetched: FetchedStore, remote: str, checker: Checker, *, accept: bool) -> None:
+    def __init__(self, fetched: FetchedStore, remote: str, checker: HeadChecker, *, accept: bool) -> None:
         self._path = fetched.path
         self._remote = remote
         self._checker = checker
@@ -187,7 +189,7 @@ class CheckedHeads:
         name_here = f"{self._remote}/{name}"
         try:
             found = self._checker.check(name, tip, notes, self._seen.get(name_here))
-        except Altered as altered:
+        except HeadMismatch as altered:
             if not self._accept:
                 self.refused[name] = f"{altered.message}; {altered.hint}"
                 return
@@ -201,7 +203,7 @@ class CheckedHeads:
     def _as_new(self, name: str, tip: str, notes: str | None) -> HeadCheck:
         try:
             return self._checker.check(name, tip, notes, None)
-        except Altered:
+        except HeadMismatch:
             return HeadCheck(HeadState.ALTERED)
 
     def save(self) -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 
-from git_envhist.disk import COMMON_LOCK, locked, state_directory
+from git_envhist.disk import state_directory
 from git_envhist.errors import EnvhistError, SealingError
 from git_envhist.git.cat_file import CatFile
 from git_envhist.git.repository import NOTES_REFS, Repository
+from git_envhist.locks import COMMON_LOCK, locked
 from git_envhist.secrets.key_text import write_opening_key
 from git_envhist.secrets.keys import KeyRing
 from git_envhist.snapshots.publish import annotate

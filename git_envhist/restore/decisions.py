@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 from git_envhist.diff.path_classes import CLASSES, class_of
 from git_envhist.errors import UsageError
-from git_envhist.git.pathspecs import matching
+from git_envhist.git.pathspecs import match_paths
 from git_envhist.git.process import Git
-from git_envhist.model import Conflict, EnvPath
+from git_envhist.model import EnvPath, MergeConflict
 from git_envhist.restore.three_way import Prefer
 
 CLASS = "class:"
@@ -27,7 +27,7 @@ class Rule(NamedTuple):
         """Return the paths that the rule is for."""
         if self.class_name:
             return {path for path in paths if class_of(path) == self.class_name}
-        return matching(git, paths, (), (self.pathspec,))
+        return match_paths(git, paths, (), (self.pathspec,))
 
 
 class Decisions(NamedTuple):
@@ -42,7 +42,9 @@ class Decisions(NamedTuple):
         """Return whether one pass can decide everything: the same side for all, which changes no other path."""
         return not self.rules and self.prefer not in (Prefer.BOTH, Prefer.SKIP)
 
-    def sides(self, git: Git, conflicts: Mapping[Conflict, Collection[EnvPath]]) -> dict[EnvPath, Prefer]:
+    def sides(
+        self, git: Git, conflicts: Mapping[MergeConflict, Collection[EnvPath]]
+    ) -> dict[EnvPath, Prefer]:
         """Return the side of each conflict by its path; `conflicts`: each with the paths that it is about."""
         found = {conflict.path: self.prefer for conflict in conflicts}
         everything = {path for paths in conflicts.values() for path in paths}

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from git_envhist.lazy import dataclass, field
-from git_envhist.restore.merge_keys import ABSENT, KeyPath, place_in_order, same_value
+from git_envhist.restore.merge_keys import ABSENT, KeyPath, place_in_order, rank_of, same_value
 
 BLANK = re.compile(r"(?:[ \t\r\n]+|//[^\n]*|/\*.*?\*/)*", re.DOTALL)
 SCALAR = re.compile(r"-?[0-9][0-9.eE+-]*|true|false|null")
@@ -169,11 +169,12 @@ class _Editor:
         order = [member.key for member in node.members]
         their_members = {} if new is None else {one.key: one for one in new.members or ()}
         by_key = dict(zip(order, segments, strict=True))
+        members = {one.key: one for one in node.members}
         added: list[str] = []
         for key, change in changes.below.items():
             theirs = their_members.get(key)
             if not change.is_set and key in by_key:
-                member = node.members[[one.key for one in node.members].index(key)]
+                member = members[key]
                 inner = self._object(member.node, None if theirs is None else theirs.node, change, depth + 1)
                 by_key[key].body = self._ours[member.start : member.node.start] + inner
             elif change.value is ABSENT:
@@ -185,15 +186,17 @@ class _Editor:
                 else:
                     closing = comment + closing
             elif key in by_key:
-                member = node.members[[one.key for one in node.members].index(key)]
+                member = members[key]
                 raw = self._raw(theirs, change.value, _line_indent(by_key[key].lead), depth)
                 by_key[key].body = self._ours[member.start : member.node.start] + raw
             else:
                 added.append(key)
+        their_order = list(their_members)
+        rank = rank_of(order, their_order) if added else None
         for key in added:
             change, theirs = changes.below[key], their_members.get(key)
             value = _nested(change) if not change.is_set else change.value
-            place = place_in_order(key, order, list(their_members))
+            place = place_in_order(key, order, their_order, rank)
             lead, closing = self._lead(by_key, order, place, closing, depth)
             head = json.dumps(key, ensure_ascii=False) + (": " if self._unit or ": " in self._ours else ":")
             by_key[key] = MemberText(lead, head + self._raw(theirs, value, _line_indent(lead), depth))

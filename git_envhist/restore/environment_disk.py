@@ -17,7 +17,7 @@ from git_envhist.model import Entry, EnvPath
 from git_envhist.platform import DIRECTORY
 from git_envhist.restore.disk_calls import DiskCalls, open_directory
 from git_envhist.restore.disk_entry import DiskEntry, stat_entry
-from git_envhist.restore.plan import PRIVATE
+from git_envhist.restore.plan_steps import PRIVATE
 from git_envhist.restore.set_metadata import Lose, MetadataSetter
 from git_envhist.restore.slots import Slots, open_private
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from _thread import allocate_lock, start_new_thread
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from typing import NamedTuple
@@ -11,7 +12,7 @@ from typing import NamedTuple
 from git_envhist.disk import state_directory, sync_directory
 from git_envhist.errors import EnvhistError, UnfinishedRestore, in_words
 from git_envhist.model import TOP, EnvPath, RestorePlan, SkippedPath
-from git_envhist.objects.reader import ObjectReader
+from git_envhist.objects.object_readers import ObjectReader
 from git_envhist.restore.apply_journal import ApplyResult, abort, apply, discard, finish
 from git_envhist.restore.check_replaced import KnownStat, no_known_stat
 from git_envhist.restore.compare_files import content_checker
@@ -30,10 +31,10 @@ from git_envhist.restore.journal import (
 )
 from git_envhist.restore.metadata_losses import describe_losses
 from git_envhist.restore.stage import stage, sync_all_staged
-from git_envhist.restore.stored_times import NOT_STORABLE
-from git_envhist.restore.sync import FEW, in_background_thread, sync_kept
-from git_envhist.restore.verify import Mismatch, Row, verify
-from git_envhist.trace import step
+from git_envhist.restore.storable_times import NOT_STORABLE
+from git_envhist.restore.sync import FEW, sync_kept
+from git_envhist.restore.verify import Mismatch, Row, verify_restored_files
+from git_envhist.trace import trace_step
 
 OVER = (Phase.DONE, Phase.UNDONE)
 FinalAction = Callable[[RestoreJournal], None]
@@ -94,7 +95,7 @@ class RestoreTarget(NamedTuple):
         return os.path.lexists(os.path.join(self.private, JOURNAL))
 
 
-@step("execute the plan and verify")
+@trace_step("execute the plan and verify")
 def execute(
     place: RestoreTarget,
     plan: RestorePlan,
@@ -244,7 +245,9 @@ def _verify_and_finish(
 ) -> ExecuteResult:
     left = (*early.skipped, *applied.skipped)
     skipped = frozenset(EnvPath(item.path) for item in left)
-    differences, rows = verify(journal, disk, place.open_contents, skipped=skipped, how=place.how)
+    differences, rows = verify_restored_files(
+        journal, disk, place.open_contents, skipped=skipped, how=place.how
+    )
     imprecise = ((item.path, item.field) for item in differences if item.field == NOT_STORABLE)
     losses = describe_losses((*early.losses, *applied.losses, *imprecise))
     changed = _concurrent_changes(
@@ -291,3 +294,30 @@ def _kept_files(place: RestoreTarget, kept: Iterable[SkippedPath]) -> tuple[Skip
         )
         for item in kept
     )
+
+
+@contextmanager
+def in_background_thread(wait: Callable[[], None]) -> Iterator[None]:
+    """Run `wait` in a thread while the body runs; raise its error afterwards. The body must not fork: a forked process
+    would not have the thread."""
+    ended, failed = allocate_lock(), list[BaseException]()
+    ended.acquire()
+
+    def run() -> None:
+        try:
+            wait()
+        except BaseException as error:  # raised in the caller's thread
+            failed.append(error)
+        finally:
+            ended.release()
+
+    try:
+        start_new_thread(run, ())
+    except RuntimeError:  # the system has no thread left, or the interpreter exits
+        run()
+    try:
+        yield
+    finally:
+        ended.acquire()
+    if failed:
+        raise failed[0]

@@ -14,9 +14,10 @@ from typing import NamedTuple
 
 from git_envhist.errors import EnvhistError, Refused, in_words
 from git_envhist.git.process import Git
-from git_envhist.git.refs import MAX_LENGTH, common_dir_of, git_directory_of, is_own_submodule, submodule_of
 from git_envhist.git.repository import Repository
+from git_envhist.git.running_git import MAX_LENGTH
 from git_envhist.git.status import GitStatus
+from git_envhist.git.submodules import common_dir_of, git_directory_of, is_own_submodule, submodule_of
 from git_envhist.lazy import replace
 from git_envhist.model import (
     DirectoryPair,
@@ -28,8 +29,8 @@ from git_envhist.model import (
     StoredAs,
     shown_path,
 )
-from git_envhist.objects.reader import ObjectReader
-from git_envhist.restore.plan import PlanRules
+from git_envhist.objects.object_readers import ObjectReader
+from git_envhist.restore.plan_steps import PlanRules
 
 IN_PROGRESS = {
     "rebase-merge": "a rebase",
@@ -45,14 +46,14 @@ MAILS = os.path.join("rebase-apply", "applying")
 REASON = "git envrestore --head"
 
 
-class Move(NamedTuple):
+class HeadMove(NamedTuple):
     """The new position of HEAD; `branch` None: detached."""
 
     commit: str
     branch: str | None
 
     @classmethod
-    def read(cls, encoded: str) -> Move:
+    def read(cls, encoded: str) -> HeadMove:
         """Decode a move written by `remembered`."""
         commit, _, branch = encoded.partition(" ")
         return cls(commit, branch or None)
@@ -63,7 +64,7 @@ class Move(NamedTuple):
         return f"HEAD is at {self.commit[:7]}, on no branch"
 
 
-def plan_move(repository: Repository, snapshot: Snapshot, view: GitStatus, *, force: bool) -> Move:
+def plan_move(repository: Repository, snapshot: Snapshot, view: GitStatus, *, force: bool) -> HeadMove:
     """Return the move of HEAD; raise `Refused` if git would not allow it."""
     commit = snapshot.head
     if commit is None:
@@ -79,23 +80,23 @@ def plan_move(repository: Repository, snapshot: Snapshot, view: GitStatus, *, fo
             f"{len(view.staged)} staged changes would be lost from the index",
             hint="commit or unstage them; with --force only the safety snapshot has them",
         )
-    return Move(commit, snapshot.branch if _can_be_on(repository, snapshot.branch, commit) else None)
+    return HeadMove(commit, snapshot.branch if _can_be_on(repository, snapshot.branch, commit) else None)
 
 
-def encoded_move(move: Move) -> str:
+def encoded_move(move: HeadMove) -> str:
     """Encode a move for the journal."""
     return f"{move.commit} {move.branch or ''}"
 
 
 def finish_move(repository: Repository, encoded: str) -> Iterator[str]:
     """Make a move of the journal; yield why it was not made, if it would lose something."""
-    commit, branch = Move.read(encoded)
+    commit, branch = HeadMove.read(encoded)
     try:
         _refuse_in_progress(repository)
         # It may have been interrupted between index and HEAD.
         if not any(_index_is(repository, one) for one in ("HEAD", commit)):
             raise Refused("there are staged changes now", hint="run git commit or git stash, then try again")
-        carry_out(repository, Move(commit, branch if _can_be_on(repository, branch, commit) else None))
+        move_head(repository, HeadMove(commit, branch if _can_be_on(repository, branch, commit) else None))
     except (EnvhistError, OSError) as error:
         yield f"HEAD was not moved: {in_words(error)}"
 
@@ -104,8 +105,8 @@ def revert_move(repository: Repository, encoded: str, before: Snapshot) -> Itera
     """Undo a move of the journal if it was made; yield why it was not undone, if that would lose something."""
     head = repository.git.ask("rev-parse", "--verify", "--quiet", "HEAD^{commit}").out.decode().strip()
     branch = repository.git.ask("symbolic-ref", "--quiet", "HEAD").out.decode(errors="replace").strip()
-    was = before.head and Move(before.head, before.branch)
-    if was and head == Move.read(encoded).commit and was != Move(head, branch or None):
+    was = before.head and HeadMove(before.head, before.branch)
+    if was and head == HeadMove.read(encoded).commit and was != HeadMove(head, branch or None):
         yield from finish_move(repository, encoded_move(was))
 
 
@@ -113,7 +114,7 @@ def _index_is(repository: Repository, commit: str) -> bool:
     return repository.git.ask("diff-index", "--cached", "--quiet", commit, "--").status == 0
 
 
-def carry_out(repository: Repository, move: Move) -> None:
+def move_head(repository: Repository, move: HeadMove) -> None:
     """Set the index and HEAD; files are not changed."""
     git = repository.git
     git.run("read-tree", move.commit)

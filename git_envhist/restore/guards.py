@@ -12,8 +12,8 @@ from __future__ import annotations
 import os
 import re
 import unicodedata
-from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from typing import NamedTuple
 
@@ -23,11 +23,8 @@ from git_envhist.disk import read_exactly
 from git_envhist.errors import Refused, StorageFull
 from git_envhist.git.cat_file import HeaderReader
 from git_envhist.git.process import Git
-from git_envhist.lazy import replace
 from git_envhist.model import (
     SQLITE_HEADER,
-    DirectoryListing,
-    DirectoryPair,
     Entry,
     EntryKind,
     EnvPath,
@@ -40,18 +37,18 @@ from git_envhist.model import (
     StoredAs,
     shown_path,
 )
-from git_envhist.objects.reader import ObjectReader
+from git_envhist.objects.object_readers import ObjectReader
 from git_envhist.objects.trees import object_id
 from git_envhist.platform import DIRECTORY, SYSTEM, list_mounts, open_nofollow
+from git_envhist.printable_text import display_bytes
 from git_envhist.restore.disk_calls import DiskCalls
 from git_envhist.restore.disk_entry import stat_entry
 from git_envhist.restore.options import RestoreOptions
-from git_envhist.restore.plan import SkipReason
+from git_envhist.restore.plan_steps import SkipReason
 from git_envhist.restore.processes import processes_with_open
-from git_envhist.restore.scope import above
+from git_envhist.restore.scope import directory_of
 from git_envhist.restore.slots import FAN_OUT
 from git_envhist.snapshots.chunks import count_chunks, read_pointer
-from git_envhist.text import show
 
 # Refusals because of the state of the environment; some can be overridden with an option.
 
@@ -178,7 +175,7 @@ def _at_or_above(path: bytes, unsaved: Mapping[EnvPath, MissingPath]) -> Missing
     while path:
         if (item := unsaved.get(EnvPath(path))) is not None:
             return item
-        path = above(path)
+        path = directory_of(path)
     return unsaved.get(EnvPath(b""))
 
 
@@ -401,7 +398,7 @@ def _join(directory: bytes, name: bytes) -> EnvPath:
 
 
 def _shown(root: bytes, directory: bytes, name: bytes) -> str:
-    return f"'{show(shown_path(root, _join(directory, name)))}'"
+    return f"'{display_bytes(shown_path(root, _join(directory, name)))}'"
 
 
 # Free space. Old files keep their space until the end, so new files need space of their own. Sparse files are written
@@ -447,18 +444,19 @@ def refuse_without_space(
 def _by_device(plan: RestorePlan, bases: Mapping[bytes, bytes], state: bytes) -> dict[bytes, SpaceNeeded]:
     """Return the needed space by a directory on each file system; that of `state` is always included."""
     place_of, own_place = _directory_per_device(bases, state)
-    found = {own_place: SpaceNeeded(0, [])}
+    paths = Counter({own_place: 0})
+    files: dict[bytes, list[Entry]] = {own_place: []}
     groups: set[tuple[bytes, int]] = set()
     for root, entry in _entries(plan):
-        new_names = found.setdefault(place_of[root], SpaceNeeded(0, []))
-        found[place_of[root]] = new_names._replace(paths=new_names.paths + 1)
+        place = place_of[root]
+        paths[place] += 1
         if entry.link_group is not None:
             if (root, entry.link_group) in groups:
                 continue
             groups.add((root, entry.link_group))
         if entry.kind is EntryKind.FILE and entry.oid is not None:
-            new_names.files.append(entry)
-    return found
+            files.setdefault(place, []).append(entry)
+    return {place: SpaceNeeded(number, files.get(place, [])) for place, number in paths.items()}
 
 
 def _directory_per_device(bases: Mapping[bytes, bytes], state: bytes) -> tuple[dict[bytes, bytes], bytes]:
@@ -518,32 +516,3 @@ def _is_hole(piece: bytes, size: int) -> bool:
 
 def _full(problem: str) -> StorageFull:
     return StorageFull(f"not enough space to restore: {problem}", hint="free some space; nothing was changed")
-
-
-# Extended attributes that the target snapshot could not read (reason `attributes`) are unknown: a restore sets those it
-# knows and removes none.
-
-
-def keep_unread_attributes(
-    pairs: Sequence[DirectoryPair], unread: Collection[EnvPath]
-) -> list[DirectoryPair]:
-    """Return the pairs with the present attributes added to entries whose attributes were unreadable."""
-    return [_with_attributes(pair, unread) for pair in pairs] if unread else list(pairs)
-
-
-def _with_attributes(pair: DirectoryPair, unread: Collection[EnvPath]) -> DirectoryPair:
-    if pair.before is None or pair.after is None:
-        return pair
-    own = _joined(pair.root, pair.before.own, pair.after.own, unread)
-    known = pair.before.entries
-    entries = {
-        name: _joined(pair.root, known[name], entry, unread) if name in known else entry
-        for name, entry in pair.after.entries.items()
-    }
-    return pair._replace(after=DirectoryListing(own, entries))
-
-
-def _joined(root: bytes, before: Entry, after: Entry, unread: Collection[EnvPath]) -> Entry:
-    if before.kind is not after.kind or shown_path(root, after.path) not in unread:
-        return after
-    return replace(after, xattrs=tuple(sorted({**dict(before.xattrs), **dict(after.xattrs)}.items())))

@@ -34,14 +34,14 @@ from git_envhist.model import (
     StoredAs,
     shown_path,
 )
-from git_envhist.objects.reader import ObjectReader
+from git_envhist.objects.object_readers import ObjectReader
 from git_envhist.objects.trees import decode_tree, object_id
-from git_envhist.restore.plan import PlanRules
+from git_envhist.printable_text import display_bytes
+from git_envhist.restore.plan_steps import PlanRules
 from git_envhist.snapshots.chunks import MAX_SIZE, read_pointer
 from git_envhist.snapshots.manifest import BUDGET, scan_shard
-from git_envhist.snapshots.names import must_escape
 from git_envhist.snapshots.reader import SnapshotReader
-from git_envhist.text import show
+from git_envhist.snapshots.stored_names import must_escape
 
 # Limits. A kilobyte may inflate to gigabytes, a file may claim to be larger than the disk, trees may be nested without
 # end: these are refused before anything is written. What is only large can be restored with --force.
@@ -100,7 +100,7 @@ def list_directories(pairs: Iterable[DirectoryPair], budget: SnapshotLimits) -> 
         if entries > budget.entries:
             raise _too_much(f"more than {budget.entries:,} paths")
         if pair.path.count(b"/") >= budget.depth:
-            raise Damaged(f"a directory is nested too deep: '{show(pair.path[:100])}…'", hint=HINT)
+            raise Damaged(f"a directory is nested too deep: '{display_bytes(pair.path[:100])}…'", hint=HINT)
         found.append(pair)
     return found
 
@@ -120,10 +120,10 @@ def check_sizes(
         assert entry.oid is not None
         kind, size = sizes_by_id[entry.oid]
         if kind != "blob":
-            raise Damaged(f"not a file: '{show(entry.path)}'", hint=HINT)
+            raise Damaged(f"not a file: '{display_bytes(entry.path)}'", hint=HINT)
         limit = POINTER if entry.stored is StoredAs.PIECES else budget.blob
         if size > limit:
-            raise _too_much(f"'{show(entry.path)}' inflates to {size:,} bytes")
+            raise _too_much(f"'{display_bytes(entry.path)}' inflates to {size:,} bytes")
         total += read_pointer(contents.blob(entry.oid)).size if entry.stored is StoredAs.PIECES else size
         if total > min(budget.bytes, free_bytes):
             limit_text = "than fits on the disk" if total > free_bytes else f"than {budget.bytes:,} bytes"
@@ -162,13 +162,15 @@ def _check_pieces(entry: Entry, contents: ObjectReader, sizes: HeaderReader, bud
         if total > sizes_by_id.size or remaining < 0:
             break
     if total != sizes_by_id.size or remaining < 0:
-        raise Damaged(f"the chunks do not have the size of the file: '{show(entry.path)}'", hint=HINT)
+        raise Damaged(
+            f"the chunks do not have the size of the file: '{display_bytes(entry.path)}'", hint=HINT
+        )
 
 
 def _check_each(path: EnvPath, pieces: list[bytes], sizes: HeaderReader) -> None:
     known = sizes.of_many(pieces)
     if any(known[piece].kind != "blob" or known[piece].size > MAX_SIZE for piece in pieces):
-        raise Damaged(f"a chunk is too large: '{show(path)}'", hint=HINT)
+        raise Damaged(f"a chunk is too large: '{display_bytes(path)}'", hint=HINT)
 
 
 def _listed(tree: bytes, contents: ObjectReader, sizes: HeaderReader, budget: SnapshotLimits) -> list[bytes]:

@@ -11,10 +11,11 @@ from typing import NamedTuple
 
 from git_envhist.lazy import dataclass, field
 from git_envhist.model import DirectoryPair, Entry, EntryKind, EnvPath, StoredAs, shown_path
-from git_envhist.objects.reader import ObjectReader
+from git_envhist.objects.object_readers import ObjectReader
+from git_envhist.printable_text import escape
 from git_envhist.probes import node, python
-from git_envhist.restore.plan import Key
-from git_envhist.text import escape
+from git_envhist.restore.plan_steps import Key
+from git_envhist.snapshots.stored_names import is_name
 
 MODULES = b"node_modules"
 MANIFEST = b"package.json"
@@ -76,7 +77,7 @@ class MergedTree:
         return data if len(data) <= MAX_LOCK else None
 
 
-def lock_warnings(tree: MergedTree) -> Iterator[str]:
+def lock_file_warnings(tree: MergedTree) -> Iterator[str]:
     """Yield a warning for each lock file that a merge touched and that disagrees with the installed packages."""
     for root, directory in sorted(_projects(tree.pairs)):
         present = tree.entries(root, directory)
@@ -133,6 +134,8 @@ def _npm(tree: MergedTree, root: bytes, directory: EnvPath, name: bytes) -> Iter
             place = _join(directory, path.encode("utf-8", "surrogateescape"))
         except UnicodeEncodeError:
             # JSON can contain half of a surrogate pair, which no path has.
+            continue
+        if place and not all(map(is_name, place.split(b"/"))):
             continue
         manifest = tree.text(root, _join(place, MANIFEST))
         given = None if manifest is None else node.read_object(manifest).get("version")

@@ -15,12 +15,12 @@ from git_envhist.git.merge_file import merge_text
 from git_envhist.git.process import Git
 from git_envhist.lazy import dataclass
 from git_envhist.model import EnvPath
-from git_envhist.probes.variables import is_variables
+from git_envhist.printable_text import escape
+from git_envhist.probes.variables import is_variables_file
 from git_envhist.restore.merge_rows import DatabaseVersion, is_database, merge_rows
 from git_envhist.restore.merge_settings import SettingsMerge, format_of
 from git_envhist.restore.merge_variables import loses_text, merge_variables
 from git_envhist.restore.three_way import ConflictReason, Prefer
-from git_envhist.text import escape
 
 SIDES = {Prefer.OURS, Prefer.THEIRS}
 MARKER = b"<<<<<<< "
@@ -68,7 +68,7 @@ def merge_contents(
     `is_secret`: the content must not be written to a disk, not even to a temporary file.
     """
     versions = Versions(base, ours, theirs)
-    if is_variables(path):
+    if is_variables_file(path):
         return _merge_named_variables(versions, tools, is_secret)
     settings = SettingsMerge.read(path, versions, tools.prefer) if _has_keys(path) else None
     if settings is not None:
@@ -85,7 +85,7 @@ def merge_contents(
 
 def has_units(path: EnvPath) -> bool:
     """Return whether a file is merged by units that are smaller than lines, as far as its path shows."""
-    return is_variables(path) or (_has_keys(path) and format_of(path) is not None)
+    return is_variables_file(path) or (_has_keys(path) and format_of(path) is not None)
 
 
 def unmerged(tools: MergeTools) -> MergedContents | None:
@@ -158,9 +158,10 @@ def _merge_named_variables(versions: Versions, tools: MergeTools, is_secret: boo
 
 def merge_set(versions: Versions) -> bytes:
     """Return the lines of ours, with those that theirs added and without those that theirs removed."""
-    base, ours, theirs = (one.splitlines(keepends=True) for one in versions)
-    kept = [line for line in ours if line in theirs or line not in base]
-    return b"".join([*kept, *(line for line in theirs if line not in ours and line not in base)])
+    lines = [one.splitlines(keepends=True) for one in versions]
+    base, ours, theirs = map(frozenset, lines)
+    kept = [line for line in lines[1] if line in theirs or line not in base]
+    return b"".join([*kept, *(line for line in lines[2] if line not in ours and line not in base)])
 
 
 def has_markers(text: bytes) -> bool:

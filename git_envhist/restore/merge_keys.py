@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from typing import Any
 
@@ -42,6 +42,8 @@ def value_at(mapping: object, path: Sequence[Any]) -> object:
     return mapping
 
 
+Rank = Callable[[object], str]
+
 PUNCTUATION = {letter: chr(number) for number, letter in enumerate("_-,;:!?.'\"()[]{}@*/\\&#%`^+<=>|~$", 1)}
 """The order of punctuation in the collation that package managers of Node sort by."""
 
@@ -50,11 +52,18 @@ def _collated(key: object) -> str:
     return "".join(PUNCTUATION.get(letter, letter) for letter in str(key).lower())
 
 
-def place_in_order(key: object, order: Sequence[Any], theirs: Sequence[Any]) -> int:
-    """Return the index for a new key: its place in sorted keys, else next to its neighbours on the other side."""
+def rank_of(order: Sequence[Any], theirs: Sequence[Any]) -> Rank | None:
+    """Return the rank by which the keys of both sides are sorted; None if they are not."""
     for rank in (str, _collated):
         if len(theirs) > 1 and all(list(map(rank, one)) == sorted(map(rank, one)) for one in (order, theirs)):
-            return bisect(list(map(rank, order)), rank(key))
+            return rank
+    return None
+
+
+def place_in_order(key: object, order: Sequence[Any], theirs: Sequence[Any], rank: Rank | None) -> int:
+    """Return the index for a new key: its place in sorted keys, else next to its neighbours on the other side."""
+    if rank is not None:
+        return bisect(order, rank(key), key=rank)
     at = theirs.index(key) if key in theirs else len(theirs)
     for earlier in reversed(theirs[:at]):
         if earlier in order:
@@ -116,11 +125,13 @@ class KeyMerge:
             self.conflicts.append(path)
             return sides[1]
         base, ours, theirs = ({} if side is ABSENT else side for side in sides)
+        known = len(self.changes)
         merged = self._merge(base, ours, theirs, path)
         if merged or ABSENT not in sides[1:]:
             return merged
         # A side without the mapping wins if nothing is left in it.
-        self.changes = {one: value for one, value in self.changes.items() if one[: len(path)] != path}
+        while len(self.changes) > known:
+            self.changes.popitem()
         return ABSENT if sides[1] is ABSENT else self._take(ABSENT, path)
 
     def _take(self, theirs: object, path: KeyPath) -> object:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from functools import partial
@@ -21,15 +22,18 @@ from typing import Any, NamedTuple
 
 from git_envhist.lazy import dataclass, field
 from git_envhist.model import SQLITE_HEADER
+from git_envhist.printable_text import escape
 from git_envhist.restore.three_way import Prefer
-from git_envhist.text import escape
 
 NAMES = ("base", "ours", "theirs")
 SIDECARS = ("-wal", "-journal")
-MAX_VALUE = 256 << 20
-"""The size of the longest row, in bytes."""
-INTERVAL, MAX_INTERVALS = 1_000_000, 20_000
-"""The number of instructions of SQLite between two checks, and of checks until a merge is given up."""
+MIN_VALUE = 1 << 20
+"""The size of the longest value in bytes; in a larger database a value may be as long as the database.
+
+The functions in a schema could make longer ones: one instruction of SQLite can need much memory and time.
+"""
+INTERVAL, MAX_SECONDS = 20_000, 300
+"""The number of instructions of SQLite between two checks, and the processor time until a merge is given up."""
 MAX_NAMED = 5
 """The number of rows in conflict that are named for each table."""
 DENIED = frozenset((sqlite3.SQLITE_ATTACH, sqlite3.SQLITE_DETACH, sqlite3.SQLITE_CREATE_VTABLE))
@@ -78,14 +82,15 @@ def merge_rows(
 
     A database that cannot be merged is a conflict also if theirs is preferred: its other rows of ours would be lost.
     """
-    watch = Watch()
+    watch = TimeLimit()
+    max_value = max(MIN_VALUE, base.size, ours.size, theirs.size)
     try:
         with TemporaryDirectory(prefix="git-envhist-") as place, ExitStack() as stack:
             databases = []
             for name, files in zip(NAMES, (base, ours, theirs), strict=True):
                 _require_no_journal(files)
                 path = _write(os.path.join(place, name), files)
-                databases.append(Database(stack.enter_context(closing(open_copy(path, watch)))))
+                databases.append(Database(stack.enter_context(closing(open_copy(path, watch, max_value)))))
             merge = RowMerge(databases[0], databases[1], databases[2], prefer)
             target = merge.run()
             stack.close()
@@ -123,11 +128,12 @@ def _read(path: str) -> bytes:
         return file.read()
 
 
-class Watch:
+class TimeLimit:
     """Limit the time of a merge, and keep an exception that a signal raises while SQLite runs."""
 
     def __init__(self) -> None:
         self.raised: BaseException | None = None
+        self._end = time.process_time() + MAX_SECONDS
 
     def checks(self) -> Iterator[int]:
         """Yield 0 while SQLite may go on.
@@ -136,7 +142,7 @@ class Watch:
         `try`, if the first value is taken before SQLite runs.
         """
         try:
-            for _ in range(MAX_INTERVALS):
+            while time.process_time() < self._end:
                 yield 0
         except GeneratorExit:
             return
@@ -144,13 +150,13 @@ class Watch:
             self.raised = raised
 
 
-def open_copy(path: str, watch: Watch) -> sqlite3.Connection:
-    """Open a private copy; its log is applied, and nothing in its schema is trusted."""
+def open_copy(path: str, watch: TimeLimit, max_value: int = MIN_VALUE) -> sqlite3.Connection:
+    """Open a private copy; its log is applied, and nothing in its schema is trusted. No value may be longer."""
     connection = sqlite3.connect(path, isolation_level=None, cached_statements=0)
     connection.set_authorizer(_authorize)
-    connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_VALUE)
+    connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, max_value)
     checks = watch.checks()
-    next(checks)
+    next(checks, 1)
     connection.set_progress_handler(partial(next, checks, 1), INTERVAL)
     for pragma in ("trusted_schema=off", "cell_size_check=on", "foreign_keys=off", "recursive_triggers=off"):
         connection.execute(f"pragma {pragma}")

@@ -6,7 +6,6 @@ order, comments and layout stay. A result is returned only if it reads back as t
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -17,11 +16,14 @@ from git_envhist.restore.edit_yaml import edit_yaml
 from git_envhist.restore.merge_keys import ABSENT, KeyMerge, KeyPath, same_value, value_at
 from git_envhist.restore.merge_variables import line_end_of
 from git_envhist.restore.three_way import Prefer
+from git_envhist.toml_text import read_toml
 
 MAX_JSON = 4 << 20
 """Larger JSON files are merged by lines; lock files are often larger than settings."""
 MAX_CHANGES, MAX_SCANS = 2000, 100
 """The number of changed keys that are edited; TOML and YAML are read again for each of them."""
+MAX_SEARCHED = 1 << 30
+"""The size of the text times the number of changed keys: the place of a new key is searched in all others."""
 
 Values = dict[str, Any]
 Edit = Callable[[str, str, KeyMerge], str | None]
@@ -40,7 +42,7 @@ JSON = SettingsFormat(
     read_json, lambda ours, theirs, found: edit_json(ours, theirs, found.changes), MAX_JSON, MAX_CHANGES
 )
 TOML = SettingsFormat(
-    tomllib.loads,
+    read_toml,
     lambda ours, theirs, found: edit_toml(ours, theirs, found.changes, found.merged),
     MAX_SIZE,
     MAX_SCANS,
@@ -53,7 +55,10 @@ FORMATS = {
     **dict.fromkeys((b".toml", b"Pipfile"), TOML),
     **dict.fromkeys((b".yaml", b".yml"), YAML),
 }
-NAMES = {b"poetry.lock": TOML, b"uv.lock": TOML, b"Pipfile.lock": JSON, b".package-lock.json": JSON}
+NAMES = {
+    **dict.fromkeys((b"poetry.lock", b"uv.lock"), TOML),
+    **dict.fromkeys((b"Pipfile.lock", b"deno.lock", b".package-lock.json"), JSON),
+}
 
 
 def format_of(path: bytes) -> SettingsFormat | None:
@@ -135,7 +140,8 @@ class SettingsMerge:
 
     def _edited(self) -> bytes | None:
         _, ours, theirs = self._texts
-        if len(self._merged.changes) > self._format.max_changes:
+        number = len(self._merged.changes)
+        if number > self._format.max_changes or number * len(ours) > MAX_SEARCHED:
             return None
         ends = line_end_of(ours.encode())
         if ends is None or line_end_of(theirs.encode()) is None:

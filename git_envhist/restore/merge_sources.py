@@ -8,18 +8,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import pairwise
+from typing import NamedTuple
 
 from git_envhist.context import HistoryContext
 from git_envhist.errors import Refused, SnapshotNotFound, UsageError
 from git_envhist.history.graph import turn_of
-from git_envhist.history.merge_base import common_snapshot, find_position, position_of
+from git_envhist.history.merge_base import common_snapshot, find_position, is_claimed, position_of
 from git_envhist.history.resolve import resolve_range
 from git_envhist.history.revisions import WorkingTree
 from git_envhist.history.timeline import FIRST_TOOL, PRINTED_ID, RELOCATED, Position, Timeline
 from git_envhist.model import RestoreRole, Snapshot, SnapshotRef
 from git_envhist.restore.decisions import UNDECIDED, Decisions
-from git_envhist.restore.revert import MergeSources, Relocated, Span
 
 MAX_NAMED = 4
 """Runs of steps that an intent names."""
@@ -28,7 +29,7 @@ MAX_LABEL = 100
 """Characters of a timeline's name in the names of files."""
 
 
-def short(snapshot: Snapshot) -> str:
+def short_id(snapshot: Snapshot) -> str:
     """Return an id as it is printed."""
     return snapshot.id[:PRINTED_ID]
 
@@ -49,7 +50,7 @@ def find_step(
         before = history.resolve(f"{after.id}~1")
     except SnapshotNotFound as error:
         raise _nothing_before(after) from error
-    return MergeSources((Span(after, before),), short(after), decisions)
+    return MergeSources((Span(after, before),), short_id(after), decisions)
 
 
 def _no_snapshot(revision: str) -> UsageError:
@@ -60,7 +61,7 @@ def _no_snapshot(revision: str) -> UsageError:
 
 def _nothing_before(snapshot: Snapshot) -> Refused:
     return Refused(
-        f"no snapshot is before '{short(snapshot)}', so nothing shows what it changed",
+        f"no snapshot is before '{short_id(snapshot)}', so nothing shows what it changed",
         hint="name another one: git envlog revert <a>..<b>",
     )
 
@@ -93,8 +94,8 @@ def find_turn(
     turn = turn_of(snapshot)
     if turn is None:
         raise UsageError(
-            f"'{short(snapshot)}' belongs to no turn of an agent",
-            hint=f"to revert this step alone: git envlog revert {short(snapshot)}",
+            f"'{short_id(snapshot)}' belongs to no turn of an agent",
+            hint=f"to revert this step alone: git envlog revert {short_id(snapshot)}",
         )
     position = position_of(history.catalog, snapshot)
     assert position is not None
@@ -102,7 +103,7 @@ def find_turn(
     if not spans:
         raise _nothing_before(snapshot)
     words = _steps_words(f"turn {turn[3]} of session {(turn[2] or '')[:PRINTED_SESSION]}", spans)
-    return MergeSources(spans, words, decisions, again=f"--turn {short(snapshot)}")
+    return MergeSources(spans, words, decisions, again=f"--turn {short_id(snapshot)}")
 
 
 def find_session(history: HistoryContext, session: str, decisions: Decisions = UNDECIDED) -> MergeSources:
@@ -161,11 +162,11 @@ def _steps_words(name: str, spans: Sequence[Span]) -> str:
 
 def _span_words(span: Span) -> str:
     is_one = span.base.parent == span.other.commit
-    return short(span.base) if is_one else _range_words(span)
+    return short_id(span.base) if is_one else _range_words(span)
 
 
 def _range_words(span: Span) -> str:
-    return f"{short(span.other)}..{short(span.base)}"
+    return f"{short_id(span.other)}..{short_id(span.base)}"
 
 
 # Merges.
@@ -181,13 +182,13 @@ def find_merge(
     if revision == "now":
         raise _no_snapshot("now")
     theirs = history.snapshot_of(revision)
-    common = history.snapshot_of(base) if base is not None else _common(history, theirs)
+    common, warnings = (history.snapshot_of(base), ()) if base is not None else _common(history, theirs)
     own = history.timeline
     is_own = theirs.timeline == own
     # The author of an unsigned snapshot may have written any text into it.
     name = "".join(letter if letter.isprintable() else "?" for letter in theirs.timeline)
-    words = short(theirs) if is_own else f"{short(theirs)} of {name}"
-    label = short(theirs) if is_own else name.rpartition("/")[2][:MAX_LABEL]
+    words = short_id(theirs) if is_own else f"{short_id(theirs)} of {name}"
+    label = short_id(theirs) if is_own else name.rpartition("/")[2][:MAX_LABEL]
     return MergeSources(
         (Span(common, theirs),),
         words,
@@ -197,28 +198,35 @@ def find_merge(
         label,
         _relocated(history, theirs, common),
         is_whole=base is None,
+        warnings=warnings,
     )
 
 
 def _again(theirs: Snapshot, base: Snapshot | None) -> str:
-    return short(theirs) if base is None else f"--base {short(base)} {short(theirs)}"
+    return short_id(theirs) if base is None else f"--base {short_id(base)} {short_id(theirs)}"
 
 
-def _common(history: HistoryContext, theirs: Snapshot) -> Snapshot:
+def _common(history: HistoryContext, theirs: Snapshot) -> tuple[Snapshot, tuple[str, ...]]:
+    """Return the newest common snapshot, and a warning if only an unsigned snapshot names it."""
     catalog = history.catalog
     position = position_of(catalog, theirs)
     newest = next(_newest(catalog.own), None)
+    find = partial(find_position, catalog)
     common = None
     if position is not None and newest is not None:
-        common = common_snapshot(
-            newest, position, lambda snapshot_id: find_position(catalog, snapshot_id), history.judge
-        )
-    if common is None:
+        common = common_snapshot(newest, position, find, history.judge)
+    if common is None or position is None or newest is None:
         raise Refused(
-            f"'{short(theirs)}' and this timeline have no snapshot in common",
-            hint=f"name the one from which on both changed: git envlog merge --base <rev> {short(theirs)}",
+            f"'{short_id(theirs)}' and this timeline have no snapshot in common",
+            hint=f"name the one from which on both changed: git envlog merge --base <rev> {short_id(theirs)}",
         )
-    return history.judge(common)
+    if not is_claimed(common, newest, position, find, history.judge):
+        return history.judge(common), ()
+    warning = (
+        f"only an unsigned snapshot says that both sides changed since '{short_id(common)}'; "
+        f"to name another one: git envlog merge --base <rev> {short_id(theirs)}"
+    )
+    return history.judge(common), (warning,)
 
 
 def _relocated(history: HistoryContext, theirs: Snapshot, common: Snapshot) -> Relocated:
@@ -249,3 +257,61 @@ def _rewriting(history: HistoryContext, chain: Sequence[Snapshot]) -> Span | Non
 
 def _newest(timeline: Timeline) -> Iterator[Position]:
     yield from timeline.newest()
+
+
+MAX_APPLIED = 100
+"""How many spans the snapshot of a revert or a merge records."""
+
+
+class Span(NamedTuple):
+    """Two sides of a comparison: the changes from `base` to `other` are made in the environment."""
+
+    base: Snapshot
+    other: Snapshot
+
+
+class Relocated(NamedTuple):
+    """The rewriting of paths with which the fork on a side began; it is no work to merge."""
+
+    theirs: Span | None = None
+    ours: Span | None = None
+
+
+class MergeSources(NamedTuple):
+    """The snapshots that a revert or a merge compares, and what its conflicts become."""
+
+    spans: tuple[Span, ...]
+    """Merged one after the other, as one restore; for a revert the newest step first."""
+    words: str
+    """The step or the merged snapshot as it is recorded: `9ac31f2`, or `9ac31f2..be19d7d`."""
+    decisions: Decisions = UNDECIDED
+    role: RestoreRole = RestoreRole.REVERT
+    again: str = ""
+    """The arguments that name the same sources; empty: `words`."""
+    label: str = ""
+    """The name of the other side in markers and in the names of files beside others; empty: its id."""
+    relocated: Relocated = Relocated()
+    is_whole: bool = True
+    """Whether a merge contains all that the merged snapshot has."""
+    warnings: tuple[str, ...] = ()
+    """Warnings about the choice of the snapshots."""
+
+    @property
+    def target(self) -> Snapshot:
+        """Return the snapshot whose extent and additional roots bound what is changed."""
+        return self.spans[-1].other
+
+    @property
+    def snapshots(self) -> tuple[Snapshot, ...]:
+        """Return all snapshots that are read, each once."""
+        return tuple({one.id: one for span in self.spans for one in span}.values())
+
+    @property
+    def applied(self) -> tuple[tuple[str, str], ...]:
+        """Return the ids of the two sides of each span; none if there are too many to record."""
+        return tuple((span.base.id, span.other.id) for span in self.spans if len(self.spans) <= MAX_APPLIED)
+
+    @property
+    def command(self) -> str:
+        """Return the command that names the same sources."""
+        return f"git envlog {self.role.value} {self.again or self.words}"

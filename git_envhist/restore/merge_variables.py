@@ -13,6 +13,11 @@ from git_envhist.dotenv import Assignment, find_assignments, read_assignments
 from git_envhist.restore.merge_keys import ABSENT, KeyMerge
 from git_envhist.restore.three_way import Prefer
 
+MAX_SIZE = 256 << 10
+"""Larger files of variables are merged by lines."""
+MAX_READ = 8 << 20
+"""The number of bytes that are read to edit the variables: the text is read again for each of them."""
+
 
 class MergedVariables(NamedTuple):
     """The edited text, and the names of the variables in conflict."""
@@ -24,11 +29,15 @@ class MergedVariables(NamedTuple):
 def merge_variables(base: bytes, ours: bytes, theirs: bytes, prefer: Prefer) -> MergedVariables | None:
     """Return the present text with the variables that only the other side changed; None if it cannot be edited."""
     line_end = line_end_of(ours)
+    if max(map(len, (base, ours, theirs))) > MAX_SIZE:
+        return None
     if line_end is None or line_end_of(theirs) is None:
         # A value of several lines would be written with other line ends.
         return None
     base, ours, theirs = (text.replace(b"\r\n", b"\n") for text in (base, ours, theirs))
     found = KeyMerge.of(read_assignments(base), read_assignments(ours), read_assignments(theirs), prefer)
+    if len(found.changes) * (len(ours) + len(theirs)) > MAX_READ:
+        return None
     text = ours
     for (name,), value in found.changes.items():
         edited = _remove(text, name) if value is ABSENT else _put(text, theirs, name)
@@ -72,16 +81,16 @@ class _OtherText(NamedTuple):
 
     @classmethod
     def of(cls, text: bytes) -> _OtherText:
-        rest, heads, at = b"", dict[bytes, list[bytes]](), 0
+        rest, heads, at = list[bytes](), dict[bytes, list[bytes]](), 0
         found = find_assignments(text)
         last = {one.name: one for one in found}
         for one in found:
             end = one.value if last[one.name] is one else one.end
             heads.setdefault(one.name, []).append(b" ".join(text[one.start : end].split()))
-            rest += text[at : one.start]
+            rest.append(text[at : one.start])
             at = one.end + 1
-        rest += text[at:]
-        return cls([line.rstrip() for line in rest.split(b"\n") if line.strip()], heads)
+        rest.append(text[at:])
+        return cls([line.rstrip() for line in b"".join(rest).split(b"\n") if line.strip()], heads)
 
 
 def _only(text: bytes, name: bytes) -> Assignment | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from git_envhist.model import EnvPath, SkippedPath
-from git_envhist.restore.stored_times import NOT_STORABLE
+from git_envhist.restore.storable_times import NOT_STORABLE
 
 TIME_FIELDS = ("mtime", NOT_STORABLE)
 

@@ -16,8 +16,9 @@ from contextlib import suppress
 
 from git_envhist.lazy import dataclass, field
 from git_envhist.model import DirectoryPair, Entry, EntryKind, EnvPath, StoredAs
-from git_envhist.objects.reader import ObjectReader
-from git_envhist.restore.plan import Key
+from git_envhist.model.entries import database_of_sidecar
+from git_envhist.objects.object_readers import ObjectReader
+from git_envhist.restore.plan_steps import Key
 from git_envhist.restore.three_way import ConflictReason, Unit, database_units
 
 NODE_MODULES = b"node_modules"
@@ -55,6 +56,14 @@ class PackageUnits:
                 found._read_commands(pair)
         return found
 
+    def add_database(self, root: bytes, directory: EnvPath, names: Iterable[bytes]) -> None:
+        """Add each database with a log or a journal among these names, also if that is equal on all sides."""
+        for name in names:
+            database = database_of_sidecar(name)
+            if database is not None:
+                unit = Unit(root, _below(directory, database), ConflictReason.DATABASE)
+                self._units[root, unit.path] = self._units[root, _below(directory, name)] = unit
+
     def unit_of(self, root: bytes, path: EnvPath) -> Unit | None:
         """Return the unit of a path; None if it has none."""
         found = self._units.get((root, path)) or node_unit(root, path) or python_unit(root, path)
@@ -76,7 +85,8 @@ class PackageUnits:
                 self._units[pair.root, _below(pair.path, name)] = unit
             for name in self._lines(entries.get(TOP_LEVEL)):
                 # Such a package has no list of files if it was installed in another way.
-                if INSTALLED_FILES not in entries and RECORD not in entries and b"/" not in name:
+                is_module = b"/" not in name and name not in (b".", b"..")
+                if is_module and INSTALLED_FILES not in entries and RECORD not in entries:
                     self._trees[pair.root, _below(site, name)] = unit
                     self._units[pair.root, _below(site, name + b".py")] = unit
 

@@ -1,7 +1,7 @@
 """Make the plan of a restore from the captured environment, the target snapshot and the options.
 
 Three parts: `CapturedRows` and `KnownWrites` carry stat data from the capture before the restore to the one after it,
-so that unchanged files are not read again; `PredictedPlan` compares the newest snapshot with the target while the
+so that unchanged files are not read again; `PredictedPairs` compares the newest snapshot with the target while the
 capture still runs, and corrects the result from the scan records; `Planner` applies pathspecs, scope and rules and
 calls `plan.make_plan`.
 """
@@ -16,18 +16,18 @@ from functools import partial
 from typing import Protocol
 
 from git_envhist import trace
+from git_envhist.capture.capture_worker import KnownWrites, WrittenFile
 from git_envhist.capture.captured_tree import CapturedTree
 from git_envhist.capture.environment_trees import CapturedEnvironment
 from git_envhist.capture.manifest_shards import stored_directory
 from git_envhist.capture.parallel_scan import RecordChanges
 from git_envhist.capture.scope import CaptureScope
-from git_envhist.capture.worker import KnownWrites, WrittenFile
-from git_envhist.diff.changes import as_sealed_then
 from git_envhist.diff.path_classes import class_of
+from git_envhist.diff.resealed_files import as_sealed_then
 from git_envhist.diff.snapshot_walker import compare_directories, differing_directories, same_environment
 from git_envhist.errors import EnvhistError
 from git_envhist.git.cat_file import CatFile
-from git_envhist.git.pathspecs import matching, patterns_of
+from git_envhist.git.pathspecs import match_paths, patterns_of
 from git_envhist.git.process import Git
 from git_envhist.lazy import replace
 from git_envhist.model import (
@@ -43,19 +43,18 @@ from git_envhist.model import (
     StoredAs,
     shown_path,
 )
-from git_envhist.objects.reader import ObjectReader
+from git_envhist.objects.object_readers import ObjectReader
 from git_envhist.paths import ROOT_PREFIX, join, path_below_root, root_name_of
 from git_envhist.restore.execute import ExecuteResult
 from git_envhist.restore.git_state import SkippedSubmodule, SubmodulePointers, skip_submodules
-from git_envhist.restore.guards import keep_unread_attributes
 from git_envhist.restore.inspect_unsigned import Findings
 from git_envhist.restore.options import RestoreOptions
-from git_envhist.restore.plan import PlanRules, SkipReason, make_plan
+from git_envhist.restore.plan_steps import PlanRules, SkipReason, make_plan
 from git_envhist.restore.scope import CapturedExtent, Scope, extent_of, keep_above_mounts, keep_with_excluded
 from git_envhist.restore.write_entry import read_content
+from git_envhist.snapshots.list_texts import ROOT_MARK
 from git_envhist.snapshots.manifest import BUDGET
-from git_envhist.snapshots.names import RESERVED, true_path
-from git_envhist.snapshots.records import ROOT_MARK
+from git_envhist.snapshots.stored_names import RESERVED, true_path
 from git_envhist.worktree.scan import ROW, id_width
 from git_envhist.worktree.stat_cache import (
     CTIME,
@@ -306,7 +305,7 @@ class NoSuchPath(EnvhistError):
         )
 
 
-class PredictedPlan:
+class PredictedPairs:
     """The comparison of the newest snapshot with the target, made while the capture still runs."""
 
     def __init__(self) -> None:
@@ -372,7 +371,7 @@ class Planner:
         self.unreached: tuple[SkippedPath, ...] = ()
         """Target paths that are skipped because a directory with uncaptured contents is in their place."""
 
-    @trace.step("plan the restore")
+    @trace.trace_step("plan the restore")
     def plan(
         self, before: str, after: str, options: RestoreOptions, findings: Findings | None = None
     ) -> RestorePlan:
@@ -395,7 +394,7 @@ class Planner:
             self._now,
             roots=self._survey.bases,
             chosen=chosen,
-            code=tracked(self._git) if options.keep_tracked else (),
+            code=tracked_paths(self._git) if options.keep_tracked else (),
         )
         rules = PlanRules(scope.keep_existing, options.keep_new, self._directory_guard(pairs))
         rules = skip_submodules(rules, self.spared)
@@ -460,7 +459,7 @@ def chosen_paths(
         named = tops.intersection(patterns_of(options.pathspecs))
         if TOP in patterns_of(options.pathspecs):
             named = tops
-        chosen = {*matching(git, paths, directories, options.pathspecs), *named}
+        chosen = {*match_paths(git, paths, directories, options.pathspecs), *named}
         if not chosen:
             _refuse_unmatched(git, trees, options.pathspecs)
     found = {path for path in chosen if options.classes is None or class_of(path) in options.classes}
@@ -491,18 +490,18 @@ def _refuse_unmatched(git: Git, trees: Sequence[str], pathspecs: Sequence[bytes]
                 known.add(path)
                 if head.startswith(b"040000"):
                     directories.add(path)
-    if matching(git, known, directories, pathspecs):
+    if match_paths(git, known, directories, pathspecs):
         return
     from git_envhist.restore.inspect_unsigned import (
         manifested_paths,  # loaded late: only a rare path needs it
     )
 
     paths = dict(one for tree in trees for one in manifested_paths(git, tree))
-    if not matching(git, paths, [path for path, is_directory in paths.items() if is_directory], pathspecs):
+    if not match_paths(git, paths, [path for path, is_directory in paths.items() if is_directory], pathspecs):
         raise NoSuchPath(pathspecs)
 
 
-def closed_paths(plan: RestorePlan) -> tuple[SkippedPath, ...]:
+def immutable_paths(plan: RestorePlan) -> tuple[SkippedPath, ...]:
     """Return the paths that the plan skips because they are immutable."""
     return tuple(item for item in plan.skipped if item.why == SkipReason.IMMUTABLE)
 
@@ -513,7 +512,7 @@ def roots_changed(plan: RestorePlan, bases: Mapping[bytes, bytes]) -> tuple[tupl
     return tuple((os.fsdecode(root), os.fsdecode(bases[root])) for root in sorted(roots) if root)
 
 
-def tracked(git: Git) -> frozenset[bytes]:
+def tracked_paths(git: Git) -> frozenset[bytes]:
     """Return the paths that HEAD tracks."""
     listed = git.ask("ls-tree", "-r", "-z", "--name-only", "--full-tree", "HEAD")
     return frozenset(listed.out.split(b"\0")[:-1]) if listed.status == 0 else frozenset()
@@ -545,3 +544,32 @@ def forbidden_places(survey: CaptureScope) -> frozenset[tuple[int, int]]:
             continue
         found.add((seen.st_dev, seen.st_ino))
     return frozenset(found)
+
+
+# Extended attributes that the target snapshot could not read (reason `attributes`) are unknown: a restore sets those it
+# knows and removes none.
+
+
+def keep_unread_attributes(
+    pairs: Sequence[DirectoryPair], unread: Collection[EnvPath]
+) -> list[DirectoryPair]:
+    """Return the pairs with the present attributes added to entries whose attributes were unreadable."""
+    return [_with_attributes(pair, unread) for pair in pairs] if unread else list(pairs)
+
+
+def _with_attributes(pair: DirectoryPair, unread: Collection[EnvPath]) -> DirectoryPair:
+    if pair.before is None or pair.after is None:
+        return pair
+    own = _joined(pair.root, pair.before.own, pair.after.own, unread)
+    known = pair.before.entries
+    entries = {
+        name: _joined(pair.root, known[name], entry, unread) if name in known else entry
+        for name, entry in pair.after.entries.items()
+    }
+    return pair._replace(after=DirectoryListing(own, entries))
+
+
+def _joined(root: bytes, before: Entry, after: Entry, unread: Collection[EnvPath]) -> Entry:
+    if before.kind is not after.kind or shown_path(root, after.path) not in unread:
+        return after
+    return replace(after, xattrs=tuple(sorted({**dict(before.xattrs), **dict(after.xattrs)}.items())))

@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 from git_envhist.git.process import COMMAND
-from git_envhist.git.refs import callers
+from git_envhist.git.running_git import ancestor_processes
 from git_envhist.model import RestorePlan
 from git_envhist.platform import START, parent_process
 from git_envhist.probes import interpreters, manifests, package_directories
@@ -107,7 +107,7 @@ def still_running(affected: AffectedPaths) -> list[Process]:
     interpreters and servers) of its working directory is changed. Editors, pagers and terminals do not count.
     """
     # This process and its ancestors: the shell, git.
-    ours = callers()
+    ours = ancestor_processes()
     found = (pid for pid in other_processes() if pid not in ours and _is_concerned(pid, affected))
     return [_describe(pid) for pid in found if not _reads_our_output(pid) and not _is_our_worker(pid)]
 

@@ -26,10 +26,10 @@ from git_envhist.restore.restore_runner import (
     ExtraSteps,
     RestoreContext,
     RestoreRunner,
-    delete_recovery,
+    capture_restored_state,
+    delete_recovery_goal,
+    finish_follow_up,
     follow_journal,
-    publish_now,
-    settle,
 )
 
 
@@ -51,7 +51,7 @@ def _recover(runner: RestoreRunner, goal: str) -> ExecuteResult:
         problems: list[str] = []
 
         def final_action(journal: RestoreJournal) -> None:
-            problems.extend(settle(capturing, context.find, journal, goal))
+            problems.extend(finish_follow_up(capturing, context.find, journal, goal))
 
         carried, recovery = follow_journal(place, goal, final_action)
         role = RestoreRole.UNDO if goal == SAFETY else RestoreRole.TO
@@ -67,7 +67,7 @@ def _recover(runner: RestoreRunner, goal: str) -> ExecuteResult:
             assert carried is not None
             carried = carried._replace(undone=goal == SAFETY)
             problems += _record_end(context, carried, goal, role)
-        delete_recovery(place.private)
+        delete_recovery_goal(place.private)
     return carried._replace(kept=(*carried.kept, *(SkippedPath(TOP, why) for why in problems)))
 
 
@@ -86,6 +86,6 @@ def _record_end(
     try:
         paths = "in part" if goal == TARGET and LESS in notes else ""
         undone = SnapshotId(notes[TARGET]) if role is RestoreRole.UNDO and notes.get(TARGET) else None
-        publish_now(context.unbounded(), source, role, undone=undone, paths=paths, merged=merged)
+        capture_restored_state(context.unbounded(), source, role, undone=undone, paths=paths, merged=merged)
     except (EnvhistError, OSError) as error:
         yield f"{NOT_RECORDED}: {in_words(error)}"

@@ -21,12 +21,12 @@ from git_envhist.discovery import homes_of, open_plain
 from git_envhist.disk import read_exactly
 from git_envhist.errors import EnvhistError, Refused
 from git_envhist.git.process import clean_environment, read_all
-from git_envhist.git.refs import git_directory_of, is_own_submodule
 from git_envhist.git.repository import Repository
+from git_envhist.git.submodules import git_directory_of, is_own_submodule
 from git_envhist.model import EntryKind, EnvPath, OutsideReference, PlanStep, RestoreResult, Snapshot
 from git_envhist.platform import DIRECTORY, open_nofollow
 from git_envhist.restore.disk_calls import DiskCalls, open_directory
-from git_envhist.restore.planner import tracked
+from git_envhist.restore.planner import tracked_paths
 from git_envhist.worktree.timeline_name import current_timeline
 
 # The working trees that a fork may refer to.
@@ -109,7 +109,7 @@ def is_text(data: bytes) -> bool:
     return b"\0" not in data
 
 
-def rewrite(data: bytes, relocation: Relocation) -> bytes | None:
+def replace_paths(data: bytes, relocation: Relocation) -> bytes | None:
     """Return a file with replaced paths; None if its first line would be too long. Of a binary file only the first line
     is rewritten."""
     line, newline, rest = data.partition(b"\n")
@@ -173,7 +173,7 @@ class PathReference(NamedTuple):
     is_link: bool
 
 
-def paths_naming(
+def find_outside_references(
     places: Iterable[PathReference], own: Repository, relocation: Relocation
 ) -> Iterator[OutsideReference]:
     """Yield the paths that refer to another place."""
@@ -296,7 +296,7 @@ def write_in_place(root: str, path: EnvPath, data: bytes) -> None:
 
 
 def _rewrite_file(top: int, path: EnvPath, relocation: Relocation) -> str | None:
-    return _write_file(top, path, lambda data: rewrite(data, relocation))
+    return _write_file(top, path, lambda data: replace_paths(data, relocation))
 
 
 def _write_file(top: int, path: EnvPath, change: Callable[[bytes], bytes | None]) -> str | None:
@@ -415,7 +415,9 @@ def foreign_path_warning(
     relocation = Relocation.between([root], own)
     found = [
         one.path
-        for one in paths_naming(files_written_by(restored.plan.steps), source.repository, relocation)
+        for one in find_outside_references(
+            files_written_by(restored.plan.steps), source.repository, relocation
+        )
         if one.what in REWRITABLE
     ]
     if not found:
@@ -477,6 +479,6 @@ def relocate_here(source: CapturePipeline, origin: str, steps: Iterable[PlanStep
         steps = tuple(steps)
         origin = original_path(repository.root, steps) or repository.root
     relocation = Relocation.between([origin], repository.root)
-    found = list(paths_naming(files_written_by(steps), repository, relocation))
-    code = frozenset() if repository.plain or not found else tracked(repository.git)
+    found = list(find_outside_references(files_written_by(steps), repository, relocation))
+    code = frozenset() if repository.plain or not found else tracked_paths(repository.git)
     return relocate(Rewriter(repository.root, relocation, code), found)[0]

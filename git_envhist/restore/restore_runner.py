@@ -14,10 +14,10 @@ from contextlib import closing
 from functools import partial
 from typing import NamedTuple
 
+from git_envhist.capture.capture_worker import KnownWrites
 from git_envhist.capture.captured_tree import CapturedTree
 from git_envhist.capture.pipeline import CaptureOptions, CapturePipeline
 from git_envhist.capture.scope import CaptureScope
-from git_envhist.capture.worker import KnownWrites
 from git_envhist.discovery import refuse_home
 from git_envhist.disk import Durability, remove_if_present, replace_file, state_directory, sync_directory
 from git_envhist.errors import EnvhistError, Refused, in_words
@@ -37,7 +37,7 @@ from git_envhist.model import (
     SnapshotId,
     Trigger,
 )
-from git_envhist.objects.reader import ObjectReader, Verify
+from git_envhist.objects.object_readers import ObjectReader, Verify
 from git_envhist.platform import open_file_only
 from git_envhist.restore.execute import (
     ExecuteResult,
@@ -50,14 +50,14 @@ from git_envhist.restore.execute import (
     revert_interrupted,
 )
 from git_envhist.restore.git_state import (
+    HeadMove,
     MissingSubmoduleCommit,
-    Move,
-    carry_out,
     encoded_move,
     fetch_missing_commits,
     finish_move,
     head_is_at,
     missing_commits,
+    move_head,
     plan_move,
     revert_move,
 )
@@ -81,28 +81,24 @@ from git_envhist.restore.inspect_unsigned import (
     write_blobs,
 )
 from git_envhist.restore.journal import Phase, RestoreJournal, read_journal, read_phase
+from git_envhist.restore.merge_pairs import RevertMerge, conflict_error
+from git_envhist.restore.merge_sources import MergeSources
 from git_envhist.restore.options import STOPPED, RestoreOptions
-from git_envhist.restore.plan import SkipReason
+from git_envhist.restore.plan_steps import SkipReason
 from git_envhist.restore.planner import (
     CapturedRows,
     Planner,
-    PredictedPlan,
+    PredictedPairs,
     changed_since,
-    closed_paths,
+    immutable_paths,
     read_again,
     roots_changed,
     written_records,
 )
 from git_envhist.restore.processes import AffectedPaths, still_running
-from git_envhist.restore.report import (
-    add_machine_facts,
-    differing,
-    report_damage_in_safety,
-    report_damage_in_target,
-    unstable_path_warnings,
-)
-from git_envhist.restore.revert import MergeSources, RevertMerge, conflict_error
-from git_envhist.trace import step
+from git_envhist.restore.report_damage import report_damage_in_safety, report_damage_in_target
+from git_envhist.restore.result_facts import add_machine_facts, tracked_differences, unstable_path_warnings
+from git_envhist.trace import trace_step
 from git_envhist.worktree.unfinished_restore import restore_directory
 
 # Checks of a plan: whether it changes anything, and what would refuse it.
@@ -113,7 +109,7 @@ def changes_files(planned: RestoreResult) -> bool:
     return bool(planned.plan.steps or planned.plan.directories)
 
 
-def is_idle(planned: RestoreResult, options: RestoreOptions, repository: Repository) -> bool:
+def changes_nothing(planned: RestoreResult, options: RestoreOptions, repository: Repository) -> bool:
     """Return whether the restore has nothing to do, neither for files nor for HEAD and services."""
     if changes_files(planned) or options.stopped:
         return False
@@ -224,8 +220,8 @@ class RestoreContext:
 NOT_RECORDED = "the restore is done, but could not be recorded"
 
 
-@step("record the restore")
-def publish_now(
+@trace_step("record the restore")
+def capture_restored_state(
     capturing: CapturePipeline,
     source: str | None,
     role: RestoreRole,
@@ -258,7 +254,7 @@ def publish_now(
     with capturing.capture_tree(request, since) as captured:
         if target is not None:
             captured.reuse_facts_of(target)
-        return captured.publish(request).snapshot, differing(captured)
+        return captured.publish(request).snapshot, tracked_differences(captured)
 
 
 # Steps besides the files, done while the journal exists, so that an interrupted restore can be continued.
@@ -286,7 +282,7 @@ class FollowUp(NamedTuple):
     def do(self, capturing: CapturePipeline, steps: Iterable[PlanStep]) -> tuple[EnvPath, ...]:
         """Move HEAD and relocate files; return the paths that were rewritten."""
         if self.head:
-            carry_out(capturing.repository, Move.read(self.head))
+            move_head(capturing.repository, HeadMove.read(self.head))
         return self._relocate_files(capturing, steps)
 
     def finish(self, capturing: CapturePipeline, steps: Iterable[PlanStep]) -> Iterator[str]:
@@ -303,7 +299,7 @@ class FollowUp(NamedTuple):
     @property
     def words(self) -> str | None:
         """Describe HEAD after the restore; None if it does not move."""
-        return str(Move.read(self.head)) if self.head else None
+        return str(HeadMove.read(self.head)) if self.head else None
 
     def _relocate_files(self, capturing: CapturePipeline, steps: Iterable[PlanStep]) -> tuple[EnvPath, ...]:
         from git_envhist.restore.relocate import relocate_here  # loaded late: hardly any restore needs it
@@ -419,7 +415,7 @@ def _refuse_without_snapshot(recovery: RecoveryGoal) -> None:
         )
 
 
-def settle(
+def finish_follow_up(
     capturing: CapturePipeline, find: Callable[[str], Snapshot], journal: RestoreJournal, goal: str
 ) -> Iterator[str]:
     """Bring HEAD and relocated files to the same end as the environment; yield what failed."""
@@ -456,7 +452,7 @@ def read_recovery(private: str) -> RecoveryGoal | None:
         return None
 
 
-def delete_recovery(private: str) -> None:
+def delete_recovery_goal(private: str) -> None:
     """Delete the recovery goal."""
     if remove_if_present(os.path.join(private, RECOVERY_FILE)):
         # After a power failure, a stale goal would undo later work.
@@ -530,9 +526,9 @@ class RestoreRunner:
 
     def write_to(self, snapshot: Snapshot, directory: str, options: RestoreOptions) -> RestoreResult:
         """Write a snapshot into another directory."""
-        from git_envhist.restore.clone_files import WorktreeReader  # loaded late: --to alone
         from git_envhist.restore.inspect_unsigned import refuse_obeyed_place  # loaded late: --to alone
-        from git_envhist.restore.report import unstable_path_warnings  # loaded late: --to alone
+        from git_envhist.restore.result_facts import unstable_path_warnings  # loaded late: --to alone
+        from git_envhist.restore.worktree_reader import WorktreeReader  # loaded late: --to alone
         from git_envhist.restore.write_elsewhere import (  # loaded late: --to alone
             SourceRepository,
             write_elsewhere,
@@ -586,7 +582,7 @@ class SafetyCapture(NamedTuple):
             place,
             CapturedRows(captured.environment.records),
             changed_since(captured, safety.id, plan),
-            differing(captured),
+            tracked_differences(captured),
         )
 
 
@@ -632,7 +628,7 @@ class RestoreOperation:
     choose: Choose
     extra: ExtraSteps | None = None
     sources: MergeSources | None = None
-    prediction: PredictedPlan = field(default_factory=PredictedPlan)
+    prediction: PredictedPairs = field(default_factory=PredictedPairs)
     merged: Mapping[bytes, bytes] = field(default_factory=dict)
     """Contents that are in no snapshot: merged texts and reduced settings, by the id of their blob."""
     unfetched: tuple[MissingSubmoduleCommit, ...] = ()
@@ -658,7 +654,7 @@ class RestoreOperation:
             options.planned(planned)
         if self.sources is not None and planned.conflicts and not options.dry_run:
             raise conflict_error(self.sources, planned.conflicts)
-        if is_idle(planned, options, self.capturing.repository):
+        if changes_nothing(planned, options, self.capturing.repository):
             refuse_left_out(planned.plan, options)
             return RestoreDecision(self._idle(captured, self._with_missing_commits(planned)))
         guard = partial(self._check, captured, planned)
@@ -782,7 +778,7 @@ class RestoreOperation:
             warnings += unstable_path_warnings(git, target.tree, plan)
             self.unfetched = missing_commits(self.capturing.repository.git, plan, planner.spared)
             hidden = hidden_by_mounts(plan, captured.environment.out_of_reach)
-            losses = (*closed_paths(plan), *planner.unreached, *hidden)
+            losses = (*immutable_paths(plan), *planner.unreached, *hidden)
             return RestoreResult(target, plan, captured.environment.files, losses=losses, warnings=warnings)
         pairs, findings = self._inspect(target, captured.environment.scope.bases)
         plan = planner.plan(finished.tree, target.tree, options, findings)
@@ -825,9 +821,14 @@ class RestoreOperation:
             target,
             plan,
             captured.environment.files,
-            losses=(*closed_paths(plan), *planner.unreached, *hidden),
+            losses=(*immutable_paths(plan), *planner.unreached, *hidden),
             kept=merge.skipped(self.options),
-            warnings=(*captured.warnings, *unstable_path_warnings(git, target.tree, plan), *disagreeing),
+            warnings=(
+                *captured.warnings,
+                *sources.warnings,
+                *unstable_path_warnings(git, target.tree, plan),
+                *disagreeing,
+            ),
             reverted="" if is_merge else sources.words,
             merged=sources.words if is_merge else "",
             base=sources.spans[0].base if is_merge else None,
@@ -898,7 +899,7 @@ class RestoreOperation:
         done = replace(done, losses=(*planned.losses, *carried.losses))
         since = written_records(saved.since, planned.plan, carried)
         try:
-            recorded, differing = publish_now(
+            recorded, differing = capture_restored_state(
                 self.capturing,
                 planned.target.id if self.sources is None else self.sources.words,
                 self.role,

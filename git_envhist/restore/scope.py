@@ -17,11 +17,11 @@ from git_envhist.errors import Damaged
 from git_envhist.git.cat_file import CatFile
 from git_envhist.model import EnvPath, MissingPath, MissingReason
 from git_envhist.paths import ROOT_PREFIX, join
-from git_envhist.restore.plan import SkipReason
+from git_envhist.restore.plan_steps import SkipReason
 from git_envhist.snapshots.layout import MISSING, RULES
-from git_envhist.snapshots.names import RESERVED
-from git_envhist.snapshots.records import ROOT_MARK, read_missing, read_rules
-from git_envhist.worktree.ignore import MAX_PATTERNS, ignore_rules, usable
+from git_envhist.snapshots.list_texts import ROOT_MARK, read_missing, read_rules
+from git_envhist.snapshots.stored_names import RESERVED
+from git_envhist.worktree.path_patterns import MAX_PATTERNS, ignore_rules, usable
 
 Ignored = Callable[[bytes, bytes, bool], bool]
 
@@ -68,7 +68,7 @@ class CapturedExtent(NamedTuple):
         while path:
             if (reason := self.missing.get(EnvPath(path))) is not None:
                 return reason
-            path = above(path)
+            path = directory_of(path)
         return self.missing.get(EnvPath(b""))
 
 
@@ -199,12 +199,12 @@ def with_directories(paths: Iterable[bytes]) -> frozenset[bytes]:
     """Return the paths with all directories above them."""
     found = set(paths)
     for path in tuple(found):
-        while path and (path := above(path)) not in found:
+        while path and (path := directory_of(path)) not in found:
             found.add(path)
     return frozenset(found)
 
 
-def above(path: bytes) -> bytes:
+def directory_of(path: bytes) -> bytes:
     """Return the directory of a path; the top of an additional root is `<name>://`, and its directory is empty."""
     directory, _, name = path.rpartition(b"/")
     if not directory.endswith(b":/"):

@@ -27,13 +27,13 @@ from git_envhist.restore.check_replaced import KnownStat, ReplacedEntries, no_kn
 from git_envhist.restore.disk_calls import NO_LINKS, open_directory
 from git_envhist.restore.disk_entry import DiskEntry, stat_entry
 from git_envhist.restore.environment_disk import EnvironmentDisk
-from git_envhist.restore.plan import link_class
+from git_envhist.restore.plan_steps import link_class
 from git_envhist.restore.set_metadata import Lose, MetadataSetter
 from git_envhist.restore.slots import slot_directory, slot_name
 from git_envhist.restore.swap import StagedStep
 from git_envhist.restore.sync import sync_staged
 from git_envhist.restore.write_entry import NOT_MADE, Contents, EntryWriter, same_bytes
-from git_envhist.workers import portion, share_out
+from git_envhist.workers import portion_size, share_out
 
 # The items to stage for a plan, grouped for the workers (pure).
 
@@ -105,7 +105,7 @@ def batches(items: list[StagedItem]) -> Iterator[Batch]:
     big = [item for item in items if item.entry.stored is StoredAs.PIECES]
     yield from (Batch((item,)) for item in big)
     rest = [item for item in items if item.entry.stored is not StoredAs.PIECES] if big else items
-    size = portion(len(rest))
+    size = portion_size(len(rest))
     for start in range(0, len(rest), size):
         yield Batch(tuple(rest[start : start + size]))
 

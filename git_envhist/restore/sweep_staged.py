@@ -8,7 +8,7 @@ from contextlib import closing
 
 from git_envhist.disk import remove_if_present
 
-SLOTS, AT_TOP = b"slots", b".envhist-restore"
+SLOTS, KEPT, AT_TOP = b"slots", b"kept", b".envhist-restore"
 LEFTOVERS = ("journal.new", "phase.new", "way.new", "phase", "phase.done", "phase.undone")
 """Incomplete files, and files that belong to a journal that is gone."""
 
@@ -29,12 +29,13 @@ def sweep_staged(private: str, bases: Mapping[bytes, bytes]) -> None:
 
 
 def _is_removable(place: bytes) -> bool:
-    """Return whether a private directory contains slots, or nothing; kept files stay."""
+    """Return whether a private directory contains slots, or no file; kept files stay."""
     try:
         found = os.listdir(place)
+        # A restore makes the directory of kept files before its slots.
+        return SLOTS in found or not found or (found == [KEPT] and not os.listdir(os.path.join(place, KEPT)))
     except OSError:
         return False
-    return SLOTS in found or not found
 
 
 def _places(private: str, bases: Mapping[bytes, bytes]) -> list[bytes]:

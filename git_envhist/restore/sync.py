@@ -11,9 +11,7 @@ from __future__ import annotations
 import errno
 import os
 import sys
-from _thread import allocate_lock, start_new_thread
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
 
 from git_envhist.model import EntryKind, PlanAction, PlannedDirectory, PlanStep
 from git_envhist.platform import list_directory
@@ -151,30 +149,3 @@ def _open(base: int, path: bytes, kind: EntryKind) -> int:
         return open_to_read(directory, name)
     finally:
         os.close(directory)
-
-
-@contextmanager
-def in_background_thread(wait: Callable[[], None]) -> Iterator[None]:
-    """Run `wait` in a thread while the body runs; raise its error afterwards. The body must not fork: a forked process
-    would not have the thread."""
-    ended, failed = allocate_lock(), list[BaseException]()
-    ended.acquire()
-
-    def run() -> None:
-        try:
-            wait()
-        except BaseException as error:  # raised in the caller's thread
-            failed.append(error)
-        finally:
-            ended.release()
-
-    try:
-        start_new_thread(run, ())
-    except RuntimeError:  # the system has no thread left, or the interpreter exits
-        run()
-    try:
-        yield
-    finally:
-        ended.acquire()
-    if failed:
-        raise failed[0]

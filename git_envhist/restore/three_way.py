@@ -18,17 +18,17 @@ from git_envhist.diff.path_classes import CACHE_DIRECTORIES
 from git_envhist.lazy import dataclass, field, replace
 from git_envhist.model import (
     SQLITE_SIDECARS,
-    Conflict,
     DirectoryListing,
     DirectoryPair,
     Entry,
     EntryKind,
     EnvPath,
+    MergeConflict,
     StoredAs,
     shown_path,
 )
 from git_envhist.model.entries import database_of_sidecar
-from git_envhist.restore.plan import Key, same_content
+from git_envhist.restore.plan_steps import Key, same_content
 
 LINKS_OF_OTHER = 1 << 48
 """Added to the link groups of the other snapshot, because each snapshot numbers its groups itself."""
@@ -99,6 +99,8 @@ class DatabaseMerge(NamedTuple):
     now: Entry
     merged: Entry
     conflicts: tuple[str, ...] = ()
+    logs: Mapping[bytes, Entry] = {}
+    """The log and the journal now, by name, also if they are equal on all sides."""
 
 
 T = TypeVar("T")
@@ -160,6 +162,10 @@ def merge_entry(sides: Sides, content: Callable[[], ContentMerge | None], prefer
     if is_same(now, other):
         return MergedEntry(now)
     if now is None or other is None or base is None or base_now is None:
+        is_text = prefer is Prefer.MARKERS and base is None and now is not None and other is not None
+        merged = content() if is_text else None
+        if merged is not None and not merged.conflicts:
+            return MergedEntry(merged.entry)
         return _preferred(sides, _existence(sides), prefer)
     return _merge_attributes(sides, content, prefer)
 
@@ -288,8 +294,8 @@ class ThreeWayMerge:
     """The side of the conflict about a displayed path; without it `prefer` decides all."""
     beside: NameBeside | None = None
     links: int = LINKS_OF_OTHER
-    conflicts: list[Conflict] = field(default_factory=list)
-    skipped: list[Conflict] = field(default_factory=list)
+    conflicts: list[MergeConflict] = field(default_factory=list)
+    skipped: list[MergeConflict] = field(default_factory=list)
     """The conflicts that are left as they are."""
     beside_paths: list[tuple[EnvPath, EnvPath]] = field(default_factory=list)
     """Each path that is kept in both versions, and the path of the other version, as they are displayed."""
@@ -319,9 +325,9 @@ class ThreeWayMerge:
         side = self._side(shown)
         if side is not Prefer.OURS:
             noted = self.skipped if side is Prefer.SKIP else self.conflicts
-            noted += [Conflict(shown, reason) for reason in reasons]
+            noted += [MergeConflict(shown, reason) for reason in reasons]
 
-    def paths_of(self, conflict: Conflict) -> list[EnvPath]:
+    def paths_of(self, conflict: MergeConflict) -> list[EnvPath]:
         """Return the paths that a conflict is about: those of a unit, or its own."""
         units = (changes.paths for unit, changes in self._units.items() if unit.shown == conflict.path)
         return next(units, [conflict.path])
@@ -419,6 +425,7 @@ class ThreeWayMerge:
     def _put_databases(self, key: Key, before: dict[bytes, Entry], after: dict[bytes, Entry]) -> None:
         for name, merged in self._databases.get(key, {}).items():
             before[name], after[name] = merged.now, merged.merged
+            before.update(merged.logs)
             for sidecar in SQLITE_SIDECARS:
                 after.pop(name + sidecar, None)
 
@@ -501,10 +508,11 @@ class ThreeWayMerge:
         return True
 
     def _content(self, key: Key, path: EnvPath, sides: Sides) -> ContentMerge | None:
-        entries = (sides.base, sides.other, sides.base_now, sides.now)
         if self._unit(key, path) is not None:
             return None
-        if not all(one is not None and has_whole_content(one) for one in entries):
+        if not all(one is not None and has_whole_content(one) for one in (sides.other, sides.now)):
+            return None
+        if not all(one is None or has_whole_content(one) for one in (sides.base, sides.base_now)):
             return None
         shown = shown_path(key[0], path)
         return self.merge_content(shown, sides, self._decided(shown))

@@ -26,10 +26,10 @@ from git_envhist.model import (
     Snapshot,
     SnapshotId,
 )
+from git_envhist.restore.merge_sources import MergeSources
 from git_envhist.restore.options import DEFAULT_OPTIONS, RestoreOptions
 from git_envhist.restore.restore_runner import Choose, PresentState, RestoreContext, RestoreRunner
-from git_envhist.restore.revert import MergeSources
-from git_envhist.restore.undo_states import Difference, State, States, UndoStack, read_undo_stack
+from git_envhist.restore.undo_stack import Difference, State, States, UndoStack, read_undo_stack
 from git_envhist.secrets.seal import unseal
 from git_envhist.worktree.timeline_name import current_timeline
 
@@ -54,7 +54,7 @@ class NothingToUndo(EnvhistError):
     usual_hint = "'git envlog --graph' shows every restore and undo"
 
 
-class Stepping:
+class UndoTargetChooser:
     """Choose the snapshot for undo and redo."""
 
     def __init__(
@@ -220,9 +220,9 @@ class Restorer:
         return self._run(options, RestoreRole.REDO, lambda now: stepping.forward(steps, now))
 
     @property
-    def _stepping(self) -> Stepping:
+    def _stepping(self) -> UndoTargetChooser:
 
-        return Stepping(self._context, self._history.log, self._with_trash)
+        return UndoTargetChooser(self._context, self._history.log, self._with_trash)
 
     @property
     def is_interrupted(self) -> bool:

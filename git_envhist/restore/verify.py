@@ -20,11 +20,11 @@ from git_envhist.restore.disk_calls import open_directory
 from git_envhist.restore.disk_entry import KINDS
 from git_envhist.restore.environment_disk import EnvironmentDisk
 from git_envhist.restore.journal import RestoreJournal
-from git_envhist.restore.plan import link_class
+from git_envhist.restore.plan_steps import link_class
 from git_envhist.restore.set_metadata import read_xattrs
-from git_envhist.restore.stored_times import NOT_STORABLE, StoredTimes
+from git_envhist.restore.storable_times import NOT_STORABLE, StorableTimes
 from git_envhist.restore.write_entry import Contents
-from git_envhist.workers import portion, share_out
+from git_envhist.workers import portion_size, share_out
 
 _COLUMNS = attrgetter("st_ctime_ns", "st_mtime_ns", "st_size", "st_ino", "st_mode")
 
@@ -66,7 +66,7 @@ class _CheckedBatch(NamedTuple):
     rows: list[tuple[tuple[bytes, EnvPath], Row]]
 
 
-def verify(
+def verify_restored_files(
     journal: RestoreJournal,
     disk: EnvironmentDisk,
     open_contents: Callable[[], Contents],
@@ -76,7 +76,7 @@ def verify(
 ) -> VerifyResult:
     """Return the differences from the target; `skipped`: displayed paths that were skipped."""
     expected = [item for item in _expected(journal) if shown_path(item.root, item.path) not in skipped]
-    size = portion(len(expected))
+    size = portion_size(len(expected))
     batches = [expected[start : start + size] for start in range(0, len(expected), size)]
     results, _ = share_out(
         batches, lambda: _Verifier(disk, open_contents()), _Verifier.check, _Verifier.end, how=how
@@ -107,7 +107,7 @@ class _Verifier:
     def __init__(self, disk: EnvironmentDisk, contents: Contents) -> None:
         self._disk = disk
         self._contents = contents
-        self._times = StoredTimes(disk)
+        self._times = StorableTimes(disk)
         self._open: tuple[bytes, bytes] | None = None
         self._descriptor = -1
 
@@ -138,7 +138,7 @@ class _Verifier:
         entry = expected.entry
         found = os.stat(name, dir_fd=directory, follow_symlinks=False)
         checked.rows.append(((expected.root, expected.path), _COLUMNS(found)))
-        for field in compare(directory, name, expected.root, entry, self._contents):
+        for field in differing_fields(directory, name, expected.root, entry, self._contents):
             yield _classify(field, found, expected.root, entry, self._times)
         if entry.link_group is not None:
             checked.inodes.append((expected, (found.st_dev, found.st_ino)))
@@ -154,7 +154,9 @@ class _Verifier:
         return self._descriptor
 
 
-def compare(directory: int, name: bytes, root: bytes, entry: Entry, contents: Contents) -> Iterator[str]:
+def differing_fields(
+    directory: int, name: bytes, root: bytes, entry: Entry, contents: Contents
+) -> Iterator[str]:
     """Yield the fields in which an entry differs from the file of this name in an open directory."""
     if entry.kind is EntryKind.FILE:
         descriptor = open_to_read(directory, name)
@@ -194,7 +196,7 @@ def compare_stat(found: os.stat_result, entry: Entry) -> Iterator[str]:
         yield "device"
 
 
-def _classify(field: str, found: os.stat_result, root: bytes, entry: Entry, times: StoredTimes) -> str:
+def _classify(field: str, found: os.stat_result, root: bytes, entry: Entry, times: StorableTimes) -> str:
     if field == "mtime" and times.stores_as(root, entry.mtime_ns, found.st_mtime_ns):
         return NOT_STORABLE
     return field
@@ -211,12 +213,12 @@ def _links(pairs: Iterable[tuple[ExpectedEntry, tuple[int, int]]]) -> Iterator[M
 def _directories(
     journal: RestoreJournal, disk: EnvironmentDisk, skipped: frozenset[EnvPath]
 ) -> Iterator[Mismatch]:
-    with closing(StoredTimes(disk)) as times:
+    with closing(StorableTimes(disk)) as times:
         yield from _directories_that_differ(journal, disk, skipped, times)
 
 
 def _directories_that_differ(
-    journal: RestoreJournal, disk: EnvironmentDisk, skipped: frozenset[EnvPath], times: StoredTimes
+    journal: RestoreJournal, disk: EnvironmentDisk, skipped: frozenset[EnvPath], times: StorableTimes
 ) -> Iterator[Mismatch]:
     for own in journal.directories:
         shown = shown_path(own.root, own.path)

@@ -34,7 +34,7 @@ from git_envhist.model import (
     SkippedPath,
     Snapshot,
 )
-from git_envhist.objects.reader import ObjectReader, Verify
+from git_envhist.objects.object_readers import ObjectReader, Verify
 from git_envhist.platform import DIRECTORY, SYSTEM, list_directory
 from git_envhist.restore.disk_calls import DiskCalls
 from git_envhist.restore.disk_entry import from_stat, is_same_file, stat_entry
@@ -42,7 +42,7 @@ from git_envhist.restore.guards import name_rules, refuse_names
 from git_envhist.restore.inspect_unsigned import free_bytes_at, inspect, nearest_directory, untrusted_warnings
 from git_envhist.restore.metadata_losses import describe_losses
 from git_envhist.restore.options import DEFAULT_OPTIONS, RestoreOptions
-from git_envhist.restore.plan import PRIVATE, PlanRules, SkipReason, make_plan
+from git_envhist.restore.plan_steps import PRIVATE, PlanRules, SkipReason, make_plan
 from git_envhist.restore.planner import chosen_paths
 from git_envhist.restore.scope import with_directories
 from git_envhist.restore.set_metadata import MetadataSetter
@@ -50,14 +50,14 @@ from git_envhist.restore.slots import open_private, remove_tree
 from git_envhist.restore.stage import cannot_stage
 from git_envhist.restore.swap import CREATED
 from git_envhist.restore.write_entry import Contents
-from git_envhist.restore.write_files import (
+from git_envhist.restore.write_new_directory import (
     DirectoryContents,
     NewDirectory,
     TreeSource,
     WrittenTree,
     refuse_if_missing,
     set_directory_metadata,
-    write_all,
+    write_directory,
 )
 from git_envhist.snapshots.reader import Objects
 
@@ -97,7 +97,7 @@ def fill_directory(
     top = os.open(directory, DIRECTORY)
     try:
         with private_directory(top, calls) as private:
-            written = write_all(source, private, calls, open_contents, how)
+            written = write_directory(source, private, calls, open_contents, how)
             existing = _put_in_place(written, private, top, calls)
             refuse_if_missing(top, directory, written, existing)
         losses = (

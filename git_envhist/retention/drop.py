@@ -21,9 +21,9 @@ from git_envhist.rewrite.timeline import (
     TimelineTarget,
     TrashEntry,
 )
-from git_envhist.snapshots.fetched import is_fetched
+from git_envhist.snapshots.fetched_store import is_fetched
 from git_envhist.snapshots.log import read_chain
-from git_envhist.snapshots.records import format_record, name_record, names_of
+from git_envhist.snapshots.note_records import format_record, name_record, names_of
 from git_envhist.snapshots.staging import Staging
 
 TIMELINE_KINDS = (TASK, EFFECT, OBSERVED)

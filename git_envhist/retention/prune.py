@@ -1,7 +1,7 @@
 """Drop snapshots by a retention policy, on command and once a day; dropped snapshots stay in the trash for 30 days.
 
 The daily run also enforces `envhist.maxSize`: it purges the oldest trash first, then drops the oldest snapshots that
-only the policy keeps. `decide` is the pure part: it returns the kept snapshots of a timeline with reasons.
+only the policy keeps. `decide_retention` is the pure part: it returns the kept snapshots of a timeline with reasons.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from git_envhist.history.timeline import own_verdict
 from git_envhist.model import IntentSource, RestoreRole, Snapshot, SnapshotId, VerdictStatus
 from git_envhist.model.retention import PruneDecision, PrunedTimeline, PruneResult, RetentionPolicy
 from git_envhist.retention.drop import SnapshotDropper
-from git_envhist.rewrite.mark_dropped import is_marked
+from git_envhist.rewrite.mark_for_drop import is_marked
 from git_envhist.rewrite.timeline import DAYS
-from git_envhist.snapshots.fetched import is_fetched
+from git_envhist.snapshots.fetched_store import is_fetched
 from git_envhist.snapshots.staging import open_published
 
 # The policy. Named, noted, attached and similar snapshots are always kept, and so are those that `@`, `good` and
@@ -33,7 +33,7 @@ from git_envhist.snapshots.staging import open_published
 SAFETY_DAYS = 30
 
 
-def decide(
+def decide_retention(
     policy: RetentionPolicy, newest_first: Sequence[Snapshot], now: datetime
 ) -> tuple[PruneDecision, ...]:
     """Return the decision for each snapshot of a timeline, in the same order."""
@@ -236,7 +236,7 @@ class Pruner:
         from git_envhist.history.timeline import Timeline  # loaded late: with the timeline itself
 
         line = Timeline.of(timeline, self._history.log(timeline=timeline))
-        return decide(policy, line.snapshots, self._history.now)
+        return decide_retention(policy, line.snapshots, self._history.now)
 
     def _excess(self, limit: int) -> int:
         repository = self._history.repository

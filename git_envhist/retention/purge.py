@@ -16,19 +16,20 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import suppress
 from functools import cache
 
-from git_envhist.capture.known_verdicts import VerdictLog
-from git_envhist.capture.probe_worker import FileTriggers, compile_file_triggers
-from git_envhist.checks.sandbox import hidden_base, open_base
+from git_envhist.capture.file_triggers import FileTriggers, compile_file_triggers
+from git_envhist.capture.verdict_log import VerdictLog
+from git_envhist.checks.sandbox import mounted_base, unmounted_base
 from git_envhist.checks.sandbox import sweep as sweep_areas
 from git_envhist.context import HistoryContext
-from git_envhist.disk import COMMON_LOCK, cannot_write, locked, state_directory
+from git_envhist.disk import cannot_write, state_directory
 from git_envhist.errors import Damaged, EnvhistError, GitFailed, Refused, SnapshotNotFound, UnfinishedRestore
 from git_envhist.git.cat_file import CatFile
-from git_envhist.git.config import current_actor, signature
+from git_envhist.git.current_actor import current_actor, signature
 from git_envhist.git.process import Git
-from git_envhist.git.repository import NOTES_REFS, TIMELINE_REFS, RefUpdate, Repository, states_of
+from git_envhist.git.repository import NOTES_REFS, TIMELINE_REFS, RefUpdate, Repository, state_directories
 from git_envhist.lazy import dataclass, field, replace
-from git_envhist.maintenance.gc import KEEP_NOTHING, collect
+from git_envhist.locks import COMMON_LOCK, locked
+from git_envhist.maintenance.gc import KEEP_NOTHING, collect_garbage
 from git_envhist.maintenance.repack import RepositoryBusy
 from git_envhist.model import EnvPath, Fact, NoteRecord, SnapshotId
 from git_envhist.model.retention import PurgeResult, PushedTimeline, RemainingObject
@@ -36,8 +37,8 @@ from git_envhist.objects.pack_writer import PackWriter
 from git_envhist.paths import join
 from git_envhist.probes import file_probes
 from git_envhist.remote.bundle import working_directory
-from git_envhist.remote.export import EXPORT_DIRECTORY as EXPORT
-from git_envhist.remote.export import IMPORT_DIRECTORY as IMPORT
+from git_envhist.remote.export_and_import import EXPORT_DIRECTORY as EXPORT
+from git_envhist.remote.export_and_import import IMPORT_DIRECTORY as IMPORT
 from git_envhist.remote.remotes import find_remote, remote_key
 from git_envhist.remote.upload import read_remote_state, remotes_directory
 from git_envhist.rewrite.commits import ChainCommit, CommitChange
@@ -51,23 +52,16 @@ from git_envhist.rewrite.timeline import (
 )
 from git_envhist.secrets.keys import SigningKey
 from git_envhist.secrets.seal import sealed_key_id
-from git_envhist.snapshots.fetched import FetchedStore, split_name, without_fetched_objects
+from git_envhist.snapshots.fact_text import SUFFIX, read_fact, read_fact_text, write_facts
+from git_envhist.snapshots.fetched_store import FetchedStore, split_name, without_fetched_objects
 from git_envhist.snapshots.layout import ATTACHMENTS, FACTS, stored_places
 from git_envhist.snapshots.message import FindKey, signed_again
-from git_envhist.snapshots.names import RESERVED, stored_name
+from git_envhist.snapshots.note_records import VERDICT, format_record, read_record
 from git_envhist.snapshots.notes import move_notes, read_all_notes
 from git_envhist.snapshots.publish import is_published
-from git_envhist.snapshots.records import (
-    SUFFIX,
-    VERDICT,
-    format_record,
-    read_fact,
-    read_fact_text,
-    read_record,
-    write_facts,
-)
 from git_envhist.snapshots.sealed_facts import FindFactsKey, open_facts, seal_facts
 from git_envhist.snapshots.staging import Staging, sweep
+from git_envhist.snapshots.stored_names import RESERVED, stored_name
 from git_envhist.worktree.unfinished_restore import restore_directory
 
 # Digests in verdicts: a reader of a tree without one short secret could test guesses of it against its `Env-Content`.
@@ -317,7 +311,7 @@ def _finish_forgetting(fetched: FetchedStore) -> None:
                 raise cannot_write(error, os.path.join(place, one)) from error
 
 
-def delete_workplaces(repository: Repository) -> None:
+def delete_temporary_directories(repository: Repository) -> None:
     """Delete the working directories of killed exports and imports."""
     for name in (EXPORT, IMPORT):
         if os.path.isdir(os.path.join(repository.common_state, name)):
@@ -508,7 +502,7 @@ class Purger:
 
     def _refuse_unfinished_restore(self) -> None:
         """Refuse while an unfinished restore exists: it has copies of files."""
-        for state in states_of(self._repository):
+        for state in state_directories(self._repository):
             if os.path.lexists(os.path.join(restore_directory(state), "journal")):
                 raise UnfinishedRestore
 
@@ -604,15 +598,15 @@ class Purger:
         for name in os.listdir(remotes) if os.path.isdir(remotes) else ():
             if name.endswith(".upload"):
                 shutil.rmtree(os.path.join(remotes, name), ignore_errors=True)
-        delete_workplaces(repository)
-        for base in (hidden_base(repository.common_state), open_base(self._history.environ)):
+        delete_temporary_directories(repository)
+        for base in (mounted_base(repository.common_state), unmounted_base(self._history.environ)):
             sweep_areas(base)
         delete_reflogs(repository)
         # Packs moved aside by an earlier run that was killed are restored, and removed with the rest.
         git = repository.git
         sweep(repository.common_state, repository.pack_dir, lambda commit: is_published(git, commit))
         try:
-            collect(replace(repository, ignores_hidden=force), keep_since=KEEP_NOTHING)
+            collect_garbage(replace(repository, ignores_hidden=force), keep_since=KEEP_NOTHING)
         except RepositoryBusy as busy:
             message = f"no snapshot contains it any more, but {busy.message}"
             raise RepositoryBusy(message, hint=busy.hint) from busy

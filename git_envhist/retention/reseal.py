@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from git_envhist.diff.changes import compare
+from git_envhist.diff.compare_snapshots import compare
 from git_envhist.errors import SealingError
 from git_envhist.git.cat_file import CatFile
 from git_envhist.git.process import Git
@@ -25,12 +25,12 @@ from git_envhist.rewrite.timeline import TimelineState, TimelineTarget
 from git_envhist.secrets.keys import Key, KeyRing
 from git_envhist.secrets.seal import seal, sealed_key_id, unseal
 from git_envhist.service_dumps import KIND as SERVICE_KIND
+from git_envhist.snapshots.fact_text import SUFFIX
 from git_envhist.snapshots.layout import ATTACHMENTS, FACTS, SERVICES, STAGED, ObjectSink, stored_places
-from git_envhist.snapshots.names import RESERVED, stored_name
 from git_envhist.snapshots.quoting import unquote_path
-from git_envhist.snapshots.records import SUFFIX
 from git_envhist.snapshots.sealed_facts import KIND as FACTS_KIND
 from git_envhist.snapshots.staging import Staging
+from git_envhist.snapshots.stored_names import RESERVED, stored_name
 
 
 @dataclass(slots=True)

@@ -66,7 +66,7 @@ class ChainCommit:
         return self.data.parents[0] if self.data.parents else None
 
 
-def read_link(commit: str, data: bytes) -> ChainCommit:
+def read_chain_commit(commit: str, data: bytes) -> ChainCommit:
     """Parse a commit object. Raise `NewerFormat` for a snapshot of a later format: it must not be rewritten."""
     parsed = parse_commit(data)
     try:
@@ -165,7 +165,7 @@ class CommitChange:
 NOTHING: Mapping[str, CommitChange] = {}
 
 
-def read_links(reader: NamedObjectReader, tip: str | None) -> list[ChainCommit]:
+def read_chain(reader: NamedObjectReader, tip: str | None) -> list[ChainCommit]:
     """Return the chain, oldest first, as far back as it can be read."""
     links: list[ChainCommit] = []
     following = tip
@@ -175,12 +175,12 @@ def read_links(reader: NamedObjectReader, tip: str | None) -> list[ChainCommit]:
             if not links:
                 raise Damaged(f"the newest snapshot cannot be read: '{following}'", hint="git envlog fsck")
             break
-        links.append(read_link(following, answer.data))
+        links.append(read_chain_commit(following, answer.data))
         following = links[-1].parent
     return links[::-1]
 
 
-def relink(
+def rewrite_chain(
     writer: ObjectSink,
     links: Sequence[ChainCommit],
     before: Mapping[str, str | None],

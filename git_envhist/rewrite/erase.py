@@ -27,8 +27,8 @@ from git_envhist.snapshots.layout import (
     shard_path,
     stored_places,
 )
-from git_envhist.snapshots.names import RESERVED, stored_name
 from git_envhist.snapshots.quoting import unquote, unquote_path
+from git_envhist.snapshots.stored_names import RESERVED, stored_name
 
 IN_CHUNKS = b" as=pieces"
 
@@ -157,7 +157,7 @@ class ListEraser:
         level = self._root.at(directory)
         for line in lines[2:]:
             if IN_CHUNKS in line and level is not None:
-                row = level.entries.get(stored_name(name_of(line), top=not directory))
+                row = level.entries.get(stored_name(manifest_line_name(line), top=not directory))
                 pointer = self._pointer(row[1]) if row is not None else None
                 if pointer is not None:
                     yield pointer.tree
@@ -168,7 +168,7 @@ def is_inside(path: bytes, paths: Collection[bytes]) -> bool:
     return any(path == one or path.startswith(one + b"/") for one in paths)
 
 
-def name_of(line: bytes) -> bytes:
+def manifest_line_name(line: bytes) -> bytes:
     """Return the name in a line of a manifest."""
     return unquote(line.partition(b" ")[0])
 
@@ -282,7 +282,9 @@ class _Snapshot:
     def _erase(self, path: EnvPath, directory: bytes, name: bytes) -> None:
         """Erase one entry and its line in the manifest."""
         lines = self._shard_lines(directory)
-        at = next((n for n, line in enumerate(lines) if n > 1 and line and name_of(line) == name), None)
+        at = next(
+            (n for n, line in enumerate(lines) if n > 1 and line and manifest_line_name(line) == name), None
+        )
         if at is None:
             return
         self._eraser.found[path] = None
@@ -314,7 +316,7 @@ class _Snapshot:
             if not lines:
                 continue
             for line in filter(None, lines[2:]):
-                name, kind = name_of(line), line.split(b" ", 2)[1]
+                name, kind = manifest_line_name(line), line.split(b" ", 2)[1]
                 if kind == b"d" and name == b".git" and not stored.startswith(RESERVED + b"/"):
                     self._erase_nested(path)
                 elif kind == b"d":

@@ -4,8 +4,8 @@ Refs: one that cannot be read, or leads to a missing object, makes the user's ow
 it is logged and removed.
 
 Notes: lines are only ever added, so every later version of a timeline's notes contains the earlier lines, in trees
-that share most objects. `gather` merges all readable versions; a tree with a lost commit is recognized by the
-snapshots that it names.
+that share most objects. `merge_note_versions` merges all readable versions; a tree with a lost commit is
+recognized by the snapshots that it names.
 
 Snapshots: commits in our packs that no ref reaches are found by reading all commits.
 """
@@ -21,9 +21,9 @@ from datetime import UTC, datetime
 from git_envhist.disk import Durability, append_line, cannot_write, state_directory
 from git_envhist.errors import Damaged, EnvhistError, GitFailed, GitKilled
 from git_envhist.git.cat_file import CatFile
-from git_envhist.git.config import time_of
-from git_envhist.git.refs import HASH_BYTES
+from git_envhist.git.current_actor import time_of
 from git_envhist.git.repository import NOTES_REFS, TIMELINE_REFS, RefUpdate, Repository
+from git_envhist.git.running_git import HASH_BYTES
 from git_envhist.lazy import dataclass
 from git_envhist.model import Snapshot
 from git_envhist.objects.commits import Commit, parse_commit
@@ -31,13 +31,14 @@ from git_envhist.objects.own_packs import OwnPacks
 from git_envhist.objects.pack_writer import PackWriter
 from git_envhist.objects.trees import DIRECTORY, TreeEntry, decode_tree
 from git_envhist.platform import open_file_only
-from git_envhist.rewrite.commits import ChainCommit, read_link, read_links
+from git_envhist.rewrite.commits import ChainCommit, read_chain, read_chain_commit
 from git_envhist.rewrite.timeline import read_trash
 from git_envhist.snapshots.log import read_snapshot
+from git_envhist.snapshots.note_records import HASH
 from git_envhist.snapshots.notes import MESSAGE, move_notes
-from git_envhist.snapshots.records import HASH
+from git_envhist.snapshots.restarted_timelines import read_restarted
+from git_envhist.snapshots.rewritten_ids import current_commit, read_rewritten
 from git_envhist.snapshots.staging import Staging, open_published
-from git_envhist.snapshots.timeline_state import current_commit, read_restarted, read_rewritten
 
 PLACES = ("refs/envhist/", "refs/notes/envhist/")
 ASIDE = "set-aside"
@@ -159,7 +160,7 @@ def _kind(repository: Repository, oid: str) -> str | None:
 UNKNOWN_COMMITTER = b"git-envhist <> 0 +0000"
 
 
-def gather(
+def merge_note_versions(
     repository: Repository,
     timeline: str,
     tip: str | None,
@@ -326,10 +327,12 @@ def _write(repository: Repository, found: _NotesUnion, identity: bytes) -> str |
 def newest_readable(repository: Repository, ref: str) -> str | None:
     """Return the newest readable commit of a lost ref, or None if the packs contain none."""
     if ref.startswith(TIMELINE_REFS):
-        found = _without_older(repository, outside_trash(repository, ref.removeprefix(TIMELINE_REFS)))
+        found = _without_older(
+            repository, snapshots_outside_trash(repository, ref.removeprefix(TIMELINE_REFS))
+        )
         return _newest(found).commit if found else None
     if ref.startswith(NOTES_REFS):
-        return gathered_notes(repository, ref)
+        return merge_readable_notes(repository, ref)
     return None
 
 
@@ -356,12 +359,12 @@ def snapshots_of(repository: Repository, timeline: str, *, dropped: bool = True)
         with suppress(EnvhistError):
             snapshot = read_snapshot(oid, data)
             is_meant = snapshot.timeline == timeline and snapshot.format
-            if is_meant and (dropped or not read_link(oid, data).in_trash):
+            if is_meant and (dropped or not read_chain_commit(oid, data).in_trash):
                 found.append(snapshot)
     return found
 
 
-def outside_trash(repository: Repository, timeline: str) -> list[Snapshot]:
+def snapshots_outside_trash(repository: Repository, timeline: str) -> list[Snapshot]:
     """Return the snapshots of a timeline that were neither dropped nor set aside."""
     with CatFile(repository.git) as reader:
         dropped_ids = {link.id for bundle in read_trash(repository, reader) for link in bundle.links}
@@ -373,7 +376,7 @@ def outside_trash(repository: Repository, timeline: str) -> list[Snapshot]:
 
 def unreached_snapshots(repository: Repository, timeline: str, reached: Collection[str]) -> list[Snapshot]:
     """Return the snapshots of a timeline in our packs besides those with the commits in `reached`."""
-    found = _without_older(repository, outside_trash(repository, timeline))
+    found = _without_older(repository, snapshots_outside_trash(repository, timeline))
     known = [one for one in found if one.commit in reached]
     ids = {one.id for one in known}
     # If another capture moves the ref first, a capture commits its tree again: the same snapshot has two commits.
@@ -390,7 +393,7 @@ def lost_snapshots(repository: Repository) -> dict[str, tuple[ChainCommit, ...]]
 def _unreached_links(repository: Repository, timeline: str) -> tuple[ChainCommit, ...]:
     with CatFile(repository.git) as reader:
         try:
-            chain = read_links(reader, repository.resolve_ref(TIMELINE_REFS + timeline))
+            chain = read_chain(reader, repository.resolve_ref(TIMELINE_REFS + timeline))
         except GitKilled:
             raise
         except (Damaged, GitFailed):
@@ -400,12 +403,14 @@ def _unreached_links(repository: Repository, timeline: str) -> tuple[ChainCommit
         known_content = {(link.tree, link.data.committer) for link in chain}
         found = [
             one
-            for one in _without_older(repository, outside_trash(repository, timeline))
+            for one in _without_older(repository, snapshots_outside_trash(repository, timeline))
             if one.id not in known
         ]
         answers = reader.read_many([one.commit for one in found])
         links = [
-            read_link(one.commit, answer.data) for one, answer in zip(found, answers, strict=True) if answer
+            read_chain_commit(one.commit, answer.data)
+            for one, answer in zip(found, answers, strict=True)
+            if answer
         ]
     return _in_order([link for link in links if (link.tree, link.data.committer) not in known_content])
 
@@ -438,15 +443,15 @@ def older_than(
         if not older:
             return ()
         newest = _newest(older)
-        return tuple(link for link in read_links(reader, newest.commit) if link.id not in known)
+        return tuple(link for link in read_chain(reader, newest.commit) if link.id not in known)
 
 
-def gathered_notes(repository: Repository, ref: str) -> str | None:
+def merge_readable_notes(repository: Repository, ref: str) -> str | None:
     """Return a new notes commit merged from all readable versions, or None if nothing is readable."""
     timeline = ref.removeprefix(NOTES_REFS)
     snapshots = {one.commit for one in snapshots_of(repository, timeline)}
     commits = {oid: parse_commit(data) for oid, data in _commits(repository)}
-    return gather(repository, timeline, repository.resolve_ref(ref), snapshots, commits)
+    return merge_note_versions(repository, timeline, repository.resolve_ref(ref), snapshots, commits)
 
 
 def _commits(repository: Repository) -> Iterator[tuple[str, bytes]]:

@@ -21,13 +21,13 @@ from datetime import UTC, date, timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
 from git_envhist.context import HistoryContext
-from git_envhist.diff.changes import compare
-from git_envhist.diff.facts import brief_facts
-from git_envhist.diff.summary import count, describe_counts, summarize
-from git_envhist.disk import COMMON_LOCK, locked, state_directory
+from git_envhist.diff.compare_snapshots import compare
+from git_envhist.diff.facts import facts_for_summary
+from git_envhist.diff.summary import count_changes, describe_counts, summarize
+from git_envhist.disk import state_directory
 from git_envhist.errors import EnvhistError, GitFailed, GitKilled
 from git_envhist.git.cat_file import CatFile
-from git_envhist.git.config import current_actor, signature
+from git_envhist.git.current_actor import current_actor, signature
 from git_envhist.git.process import Git
 from git_envhist.git.repository import (
     NOTES_REFS,
@@ -36,11 +36,12 @@ from git_envhist.git.repository import (
     RefsMoved,
     RefUpdate,
     Repository,
-    states_of,
+    state_directories,
 )
 from git_envhist.lazy import dataclass, field, replace
+from git_envhist.locks import COMMON_LOCK, locked
 from git_envhist.model import Change, ChangeCount, EntryKind
-from git_envhist.objects.compress import crc32
+from git_envhist.objects.deflate import crc32
 from git_envhist.objects.pack_writer import PackWriter, StagedPack
 from git_envhist.probes import kinds
 from git_envhist.rewrite.commits import (
@@ -52,17 +53,17 @@ from git_envhist.rewrite.commits import (
     Trailers,
     cut_off_in,
     predecessors,
-    read_links,
-    relink,
+    read_chain,
+    rewrite_chain,
 )
-from git_envhist.snapshots.fetched import without_fetched_objects
+from git_envhist.snapshots.fetched_store import without_fetched_objects
 from git_envhist.snapshots.message import FindKey
 from git_envhist.snapshots.notes import NamedObjectReader, move_notes
 from git_envhist.snapshots.publish import is_published
+from git_envhist.snapshots.rewritten_ids import current_commit, read_rewritten, record_rewritten
 from git_envhist.snapshots.sealed_facts import FindFactsKey
 from git_envhist.snapshots.staging import Staging, sweep
-from git_envhist.snapshots.timeline_state import current_commit, read_rewritten, record_rewritten
-from git_envhist.tracking.attachments import attachment_path
+from git_envhist.tracking.attachments import attachments_directory
 from git_envhist.worktree.stat_cache import StatCache
 
 if TYPE_CHECKING:
@@ -88,7 +89,7 @@ def clear_caches(repository: Repository) -> None:
 
 
 def _caches(repository: Repository) -> Iterator[StatCache]:
-    for state in states_of(repository):
+    for state in state_directories(repository):
         directory = os.path.join(state, "cache")
         if os.path.isdir(directory):
             yield StatCache(directory, crc32)
@@ -124,7 +125,7 @@ class SummaryWriter:
 
     def _summarize(self, before: str | None, after: str) -> Trailers:
         changes = compare(self.git, before, after, brief=True)
-        changed = count(changes)
+        changed = count_changes(changes)
         if before is None:
             files = sum(_is_file(change) for change in changes)
             return {
@@ -132,7 +133,7 @@ class SummaryWriter:
                 STORY: describe_counts(ChangeCount(added=files), first=True),
             }
         with CatFile(self.git) as reader:
-            facts = brief_facts(reader, before, after, self._find_key)
+            facts = facts_for_summary(reader, before, after, self._find_key)
         return {CHANGED: _counts(changed), STORY: summarize(facts, changed, kinds(), names=False)}
 
 
@@ -184,7 +185,7 @@ def read_trash(repository: Repository, reader: NamedObjectReader) -> list[TrashE
         name = NAME.fullmatch(ref.removeprefix(TRASH_REFS))
         day = _day(name[1]) if name is not None else None
         if day is not None:
-            found.append(TrashEntry(ref, tip, day, tuple(read_links(reader, tip))))
+            found.append(TrashEntry(ref, tip, day, tuple(read_chain(reader, tip))))
     return sorted(found, key=lambda entry: (entry.since, entry.ref), reverse=True)
 
 
@@ -285,7 +286,7 @@ class TrashBuilder:
         for link in removed:
             after, before = places[link.commit]
             changes[link.commit] = CommitChange(link.tree, {AFTER: after or NONE, BEFORE: before or NONE})
-        now = relink(self._writer, removed, {}, self._find_key, _no_trailers, changes)
+        now = rewrite_chain(self._writer, removed, {}, self._find_key, _no_trailers, changes)
         self.now |= now
         self._put(trash_ref(day, removed[-1].id), now[removed[-1].commit], None)
 
@@ -298,7 +299,7 @@ class TrashBuilder:
             self.expired += [link for link in removed if link.commit not in taken]
             now: dict[str, str] = {}
             if left:
-                now = relink(
+                now = rewrite_chain(
                     self._writer, left, predecessors(left), self._find_key, _no_trailers, self._wanted.changes
                 )
                 self._put(trash_ref(entry.since, left[-1].id), now[left[-1].commit], entry)
@@ -344,7 +345,7 @@ class TimelineRewriter:
         notes = self._repository.resolve_ref(NOTES_REFS + timeline)
         tip = self._repository.resolve_ref(TIMELINE_REFS + timeline)
         with CatFile(self._repository.git) as reader:
-            links = tuple(read_links(reader, tip))
+            links = tuple(read_chain(reader, tip))
             known: set[str] = {link.id for link in links}
             with_duplicates = [
                 one for one in read_trash(self._repository, reader) if one.timeline == timeline
@@ -404,7 +405,7 @@ class TimelineRewriter:
                 link.commit: link.after for link in wanted.links if link.in_trash
             }
             cut_off = None if wanted.cuts_off else cut_off_in(state.links)
-            now = relink(writer, wanted.links, before, find_key, summaries, wanted.changes, cut_off)
+            now = rewrite_chain(writer, wanted.links, before, find_key, summaries, wanted.changes, cut_off)
             trash = TrashBuilder(writer, find_key, state, wanted)
             if keeps and removed:
                 trash.take(removed, self.today)
@@ -417,7 +418,7 @@ class TimelineRewriter:
                     state.notes,
                     moves,
                     more={now[old]: lines for old, lines in wanted.more.items()},
-                    without=[attachment_path(link.id) for link in trash.expired],
+                    without=[attachments_directory(link.id) for link in trash.expired],
                     identity=self._line,
                     object_format=repository.object_format,
                 )

@@ -118,7 +118,7 @@ def _of_openssh(text: str) -> Identity:
         raise SealingError("its SSH key is not of the type ed25519")
     secret = hashlib.sha512(key.private_bytes_raw()).digest()[:LENGTH]
     public = key.public_key().public_bytes_raw()
-    return Identity(secret, Recipient(montgomery(public), _wire(public)))
+    return Identity(secret, Recipient(to_montgomery(public), _wire(public)))
 
 
 def _of_ssh(blob: str) -> Recipient:
@@ -129,7 +129,7 @@ def _of_ssh(blob: str) -> Recipient:
     public = wire[-LENGTH:]
     if wire != _wire(public):
         raise SealingError("the SSH key is damaged", hint="copy the whole line of the .pub file")
-    return Recipient(montgomery(public), wire)
+    return Recipient(to_montgomery(public), wire)
 
 
 def _wire(public: bytes) -> bytes:
@@ -137,7 +137,7 @@ def _wire(public: bytes) -> bytes:
     return b"".join(len(part).to_bytes(4, "big") + part for part in parts)
 
 
-def montgomery(public: bytes) -> bytes:
+def to_montgomery(public: bytes) -> bytes:
     """Return the Montgomery point of an Ed25519 key. Raise `SealingError` if it is not on the curve."""
     number = int.from_bytes(public, "little") & ~(1 << 255)
     y = number % PRIME

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 
+from git_envhist.directories_of_others import make_directories
 from git_envhist.disk import read_exactly
 from git_envhist.errors import SealingError
-from git_envhist.owners import make_directories
 from git_envhist.secrets.age_file import decrypt
 from git_envhist.secrets.age_keys import MAX_FILE, Identity, make_identity, read_identities
 

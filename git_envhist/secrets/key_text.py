@@ -83,7 +83,7 @@ MIN_LENGTH = 8
 """Minimum length of a passphrase: shorter ones are guessed easily."""
 
 
-def wrap(key_id: str, secret: bytes, passphrase: str, salt: bytes) -> str:
+def wrap_with_passphrase(key_id: str, secret: bytes, passphrase: str, salt: bytes) -> str:
     """Return one line from which the passphrase recovers the secret; `salt`: 16 random bytes."""
     if len(passphrase.strip()) < MIN_LENGTH:
         raise SealingError(

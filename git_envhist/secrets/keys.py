@@ -54,13 +54,13 @@ class KeyDirectory:
 
     def write(self, name: str, content: bytes) -> None:
         """Write a file atomically and durably, readable by its owner only."""
-        from git_envhist.secrets.key_files import write_key_file  # loaded late: most commands only read keys
+        from git_envhist.secrets.write_keys import write_key_file  # loaded late: most commands only read keys
 
         write_key_file(self, name, content)
 
     def locked(self) -> AbstractContextManager[None]:
         """Lock the directory while keys are created or changed."""
-        from git_envhist.secrets.key_files import lock_keys  # loaded late: most commands only read keys
+        from git_envhist.secrets.write_keys import lock_keys  # loaded late: most commands only read keys
 
         return lock_keys(self)
 
@@ -72,7 +72,9 @@ class KeyDirectory:
             if not mode & 0o077:
                 return None
             if self.is_users:
-                from git_envhist.owners import require_own  # loaded late: files of keys are private
+                from git_envhist.directories_of_others import (
+                    require_own,  # loaded late: files of keys are private
+                )
 
                 require_own(path)
             os.chmod(path, mode & 0o700)
@@ -117,7 +119,7 @@ except ImportError:
     _compare = _first_of("compare_digest", "hmac")
 
 
-def keyed(key: bytes, data: bytes, name: str) -> bytes:
+def compute_hmac(key: bytes, data: bytes, name: str) -> bytes:
     """Return the HMAC of data by `sha256` or `sha512`."""
     new, block = _HASHES[name], BLOCKS[name]
     padded = (key if len(key) <= block else new(key).digest()).ljust(block, b"\0")
@@ -175,8 +177,10 @@ class Key:
             raise SealingError(f"a key has {FORMS[0]} or {FORMS[1]} bytes, not '{len(material)}'")
         secret, repository = material[:SECRET_LENGTH], material[SECRET_LENGTH:]
         if not repository:
-            return cls(keyed(secret, b"envhist key id", "sha512")[:6].hex(), secret)
-        return cls(keyed(secret, b"envhist key id 2 " + repository, "sha512")[:16].hex(), secret, repository)
+            return cls(compute_hmac(secret, b"envhist key id", "sha512")[:6].hex(), secret)
+        return cls(
+            compute_hmac(secret, b"envhist key id 2 " + repository, "sha512")[:16].hex(), secret, repository
+        )
 
     @property
     def material(self) -> bytes:
@@ -190,11 +194,11 @@ class Key:
     def derive(self, label: bytes) -> bytes:
         """Return the subkey of 64 bytes for one use."""
         bound = b"2 " + self.repository + b" " if self.repository else b""
-        return keyed(self.secret, b"envhist subkey " + bound + label, "sha512")
+        return compute_hmac(self.secret, b"envhist subkey " + bound + label, "sha512")
 
     def mac(self, data: bytes) -> str:
         """Return the MAC of data in hex, as only an owner of this key can compute it."""
-        return keyed(self.derive(b"mac"), data, "sha256").hex()
+        return compute_hmac(self.derive(b"mac"), data, "sha256").hex()
 
 
 @dataclass(frozen=True, slots=True)

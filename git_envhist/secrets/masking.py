@@ -13,8 +13,8 @@ import os
 import re
 from functools import cache
 
+from git_envhist.printable_text import encode_text
 from git_envhist.secrets.tokens import MASK, mask_tokens
-from git_envhist.text import in_bytes
 
 ROUNDS = 8
 """A command may contain several secrets of one form; each round masks one per command."""
@@ -289,7 +289,7 @@ def mask_secrets(text: bytes) -> bytes:
 
 def mask_text(text: str) -> str:
     """Do the same for a string; bytes that are not UTF-8 are preserved."""
-    return os.fsdecode(mask_secrets(in_bytes(text)))
+    return os.fsdecode(mask_secrets(encode_text(text)))
 
 
 def mask_pair(name: str, value: str) -> tuple[str, str]:

@@ -45,7 +45,7 @@ RepeatedChunk = tuple[bytes, int]
 
 def store_chunks(sink: ObjectSink, blocks: Iterable[Block]) -> tuple[int, bytes]:
     """Store a file given as blocks. Return its size and the id of the tree of its chunks."""
-    return store_cut_chunks(sink, cut(blocks))
+    return store_cut_chunks(sink, cut_into_chunks(blocks))
 
 
 def store_cut_chunks(sink: ObjectSink, pieces: Iterable[RepeatedChunk]) -> tuple[int, bytes]:
@@ -95,7 +95,7 @@ class _Runs:
         return _tree(self._sink, run, b"100644 %04x\0%b")
 
 
-def cut(blocks: Iterable[Block]) -> Iterator[RepeatedChunk]:
+def cut_into_chunks(blocks: Iterable[Block]) -> Iterator[RepeatedChunk]:
     """Yield the chunks of a file, each with its repeat count."""
     source = iter(_gather(blocks))
     first = next(source, b"")

@@ -10,8 +10,8 @@ from __future__ import annotations
 from git_envhist.errors import Damaged
 from git_envhist.lazy import dataclass, pattern
 from git_envhist.objects.trees import decode_tree, encode_tree, object_id
+from git_envhist.printable_text import display_bytes
 from git_envhist.secrets.keys import SigningKey, constant_time_equal
-from git_envhist.text import show
 
 NAME = b"head"
 """The file's name in the notes tree. git ignores names that are not hashes."""
@@ -62,17 +62,17 @@ def read_head(data: bytes) -> Head:
     text = data.decode("ascii", "replace") if len(data) <= MAX_SIZE else ""
     found = _TEXT.match(text)
     if found is None:
-        raise Damaged(f"not a signed head: '{show(data)}'")
+        raise Damaged(f"not a signed head: '{display_bytes(data)}'")
     rest = text[found.end() :]
     mac = _MAC.match(rest)
     ssh = rest[mac.end() :] if mac is not None else rest
     if ssh and not ssh.startswith(SSH_BEGINS):
-        raise Damaged(f"not a signed head: '{show(data)}'")
+        raise Damaged(f"not a signed head: '{display_bytes(data)}'")
     key, signed = (mac[1], mac[2]) if mac is not None else (None, None)
     return Head(found[1], int(found[2]), found[3], found[4], key, signed, ssh or None)
 
 
-def with_key(head: Head, key: SigningKey) -> Head:
+def sign_head(head: Head, key: SigningKey) -> Head:
     """Return the head signed with a sealing key."""
     return Head(
         head.timeline, head.number, head.tip, head.notes, key.id, key.mac(_mac_input(head, key.id)), head.ssh

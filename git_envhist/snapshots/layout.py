@@ -16,16 +16,16 @@ from git_envhist.errors import Damaged
 from git_envhist.lazy import pattern
 from git_envhist.model import EnvPath, ObjectId
 from git_envhist.objects.trees import decode_tree, encode_tree
-from git_envhist.snapshots.names import (
+from git_envhist.printable_text import display_bytes
+from git_envhist.snapshots.stored_names import (
     RESERVED,
+    may_need_escape,
     must_escape,
     stored_name,
     stored_path,
-    suspicious,
     true_name,
     true_path,
 )
-from git_envhist.text import show
 
 # Names directly below RESERVED.
 MANIFEST = b"manifest"
@@ -69,16 +69,20 @@ def split_root(stored_directory: bytes) -> tuple[bytes, EnvPath]:
     """Split a stored directory into its root and the true path below that root."""
     names = stored_directory.split(b"/")
     # Most directories are stored under their true name, which is quick to check.
-    if all(names) and b"\0" not in stored_directory and not suspicious(stored_directory.replace(b"/", b"\0")):
+    if (
+        all(names)
+        and b"\0" not in stored_directory
+        and not may_need_escape(stored_directory.replace(b"/", b"\0"))
+    ):
         return b"", EnvPath(stored_directory)
     if names[0] != RESERVED:
         root, path = b"", true_path(stored_directory)
     elif len(names) > 2 and names[1] in (DOTGIT, ROOTS) and _FLAT.match(names[2]):
         root, path = b"/".join(names[:3]), EnvPath(b"/".join([true_name(name) for name in names[3:]]))
     else:
-        raise Damaged(f"no entries are stored in '{show(stored_directory)}'")
+        raise Damaged(f"no entries are stored in '{display_bytes(stored_directory)}'")
     if stored_below(root, path) != stored_directory:
-        raise Damaged(f"a directory is not spelled as names are stored: '{show(stored_directory)}'")
+        raise Damaged(f"a directory is not spelled as names are stored: '{display_bytes(stored_directory)}'")
     return root, path
 
 
@@ -162,7 +166,7 @@ def leaf_entries(
     """Return the tree entries of a directory's files and links. Those without an id are only in the manifest."""
     git_modes = list(map(git_mode, modes))
     stored = names
-    if suspicious(b"\0".join(names)):
+    if may_need_escape(b"\0".join(names)):
         pairs = zip(names, git_modes, strict=True)
         stored = [stored_name(name, top=top, link=mode == LINK) for name, mode in pairs]
     return [entry for entry in zip(stored, git_modes, ids, strict=True) if any(entry[2])]
@@ -240,7 +244,7 @@ def chunk_entries(trees: Iterable[bytes]) -> dict[bytes, TreeEntry]:
     return found
 
 
-def whole_tree(
+def write_whole_tree(
     sink: ObjectSink, top: Iterable[TreeEntry], manifest: bytes | None, reserved: Mapping[bytes, TreeEntry]
 ) -> bytes:
     """Store the snapshot's top tree: the environment's own entries, and the reserved name with everything else."""

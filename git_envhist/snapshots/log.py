@@ -17,8 +17,8 @@ from git_envhist.git.process import Fields, Git, GitStream, cut_into_fields
 from git_envhist.lazy import dataclass
 from git_envhist.model import NoteRecord, Snapshot, SnapshotId
 from git_envhist.objects.commits import parse_commit
-from git_envhist.snapshots.message import ParsedMessage, own_words, read_message
-from git_envhist.snapshots.records import attached_of, names_of, read_note, remarks_of, verdicts_of
+from git_envhist.snapshots.message import ParsedMessage, read_message, shown_intent
+from git_envhist.snapshots.note_records import attached_of, names_of, read_note, remarks_of, verdicts_of
 
 NOTES_GLOB = "refs/notes/envhist/*/*"
 FIELDS = ("%H", "%P", "%T", "%cI", "%an <%ae> %ad", "%B")
@@ -260,7 +260,7 @@ def _join(
         commit=commit,
         tree=tree,
         at=at,
-        intent=own_words(message.intent, message.values.get("intent_source")).decode(
+        intent=shown_intent(message.intent, message.values.get("intent_source")).decode(
             "utf-8", "surrogateescape"
         ),
         parent=parents[0] if parents else None,

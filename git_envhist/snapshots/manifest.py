@@ -26,10 +26,10 @@ from git_envhist.errors import Damaged
 from git_envhist.lazy import dataclass, field, pattern
 from git_envhist.model import Entry, EntryKind, EnvPath, ObjectId, StoredAs
 from git_envhist.objects.trees import DIRECTORY, EXECUTABLE, FILE, LINK
+from git_envhist.printable_text import display_bytes
 from git_envhist.snapshots.layout import split_root
-from git_envhist.snapshots.names import is_name, suspicious
 from git_envhist.snapshots.quoting import UNSAFE, quote, quote_path, unquote, unquote_path
-from git_envhist.text import show
+from git_envhist.snapshots.stored_names import is_name, may_need_escape
 
 # Device numbers in Linux's encoding, independent of the system that reads them.
 
@@ -84,7 +84,7 @@ def read_extras(text: bytes, kind: EntryKind) -> ExtraWords:
             raise _unreadable(item)
         rank, read = _READERS.get(word[1], _OTHER)
         if rank < last or (rank == last and rank < _ATTRIBUTES):
-            raise Damaged(f"the words of a manifest line are not in order: '{show(text)}'")
+            raise Damaged(f"the words of a manifest line are not in order: '{display_bytes(text)}'")
         last = rank
         if not read(extras, word[1], word[2]):
             raise _unreadable(item)
@@ -156,7 +156,7 @@ def _number(text: bytes) -> int | None:
 
 
 def _unreadable(item: bytes) -> Damaged:
-    return Damaged(f"a word of a manifest line cannot be read: '{show(item)}'")
+    return Damaged(f"a word of a manifest line cannot be read: '{display_bytes(item)}'")
 
 
 _Reader = Callable[[ExtraWords, bytes, bytes], bool]
@@ -346,13 +346,13 @@ def scan_shard(data: bytes, *, directory: bytes | None = None, budget: ShardLimi
     lines = _split_lines(data, budget)
     stored = _read_header(lines[0])
     if directory is not None and stored != directory:
-        raise Damaged(f"the manifest of '{show(directory)}' is that of '{show(stored)}'")
+        raise Damaged(f"the manifest of '{display_bytes(directory)}' is that of '{display_bytes(stored)}'")
     if stored.count(b"/") >= budget.depth:
-        raise Damaged(f"a directory is nested too deeply: '{show(stored)}'")
+        raise Damaged(f"a directory is nested too deeply: '{display_bytes(stored)}'")
     path = split_root(stored)[1]
     # Each entry repeats the path of its directory: a small text must not expand to a large amount of memory.
     if (len(path) + 1) * len(lines) > budget.path_bytes:
-        raise Damaged(f"the manifest of '{show(stored)}' is too large")
+        raise Damaged(f"the manifest of '{display_bytes(stored)}' is too large")
     own = _read_own(lines[1], path)
     return ScannedShard(stored, path, own, _read_rows(lines))
 
@@ -373,7 +373,7 @@ def _split_lines(data: bytes, budget: ShardLimits) -> list[bytes]:
 def _read_header(line: bytes) -> bytes:
     header = _HEADER_LINE.fullmatch(line)
     if header is None:
-        raise Damaged(f"not a manifest: '{show(line)}'")
+        raise Damaged(f"not a manifest: '{display_bytes(line)}'")
     if int(header[1]) != VERSION:
         raise NewerManifestFormat(
             f"a manifest is written in format {int(header[1])}, this version reads {VERSION}"
@@ -383,10 +383,10 @@ def _read_header(line: bytes) -> bytes:
 
 def _read_own(line: bytes, path: EnvPath) -> Entry:
     if not line.startswith(OWN_NAME + b" "):
-        raise Damaged(f"a manifest does not begin with its directory: '{show(line)}'")
+        raise Damaged(f"a manifest does not begin with its directory: '{display_bytes(line)}'")
     own = _read_row(line, path).entry()
     if own.kind is not EntryKind.DIRECTORY or own.uid is None or own.gid is None:
-        raise Damaged(f"a manifest does not describe its directory completely: '{show(line)}'")
+        raise Damaged(f"a manifest does not describe its directory completely: '{display_bytes(line)}'")
     return own
 
 
@@ -397,9 +397,9 @@ def _read_rows(lines: list[bytes]) -> list[ShardLine]:
         line = lines[number]
         name = unquote(line[: line.find(b" ")])
         if not is_name(name):
-            raise Damaged(f"a manifest has an impossible name: '{show(name)}'")
+            raise Damaged(f"a manifest has an impossible name: '{display_bytes(name)}'")
         if name <= last:
-            raise Damaged(f"the names in a manifest are not in order: '{show(name)}'")
+            raise Damaged(f"the names in a manifest are not in order: '{display_bytes(name)}'")
         last = name
         rows.append(_read_row(line, name))
     return rows
@@ -408,11 +408,11 @@ def _read_rows(lines: list[bytes]) -> list[ShardLine]:
 def _read_row(line: bytes, name: bytes) -> ShardLine:
     found = _LINE.fullmatch(line)
     if found is None:
-        raise Damaged(f"a line of a manifest cannot be read: '{show(line)}'")
+        raise Damaged(f"a line of a manifest cannot be read: '{display_bytes(line)}'")
     letter, mode, time, words = found.groups()
     mtime_ns = int(time)
     if not -LATEST_NS <= mtime_ns <= LATEST_NS:
-        raise Damaged(f"a manifest has a time out of range: '{show(line)}'")
+        raise Damaged(f"a manifest has a time out of range: '{display_bytes(line)}'")
     return ShardLine(name, _KINDS[letter], int(mode, 8), mtime_ns, words)
 
 
@@ -497,7 +497,7 @@ def _is_plain(text: bytes, start: int, path: EnvPath, names: list[bytes], digits
     return (
         (len(path) + 1) * len(names) <= BUDGET.path_bytes
         and all(map(lt, names, islice(names, 1, None)))
-        and not suspicious(b"\0".join(names))
+        and not may_need_escape(b"\0".join(names))
     )
 
 

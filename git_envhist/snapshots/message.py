@@ -36,7 +36,7 @@ from git_envhist.model import (
     Trigger,
     Verdict,
 )
-from git_envhist.snapshots.records import VERDICT, format_record, read_verdict
+from git_envhist.snapshots.note_records import VERDICT, format_record, read_verdict
 
 if TYPE_CHECKING:
     from git_envhist.secrets.keys import SigningKey
@@ -180,7 +180,7 @@ class NewerFormat(Damaged):
         )
 
 
-def own_words(intent: bytes, source: IntentSource | None) -> bytes:
+def shown_intent(intent: bytes, source: IntentSource | None) -> bytes:
     """Return the intent as a reader expects it: for a snapshot without an intent the subject of its code commit."""
     if source is not IntentSource.COMMIT:
         return intent

@@ -5,8 +5,8 @@ as it likes, and reads any mixture. This module writes one level (`ab/cdef...`),
 small trees and a commit however long the history is; a note found at another depth is moved there.
 
 Each writer has a notes ref of its own. Other writers' notes on a rewritten snapshot are found by its first hash
-(`with_old_notes`). Notes between machines are joined when they are read (`add_local_notes`, `add_fetched_notes`).
-"""
+(`with_notes_of_other_writers`). Notes between machines are joined when they are read (`add_local_notes`,
+`add_fetched_notes`)."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from git_envhist.model import NoteRecord, ObjectId, Snapshot
 from git_envhist.objects.commits import encode_commit, parse_commit
 from git_envhist.objects.trees import DIRECTORY, FILE, decode_tree, encode_tree
 from git_envhist.platform import open_file_only
-from git_envhist.snapshots.fetched import FETCHED_NOTES, REMOTES, FetchedStore, is_fetched, split_name
-from git_envhist.snapshots.records import (
+from git_envhist.snapshots.fetched_store import FETCHED_NOTES, REMOTES, FetchedStore, is_fetched, split_name
+from git_envhist.snapshots.note_records import (
     HASH,
     MAX_NOTE,
     VERDICT,
@@ -284,7 +284,7 @@ NOTES = "refs/notes/envhist/"
 LIST = ("ls-tree", "-r", "-z", "--full-tree")
 
 
-def with_old_notes(git: Git, found: Sequence[Snapshot], own: str) -> list[Snapshot]:
+def with_notes_of_other_writers(git: Git, found: Sequence[Snapshot], own: str) -> list[Snapshot]:
     """Add the notes that other writers left on the snapshots' first hashes."""
     ids = {one.id for one in found if one.id != one.commit}
     if not ids:
@@ -372,7 +372,7 @@ TAKEN = ("note", VERDICT)
 MAX_LINES = 100_000
 
 
-def mark_fetched_notes(fetched: FetchedStore) -> None:
+def record_note_on_fetched(fetched: FetchedStore) -> None:
     """Record that a note was written here on a fetched snapshot."""
     try:
         with open(os.path.join(fetched.path, SPOKEN), "ab"):
@@ -433,7 +433,7 @@ def _accepted(record: NoteRecord, writer: str) -> NoteRecord | None:
     return record
 
 
-def list_crossed(fetched: FetchedStore, own: Git, fresh: Collection[str]) -> None:
+def list_cross_machine_notes(fetched: FetchedStore, own: Git, fresh: Collection[str]) -> None:
     """List the cross-machine notes of the writers in `fresh`, given by local name, again after a fetch changed them."""
     present = {ref.removeprefix(FETCHED_NOTES) for ref in fetched.refs(FETCHED_NOTES)}
     kept_rows = [row for row in _read(fetched) if row[0] in present and row[0] not in fresh]

@@ -11,26 +11,24 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 
-from git_envhist.disk import COMMON_LOCK, locked, state_directory
+from git_envhist.disk import state_directory
 from git_envhist.errors import Damaged, EnvhistError, GitFailed, in_words
 from git_envhist.git.cat_file import CatFile, GitObject
 from git_envhist.git.process import Git
 from git_envhist.git.repository import NOTES_REFS, TIMELINE_REFS, TRASH_REFS, RefsMoved, RefUpdate, Repository
 from git_envhist.lazy import dataclass
+from git_envhist.locks import COMMON_LOCK, locked
 from git_envhist.model import NoteRecord, Snapshot
 from git_envhist.objects.commits import encode_commit
 from git_envhist.objects.own_packs import OwnPacks, drop_broken_index, restore_lost_indexes
-from git_envhist.objects.pack_reader import JOINED, entries
+from git_envhist.objects.pack_file import JOINED, read_entries
 from git_envhist.objects.pack_writer import PackWriter, StagedPack
 from git_envhist.secrets.keys import Key
 from git_envhist.snapshots.message import MessageFields, mac_input, with_mac, write_message
 from git_envhist.snapshots.notes import NO_FILES, add_records
+from git_envhist.snapshots.restarted_timelines import record_restarted
+from git_envhist.snapshots.rewritten_ids import current_commit, read_rewritten
 from git_envhist.snapshots.staging import Staging
-from git_envhist.snapshots.timeline_state import (
-    current_commit,
-    read_rewritten,
-    record_restarted,
-)
 
 TRIES = 20
 
@@ -137,7 +135,7 @@ def _write_commit(
     notes = None
     undo = writer.mark()
     try:
-        notes = _write_notes(
+        notes = write_notes(
             repository, writer, timeline, {commit: commit_draft.records(commit)}, commit_draft.signature, own
         )
     except (EnvhistError, OSError) as error:
@@ -151,7 +149,7 @@ def _merge_small(writer: PackWriter, waiting: list[StagedPack], hash_length: int
     for pack in [pack for pack in waiting if pack.size <= JOINED]:
         before = writer.mark()
         try:
-            for oid, entry, checksum in entries(pack.pack_path, hash_length):
+            for oid, entry, checksum in read_entries(pack.pack_path, hash_length):
                 writer.put(oid, entry, checksum)
         except (Damaged, OSError):
             writer.rollback(before)
@@ -159,7 +157,7 @@ def _merge_small(writer: PackWriter, waiting: list[StagedPack], hash_length: int
             waiting.remove(pack)
 
 
-def _write_notes(
+def write_notes(
     repository: Repository,
     writer: PackWriter,
     timeline: str,
@@ -255,7 +253,7 @@ def annotate(
     ref = NOTES_REFS + timeline
     for _ in range(TRIES):
         writer = PackWriter(staging.pack_dir, repository.object_format)
-        old, new = _write_notes(
+        old, new = write_notes(
             repository, writer, timeline, additions, signature, files=files, without=without
         )
         pack = writer.finish()

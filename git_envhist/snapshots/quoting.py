@@ -13,7 +13,7 @@ from operator import ne
 from git_envhist.errors import Damaged
 from git_envhist.lazy import pattern
 from git_envhist.model import TOP, EnvPath
-from git_envhist.text import show
+from git_envhist.printable_text import display_bytes
 
 UNSAFE = pattern(rb"[\x00-\x20%\x7f]")
 _QUOTED = pattern(rb"%([01][0-9a-f]|20|25|7f)")
@@ -31,7 +31,7 @@ def unquote(word: bytes) -> bytes:
         return word
     value = _QUOTED.sub(_unquote_byte, word)
     if quote(value) != word:
-        raise Damaged(f"a word is not quoted as it must be: '{show(word)}'")
+        raise Damaged(f"a word is not quoted as it must be: '{display_bytes(word)}'")
     return value
 
 
@@ -47,7 +47,7 @@ def unquote_path(word: bytes) -> EnvPath:
         return TOP
     names = path.split(b"/")
     if b"" in names or b"." in names or b".." in names or b"\0" in path:
-        raise Damaged(f"not a path of the environment: '{show(path)}'")
+        raise Damaged(f"not a path of the environment: '{display_bytes(path)}'")
     return EnvPath(path)
 
 

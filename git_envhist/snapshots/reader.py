@@ -17,8 +17,9 @@ from git_envhist.git.cat_file import CatFile
 from git_envhist.git.process import Git
 from git_envhist.lazy import once
 from git_envhist.model import Entry, EnvPath, ObjectId, StoredAs
-from git_envhist.objects.reader import FORMATS, ChunkReader, TreeReader, Verify
+from git_envhist.objects.object_readers import FORMATS, ChunkReader, TreeReader, Verify
 from git_envhist.objects.trees import DIRECTORY, decode_by_name, decode_tree
+from git_envhist.printable_text import display_bytes
 from git_envhist.snapshots.chunks import chunks_path, read_pointer
 from git_envhist.snapshots.layout import (
     DOTGIT,
@@ -34,9 +35,8 @@ from git_envhist.snapshots.layout import (
     unflat,
 )
 from git_envhist.snapshots.manifest import read_shard
-from git_envhist.snapshots.names import RESERVED, stored_name
 from git_envhist.snapshots.quoting import quote
-from git_envhist.text import show
+from git_envhist.snapshots.stored_names import RESERVED, stored_name
 
 # The bytes of single files as they were on disk: sealed files unsealed, chunks concatenated.
 
@@ -111,7 +111,7 @@ class FileReader:
         outer, inner = chunks_path(tree)
         place = b"/".join((RESERVED, PIECES, outer.encode(), inner.encode()))
         if self._lookup.look_up(place) != tree:
-            raise Damaged(f"the chunks of a file are not in the snapshot: '{show(path)}'")
+            raise Damaged(f"the chunks of a file are not in the snapshot: '{display_bytes(path)}'")
         for _, _, run in self._listed(tree, path):
             for _, _, oid in self._listed(run, path):
                 try:
@@ -123,7 +123,7 @@ class FileReader:
         answer = self._reader.read(tree.hex())
         if answer is None or answer[0] != "tree":
             raise Damaged(
-                f"chunks are missing of '{show(path)}'",
+                f"chunks are missing of '{display_bytes(path)}'",
                 hint=FSCK_HINT,
             )
         return decode_tree(answer[1], self._length)
@@ -134,24 +134,24 @@ class FileReader:
             raise _missing_bytes(path)
         if answer[0] != "blob":
             raise NoSuchFile(
-                f"not a file in this snapshot: '{show(path)}'",
+                f"not a file in this snapshot: '{display_bytes(path)}'",
                 hint="'git ls-tree <id>:<path>' lists a directory",
             )
         return answer[1]
 
 
 def _missing_bytes(path: EnvPath) -> Damaged:
-    return Damaged(f"bytes are missing of '{show(path)}'", hint=FSCK_HINT)
+    return Damaged(f"bytes are missing of '{display_bytes(path)}'", hint=FSCK_HINT)
 
 
 def _no_bytes(path: EnvPath, entry: Entry | None) -> NoSuchFile:
     if entry is None:
         return NoSuchFile(
-            f"not in this snapshot: '{show(path)}'",
+            f"not in this snapshot: '{display_bytes(path)}'",
             hint="to list the snapshots that changed a path: git envlog -- <path>",
         )
     kind = "recorded by its hash only" if entry.stored is StoredAs.FINGERPRINT else _kind_of(entry)
-    return NoSuchFile(f"no bytes are stored of '{show(path)}': it is {kind}")
+    return NoSuchFile(f"no bytes are stored of '{display_bytes(path)}': it is {kind}")
 
 
 def _kind_of(entry: Entry) -> str:
@@ -417,13 +417,13 @@ def damage_context(stored: bytes) -> Iterator[None]:
     try:
         yield
     except (Damaged, GitFailed) as error:
-        text = f"the data of the directory '{show(stored) or '.'}' cannot be read: {error.message}"
+        text = f"the data of the directory '{display_bytes(stored) or '.'}' cannot be read: {error.message}"
         raise Damaged(text, hint=HINT) from error
 
 
 def damaged(text: str, path: bytes) -> Damaged:
     """Return the error for a snapshot that no capture writes."""
-    return Damaged(f"{text} '{show(path)}'", hint=HINT)
+    return Damaged(f"{text} '{display_bytes(path)}'", hint=HINT)
 
 
 # Find the damaged path after a comparison failed: git reports only an object's id.
@@ -442,7 +442,7 @@ def with_damaged_path(git: Git, snapshots: tuple[str, ...], error: EnvhistError)
             with CatFile(git) as reader:
                 path = _first_unreadable(reader, snapshot)
             if path is not None:
-                text = f"the data of '{show(path) or '.'}' cannot be read: {error.message}"
+                text = f"the data of '{display_bytes(path) or '.'}' cannot be read: {error.message}"
                 return Damaged(text, hint=UNREADABLE_HINT)
     return error
 

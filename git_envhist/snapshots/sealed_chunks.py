@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from git_envhist.errors import Damaged
 from git_envhist.git.cat_file import CatFile
 from git_envhist.model import ObjectId
-from git_envhist.objects.compress import compress
+from git_envhist.objects.deflate import compress
 from git_envhist.objects.trees import decode_tree
 from git_envhist.secrets.seal import SealingKey, seal
 from git_envhist.snapshots.chunks import AVERAGE, MAX_SIZE, cut_with_secret, pad, store_cut_chunks

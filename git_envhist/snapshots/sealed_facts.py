@@ -9,9 +9,9 @@ from collections.abc import Callable
 
 from git_envhist.errors import SealingError
 from git_envhist.secrets.seal import SealingKey, seal, unseal
+from git_envhist.snapshots.fact_text import SUFFIX, FactText, read_fact_text, write_facts
 from git_envhist.snapshots.layout import FACTS
-from git_envhist.snapshots.names import RESERVED
-from git_envhist.snapshots.records import SUFFIX, FactText, read_fact_text, write_facts
+from git_envhist.snapshots.stored_names import RESERVED
 
 KIND = b"facts"
 

@@ -12,7 +12,7 @@ import os
 from git_envhist.disk import Durability, replace_file
 from git_envhist.errors import Damaged
 from git_envhist.lazy import dataclass
-from git_envhist.snapshots.fetched import FetchedStore
+from git_envhist.snapshots.fetched_store import FetchedStore
 from git_envhist.snapshots.heads import Head
 from git_envhist.snapshots.quoting import quote, unquote
 

@@ -43,8 +43,6 @@ from git_envhist.disk import (
     STAGING_IN_STATE,
     can_rename,
     cannot_write,
-    lock_file,
-    lock_within,
     make_directory,
     read_exactly,
     remove_if_present,
@@ -53,6 +51,7 @@ from git_envhist.disk import (
     sync_files,
     write_all,
 )
+from git_envhist.locks import lock_file, lock_within
 from git_envhist.objects.own_packs import (
     GONE,
     KEEP_MARK,
@@ -71,7 +70,13 @@ from git_envhist.objects.own_packs import (
     write_keep,
 )
 from git_envhist.objects.pack_writer import StagedPack
-from git_envhist.objects.permissions import bits_of, directory_mode, file_mode, tighten, tighten_directory
+from git_envhist.objects.permissions import (
+    close_directory,
+    close_packs,
+    directory_mode,
+    file_mode,
+    shared_bits_of,
+)
 from git_envhist.platform import NOFOLLOW, guarded_open
 
 # Stagings are next to our other state, or, if that is on another file system than the packs, next to the packs: a
@@ -108,13 +113,13 @@ def choose_place(common_state: str, pack_dir: str, configured: int) -> str:
     with suppress(FileExistsError):
         os.mkdir(pack_dir)
     seen = os.stat(pack_dir)
-    bits = bits_of(seen, configured)
+    bits = shared_bits_of(seen, configured)
     mode = directory_mode(seen, bits)
     make_directory(common_state, mode)
-    tighten_directory(common_state, bits)
+    close_directory(common_state, bits)
     for place in places(common_state, pack_dir):
         make_directory(place, mode)
-        tighten_directory(place, bits)
+        close_directory(place, bits)
         if can_rename(place, pack_dir, partial(_move, place, pack_dir)):
             return place
     return place  # neither works: publishing reports the error
@@ -140,7 +145,7 @@ def take_turn(place: str) -> int:
 def make_staging(place: str, pack_dir: str, configured: int) -> tuple[str, int, int]:
     """Create a staging with its lock locked and an empty journal. Return its path and both descriptors."""
     seen = os.stat(pack_dir)
-    bits = bits_of(seen, configured)
+    bits = shared_bits_of(seen, configured)
     path = os.path.join(place, f"{os.getpid()}-{os.urandom(8).hex()}")
     os.mkdir(path, 0o700)
     descriptors: list[int] = []
@@ -392,7 +397,7 @@ class Staging:
 
     def _make_visible(self, packs: Iterable[StagedPack]) -> None:
         target = os.stat(self._target)
-        bits = bits_of(target, self._shared)
+        bits = shared_bits_of(target, self._shared)
         for pack in packs:
             base = os.path.join(self._target, pack.name)
             write_keep(base + ".keep", target)
@@ -401,7 +406,7 @@ class Staging:
                 if suffix == ".idx":
                     link_spare_index(staged, spare_directory_for(os.path.dirname(self.path)), pack.name)
                 os.rename(staged, base + suffix)
-        tighten(self._target, self._shared)
+        close_packs(self._target, self._shared)
         sync_directory(self._target)
 
     def close(self) -> None:

@@ -17,7 +17,7 @@ from git_envhist.git.repository import NOTES_REFS, Repository
 from git_envhist.lazy import pattern
 from git_envhist.secrets.key_text import read_opening_key
 from git_envhist.secrets.keys import Key, OpeningKey
-from git_envhist.snapshots.fetched import FetchedStore, without_fetched_objects
+from git_envhist.snapshots.fetched_store import FetchedStore, without_fetched_objects
 
 DIRECTORY = b"keys"
 LIST = b"keys/list"

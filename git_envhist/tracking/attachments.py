@@ -28,17 +28,18 @@ from git_envhist.model import (
     GitChange,
     MissingPath,
     Snapshot,
-    SnapshotAttachments,
+    SnapshotExtras,
     SnapshotId,
 )
 from git_envhist.platform import NOFOLLOW
 from git_envhist.secrets.seal import seal, unseal
 from git_envhist.secrets.tokens import mask_tokens
-from git_envhist.snapshots.fetched import is_fetched
+from git_envhist.snapshots.fetched_store import is_fetched
 from git_envhist.snapshots.layout import ATTACHMENTS, GIT_CHANGED, MISSING, UNSTABLE
-from git_envhist.snapshots.names import RESERVED, stored_name, true_name
-from git_envhist.snapshots.records import attached_record, read_git_changes, read_missing
+from git_envhist.snapshots.list_texts import read_git_changes, read_missing
+from git_envhist.snapshots.note_records import attached_record
 from git_envhist.snapshots.sealed_chunks import read_sealed_chunks
+from git_envhist.snapshots.stored_names import RESERVED, stored_name, true_name
 
 if TYPE_CHECKING:
     from git_envhist.git.process import Git
@@ -58,7 +59,7 @@ Value = object
 """Text, bytes, a number, a boolean, None, or a list or a dictionary of plain values."""
 
 
-def encode(values: Sequence[Value]) -> bytes:
+def encode_values(values: Sequence[Value]) -> bytes:
     """Return a list of plain values as JSON; raise `UsageError` for another value."""
     if isinstance(values, str | bytes | Mapping):
         raise UsageError("expected a list of messages or outputs", hint=PLAIN_VALUES)
@@ -66,8 +67,8 @@ def encode(values: Sequence[Value]) -> bytes:
     return json.dumps(encoded, separators=(",", ":")).encode("ascii")
 
 
-def decode(data: bytes) -> list[Value] | None:
-    """Return the list that `encode` wrote; None for other bytes."""
+def decode_values(data: bytes) -> list[Value] | None:
+    """Return the list that `encode_values` wrote; None for other bytes."""
     try:
         values = json.loads(data)
         return [_decode_value(value) for value in values] if isinstance(values, list) else None
@@ -140,10 +141,10 @@ def read_attachments(reader: CatFile, snapshot: Snapshot, unseal: Unseal) -> Ite
         found = reader.read(attached.blob) if _is_name(name) else None
         if found is None or found.kind != "blob":
             raise EnvhistError(f"an attachment of the note is missing: '{attached.name}'")
-        yield true_name(name), unseal(attached_path(snapshot, name), found.data)
+        yield true_name(name), unseal(sealed_for_path(snapshot, name), found.data)
 
 
-def attached_path(snapshot: Snapshot, stored: bytes) -> EnvPath:
+def sealed_for_path(snapshot: Snapshot, stored: bytes) -> EnvPath:
     """Return the path an attachment is sealed for: it opens at this snapshot only, whatever note names it."""
     return EnvPath(snapshot.id.encode("ascii") + b"/" + stored)
 
@@ -203,7 +204,7 @@ def conversation_of(history: HistoryContext, snapshot: Snapshot) -> list[Value] 
 def decode_list(attachments: Iterable[tuple[str, bytes]], name: str) -> list[Value] | None:
     """Return the values of the last attachment with this name, or None if there is none."""
     data = {NUMBERED.sub("", stored): data for stored, data in attachments}.get(name)
-    return None if data is None else decode(data)
+    return None if data is None else decode_values(data)
 
 
 def encode_lists(
@@ -211,7 +212,7 @@ def encode_lists(
 ) -> list[tuple[str, bytes]]:
     """Return (name, bytes) of a conversation and of outputs of tools; none for None."""
     lists = {CONVERSATION: conversation, TOOL_OUTPUTS: tool_outputs}
-    return [(name, encode(values)) for name, values in lists.items() if values is not None]
+    return [(name, encode_values(values)) for name, values in lists.items() if values is not None]
 
 
 def attach(history: HistoryContext, snapshot: Snapshot, things: Iterable[tuple[str, bytes]]) -> Snapshot:
@@ -226,10 +227,10 @@ def attach(history: HistoryContext, snapshot: Snapshot, things: Iterable[tuple[s
     return replace(snapshot, attached=tuple(by_name.values()))
 
 
-def snapshot_with_attachments(history: HistoryContext, snapshot: Snapshot) -> SnapshotAttachments:
+def snapshot_with_attachments(history: HistoryContext, snapshot: Snapshot) -> SnapshotExtras:
     """Return a snapshot with everything attached to it, its missing paths and git's changes."""
     attachments = attachments_of(history, snapshot)
-    return SnapshotAttachments(
+    return SnapshotExtras(
         snapshot,
         decode_list(attachments, CONVERSATION),
         decode_list(attachments, TOOL_OUTPUTS),
@@ -260,12 +261,12 @@ def seal_attachment(
             hint="capture it as a file of the environment: that has no limit",
         )
     stored = stored_name(mask_tokens(os.fsencode(name)))
-    content = seal(key, attached_path(snapshot, stored), b"attachment", data)
+    content = seal(key, sealed_for_path(snapshot, stored), b"attachment", data)
     attached = Attachment(os.fsdecode(stored), _blob_id(content, object_format))
-    return SealedAttachment(attached, attachment_path(snapshot.id) + b"/" + stored, content)
+    return SealedAttachment(attached, attachments_directory(snapshot.id) + b"/" + stored, content)
 
 
-def attachment_path(snapshot: SnapshotId) -> bytes:
+def attachments_directory(snapshot: SnapshotId) -> bytes:
     """Return the directory of a snapshot's attachments in the tree of the notes."""
     place = snapshot.encode("ascii")
     return b"/".join((PLACE, place[:2], place))

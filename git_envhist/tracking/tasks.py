@@ -33,7 +33,7 @@ from git_envhist.model import (
 )
 from git_envhist.platform import open_file_only
 from git_envhist.secrets.masking import mask_text
-from git_envhist.tracking.attachments import conversation_of, encode
+from git_envhist.tracking.attachments import conversation_of, encode_values
 
 if TYPE_CHECKING:
     pass
@@ -50,7 +50,7 @@ def definition_of(*parts: object) -> str:
     >>> definition_of("You are careful.", {"tools": ["shell", "edit"]})
     '8f5a33169c83ca10'
     """
-    return hashlib.sha256(encode([_ordered(part) for part in parts])).hexdigest()[:DIGITS]
+    return hashlib.sha256(encode_values([_ordered(part) for part in parts])).hexdigest()[:DIGITS]
 
 
 def definition_of_files(paths: Iterable[str]) -> str | None:

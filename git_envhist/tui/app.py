@@ -15,18 +15,20 @@ from textual.screen import ModalScreen
 from textual.widgets import Footer, Input, Static
 from textual.worker import Worker, get_current_worker
 
-from git_envhist.text import escape
+from git_envhist.printable_text import escape
 from git_envhist.tui import styled_text as plans
 from git_envhist.tui import widgets
-from git_envhist.tui.programs import (
+from git_envhist.tui.own_programs import (
     JsonResult,
     OwnProgramResult,
     SnapshotRow,
     WhySubject,
     ask_json,
+    contains_words,
     count_snapshots,
-    fits,
-    rows,
+    list_snapshots,
+    other_timelines,
+    resolve_options,
     why_subjects,
 )
 from git_envhist.tui.styled_text import Text, diff_text, headline, snapshot_text, why_text
@@ -64,6 +66,7 @@ class Browser(App[None]):
     BINDINGS = [  # noqa: RUF012 - as textual has it
         # With priority, so that text typed right after it goes to the search and not to the list.
         Binding("slash", "search", "search", priority=True),
+        Binding("m", "merge", show=False),
         Binding("u", "undo", "undo"),
         Binding("U", "redo", show=False),
         Binding("question_mark", "keys", "keys"),
@@ -80,6 +83,8 @@ class Browser(App[None]):
         self._shown_for: str | None = None
         self._operation = ""
         """The running operation; no other one is started meanwhile."""
+        self._sides: dict[str, str] = {}
+        """The sides of the conflicts of the planned operation, by path."""
 
     def compose(self) -> ComposeResult:
         yield Static("loading…", id="top")
@@ -101,7 +106,7 @@ class Browser(App[None]):
 
     @work(thread=True, exclusive=True, group="list")
     def _load(self) -> None:
-        found, answer = rows(time.strftime("%Y"))
+        found, answer = list_snapshots(time.strftime("%Y"))
         self.call_from_thread(self._set_rows, found, answer)
         # Counting takes a second program: the list does not wait for it.
         total = count_snapshots()
@@ -121,7 +126,7 @@ class Browser(App[None]):
 
     def _filter(self) -> None:
         words = self._search_words()
-        shown = [row for row in self._all if fits(row, words)] if words else self._all
+        shown = [row for row in self._all if contains_words(row, words)] if words else self._all
         self.query_one(SnapshotList).put(shown)
         self._head()
         if not shown and self._all:
@@ -276,11 +281,34 @@ class Browser(App[None]):
     def action_redo(self) -> None:
         self._start("redo the last undo", "envrestore", "--redo")
 
+    def action_merge(self) -> None:
+        if not self._operation:
+            self._set_operation("listing the timelines")
+            self._list_timelines()
+
+    @work(thread=True, group="restore")
+    def _list_timelines(self) -> None:
+        self.call_from_thread(self._choose_timeline, other_timelines())
+
+    def _choose_timeline(self, names: list[str]) -> None:
+        self._set_operation("")
+        if not names:
+            text = Text("no other timeline; to work in a second directory: git envlog fork <directory>")
+            self.push_screen(widgets.message("nothing to merge", text))
+            return
+
+        def chosen(place: int | None) -> None:
+            if place is not None:
+                self._start(f"merge {names[place]}", "envlog", "merge", names[place])
+
+        self.push_screen(widgets.timelines(names), chosen)
+
     # --- restore
 
     def _start(self, title: str, *words: str) -> None:
         """Show the plan of a program, carry it out if the user confirms, and show the result."""
         if not self._operation:
+            self._sides = {}
             self._set_operation("computing the plan")
             self._plan(title, words)
 
@@ -290,16 +318,20 @@ class Browser(App[None]):
 
     @work(thread=True, group="restore")
     def _plan(self, title: str, words: tuple[str, ...]) -> None:
-        result = ask_json(*words, "--dry-run")
+        result = ask_json(*words, *resolve_options(self._sides), "--dry-run")
         self.call_from_thread(self._confirm_plan, title, words, result)
 
     def _confirm_plan(self, title: str, words: tuple[str, ...], result: JsonResult) -> None:
-        if result.value is None or plans.is_idle(result.value) or plans.conflicts_of(result.value):
+        conflicts = plans.conflicts_of(result.value) if result.value is not None else ()
+        if conflicts:
+            self._decide_conflicts(title, words, plans.conflict_rows(conflicts))
+            return
+        if result.value is None or plans.is_idle(result.value):
             self._show_result(title, result, plans.plan_text)
             return
         self._set_operation("")
         # Pass the plan id, so that exactly the displayed plan is carried out, or nothing.
-        confirmed = (*words, "--plan", result.value["plan_id"])
+        confirmed = (*words, *resolve_options(self._sides), "--plan", result.value["plan_id"])
 
         def answered(yes: bool | None) -> None:
             if yes:
@@ -307,6 +339,23 @@ class Browser(App[None]):
                 self._carry_out(title, confirmed)
 
         self.push_screen(widgets.plan(title, plans.plan_text(result.value, self._dialog_columns())), answered)
+
+    def _decide_conflicts(self, title: str, words: tuple[str, ...], rows: list[tuple[str, str]]) -> None:
+        """Ask for the side of each conflict, then plan again; a conflict that its side cannot decide is asked again."""
+        self._set_operation("")
+        number = f"{len(rows):,} conflict{'' if len(rows) == 1 else 's'}"
+        tried = [self._sides.get(path, "") for path, _ in rows]
+        dialog = widgets.ConflictDialog(
+            f"{number}, nothing is changed: {title}", [text for _, text in rows], tried
+        )
+
+        def decided(done: int | None) -> None:
+            if done is not None:
+                self._sides |= {path: side for (path, _), side in zip(rows, dialog.sides, strict=True)}
+                self._set_operation("computing the plan")
+                self._plan(title, words)
+
+        self.push_screen(dialog, decided)
 
     @work(thread=True, group="restore")
     def _carry_out(self, title: str, words: tuple[str, ...]) -> None:

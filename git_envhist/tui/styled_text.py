@@ -13,13 +13,13 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text as Styled
 
-from git_envhist.diff.fact_keys import name_of
 from git_envhist.diff.facts import SERVICE, fact_rows, fact_words, facts_from_values, row_cells
+from git_envhist.diff.split_fact_key import name_of
 from git_envhist.diff.summary import SummaryRow as Folded
 from git_envhist.diff.summary import describe_marks, fold_by_directory
 from git_envhist.model import Change, ChangeKind, EntryKind, FactChange
-from git_envhist.text import escape, for_people, plain_output, seconds
-from git_envhist.tui.programs import Json, SnapshotRow, changes_of, steps_of
+from git_envhist.printable_text import escape, for_people, format_duration, plain_output
+from git_envhist.tui.own_programs import Json, SnapshotRow, changes_of, path_of, steps_of
 
 if TYPE_CHECKING:
     # rich creates its own texts from these, so annotations use its type.
@@ -182,11 +182,8 @@ def _planned(value: Json) -> Iterator[Text]:
     plan = value["plan"]
     left = plan["left_alone"]
     if is_idle(value):
-        unchanged = (
-            "no change of it is left" if "reverted" in value else "the environment is unchanged since then"
-        )
-        why = "all differences are skipped" if left else unchanged
-        yield Text(f"nothing to {'revert' if 'reverted' in value else 'restore'}: {why}")
+        verb, unchanged = _idle_words(value)
+        yield Text(f"nothing to {verb}: {'all differences are skipped' if left else unchanged}")
     else:
         counts = [f"{action} {number:,}" for action, number in plan["counts"].items() if number]
         yield Text(" · ".join([*counts, *([f"skipped {len(left):,}"] if left else [])]), "bold")
@@ -198,17 +195,32 @@ def _planned(value: Json) -> Iterator[Text]:
     if left:
         yield Text("skipped:")
         yield from _cut(f"{' ' * HANG}{escape(one['path'])}: {escape(one['why'])}" for one in left)
-    conflicts = conflicts_of(value)
-    if conflicts:
-        yield Text("conflicts, nothing is changed:")
-        yield from _cut(f"{' ' * HANG}{escape(one['path'])}: {escape(one['why'])}" for one in conflicts)
-        yield Text(f"to decide them: git envlog revert -n {escape(value['reverted'])}")
     yield from (Text(f"service {escape(line)}") for line in value["services"])
     if value["head"]:
         yield Text(f"then: {escape(value['head'])}")
     yield from _not_restored(value)
-    if not (is_idle(value) or conflicts):
+    if not is_idle(value):
         yield Text("the current state is captured first, so that undo can return to it", "dim")
+
+
+def _idle_words(value: Json) -> tuple[str, str]:
+    """Return the name of the operation, and why it changes nothing."""
+    if "merged" in value:
+        return "merge", "the files have all changes of it"
+    if "reverted" in value:
+        return "revert", "no change of it is left"
+    return "restore", "the environment is unchanged since then"
+
+
+def conflict_rows(conflicts: Sequence[Json]) -> list[tuple[str, str]]:
+    """Return each path in conflict, as an argument of a program, with all reasons in one line."""
+    found: dict[str, list[Json]] = {}
+    for one in conflicts:
+        found.setdefault(path_of(one), []).append(one)
+    return [
+        (path, f"{same[0]['path']}: {'; '.join(str(one['why']) for one in same)}")
+        for path, same in found.items()
+    ]
 
 
 def _rows(steps: Sequence[Json]) -> Iterator[str]:
@@ -228,7 +240,7 @@ def _done(value: Json) -> Iterator[Text]:
     safety = value["safety"]
     if safety:
         yield Text(f"captured the current state as {safety[:7]}")
-    did = "reverted" if "reverted" in value else "restored"
+    did = "merged" if "merged" in value else "reverted" if "reverted" in value else "restored"
     yield Text(f"{did} in {value['duration_ms'] / 1000:.1f} s, verified {value['verified']:,} paths")
     if value["head"]:
         yield Text(escape(value["head"]))
@@ -408,7 +420,7 @@ def _verdict_details(verdict: Json) -> Iterator[str]:
     elif verdict["exit_code"]:
         yield f"exit {verdict['exit_code']}"
     if verdict["duration_ms"] is not None:
-        yield seconds(verdict["duration_ms"] / 1000)
+        yield format_duration(verdict["duration_ms"] / 1000)
     if verdict["carried_from"]:
         yield f"result from {verdict['carried_from'][:7]}"
         if verdict.get("services"):

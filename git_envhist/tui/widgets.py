@@ -23,8 +23,8 @@ from textual.strip import Strip
 from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
-from git_envhist.text import escape
-from git_envhist.tui.programs import Json, JsonResult, SnapshotRow, WhySubject
+from git_envhist.printable_text import escape
+from git_envhist.tui.own_programs import Json, JsonResult, SnapshotRow, WhySubject
 from git_envhist.tui.styled_text import Text
 
 # Dialogs over the list: a plan to confirm, a result, the keys.
@@ -37,6 +37,7 @@ KEYS = (
     ("d", "mark this snapshot; on another one: compare the two"),
     ("r", "show the plan for restoring this snapshot; restore it after confirmation"),
     ("v", "show the plan for taking out this step and keeping later ones; revert it after confirmation"),
+    ("m", "choose another timeline and show the plan for merging it; merge it after confirmation"),
     ("w", "choose something that this snapshot changed: who changed it, when and why"),
     ("u", "show the plan for undoing the last restore; undo it after confirmation"),
     ("U", "the same for redoing the last undo"),
@@ -135,6 +136,111 @@ class SubjectDialog(ModalScreen[WhySubject | None]):
         (options.action_cursor_down if step > 0 else options.action_cursor_up)()
 
 
+class ListDialog(ModalScreen[int | None]):
+    """Rows with a cursor; returns the chosen row, or None."""
+
+    BINDINGS = [  # noqa: RUF012 - as textual has it
+        Binding("escape,n,q", "leave", show=False),
+        Binding("enter,y", "choose", show=False),
+        Binding("down,j", "move(1)", show=False),
+        Binding("up,k", "move(-1)", show=False),
+        Binding("pagedown,space", "move(10)", show=False),
+        Binding("pageup,b", "move(-10)", show=False),
+    ]
+
+    def __init__(self, title: str, rows: Sequence[str], foot: str) -> None:
+        super().__init__()
+        self._heading = title
+        self._rows = rows
+        self._foot = foot
+        self._place = 0
+
+    def compose(self) -> ComposeResult:
+        with Vertical(id="dialog-box"):
+            yield Static(Text(self._heading, style="bold"), id="dialog-title")
+            with VerticalScroll(id="dialog-text", can_focus=False):
+                yield Static(id="dialog-rows")
+            yield Static(Text(self._foot, style="dim"), id="dialog-foot")
+
+    def on_mount(self) -> None:
+        self._draw()
+
+    def on_resize(self) -> None:
+        self._draw()
+
+    def _draw(self) -> None:
+        scroll = self.query_one("#dialog-text", VerticalScroll)
+        height = max(3, self.app.size.height - FRAME_LINES)
+        scroll.styles.max_height = height
+        columns = columns_in(self.app.size.width)
+        lines = [self._line(place, columns) for place in range(len(self._rows))]
+        self.query_one("#dialog-rows", Static).update(Text("\n").join(lines))
+        scroll.scroll_to(y=max(0, self._place - height // 2), animate=False)
+
+    def _line(self, place: int, columns: int) -> Text:
+        is_current = place == self._place
+        text = f"{'›' if is_current else ' '} {self._row_text(place)}"
+        if cell_len(text) > columns:
+            text = set_cell_size(text, columns - 1) + "…"
+        return Text(text, style="bold" if is_current else "")
+
+    def _row_text(self, place: int) -> str:
+        return escape(self._rows[place])
+
+    def action_move(self, step: int) -> None:
+        self._place = max(0, min(self._place + step, len(self._rows) - 1))
+        self._draw()
+
+    def action_leave(self) -> None:
+        self.dismiss(None)
+
+    def action_choose(self) -> None:
+        self.dismiss(self._place)
+
+
+SIDES = {"o": "ours", "t": "theirs", "b": "both", "s": "skip"}
+"""The side of a conflict by its key; the capital letter is for all conflicts."""
+UNDECIDED = "?"
+
+
+class ConflictDialog(ListDialog):
+    """The conflicts of a revert or a merge; returns 0 if each row of `sides` is decided, or None."""
+
+    BINDINGS = [  # noqa: RUF012 - as textual has it
+        *(Binding(key, f"decide('{side}')", show=False) for key, side in SIDES.items()),
+        *(Binding(key.upper(), f"decide_all('{side}')", show=False) for key, side in SIDES.items()),
+        # The base class has other meanings of two keys.
+        Binding("pageup", "move(-10)", show=False),
+    ]
+
+    def __init__(self, title: str, rows: Sequence[str], tried: Sequence[str]) -> None:
+        """`tried`: the side of each row that did not decide it, e.g. `theirs` for a package; empty if none."""
+        super().__init__(title, rows, "o ours · t theirs · b both · s skip · capital: all · Enter plans")
+        self._tried = tried
+        self.sides = [""] * len(rows)
+        """The side of each row; empty: undecided."""
+
+    def _row_text(self, place: int) -> str:
+        side = self.sides[place] or self._tried[place] + UNDECIDED
+        return f"{side:<7}  {super()._row_text(place)}"
+
+    def action_decide(self, side: str) -> None:
+        self.sides[self._place] = side
+        self.action_move(1)
+
+    def action_decide_all(self, side: str) -> None:
+        self.sides = [side] * len(self.sides)
+        self._draw()
+
+    def action_choose(self) -> None:
+        if "" in self.sides:
+            # The first conflict without a side is next.
+            self._place = self.sides.index("")
+            self._draw()
+        else:
+            self.dismiss(0)
+
+
 def columns_in(width: int) -> int:
     """Return the width of a dialog's text in a terminal of this width."""
     return max(20, min(MAX_WIDTH, width * WIDTH_PERCENT // 100) - FRAME_COLUMNS)
@@ -148,6 +254,13 @@ def plan(title: str, text: Text) -> TextDialog:
 def message(title: str, text: Text) -> TextDialog:
     """Return a dialog that shows a result."""
     return TextDialog(title, text, "Enter or Esc closes · j k scroll")
+
+
+def timelines(names: Sequence[str]) -> ListDialog:
+    """Return a dialog that asks for a timeline to merge."""
+    return ListDialog(
+        "Merge what changed in another timeline", names, "Enter shows the plan · Esc cancels · j k move"
+    )
 
 
 def keys() -> TextDialog:

@@ -14,9 +14,10 @@ from socket import AF_UNIX, SOCK_STREAM, socket
 from typing import Any
 
 from git_envhist._version import __version__
-from git_envhist.disk import locked_now, remove_if_present, state_directory
+from git_envhist.disk import remove_if_present, state_directory
 from git_envhist.errors import EnvhistError
 from git_envhist.lazy import dataclass
+from git_envhist.locks import try_lock
 from git_envhist.peers import is_alike, with_short_path
 from git_envhist.platform import SYSTEM
 from git_envhist.watcher.client import LOCK, socket_path
@@ -90,7 +91,7 @@ class WatcherProcess:
     def run(self) -> str:
         """Answer until the process is to end; return why this environment cannot be watched, or an empty text."""
         state = state_directory(self._state)
-        with locked_now(os.path.join(state, LOCK)) as acquired:
+        with try_lock(os.path.join(state, LOCK)) as acquired:
             if not acquired:
                 return ""
             try:

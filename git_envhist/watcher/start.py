@@ -6,9 +6,10 @@ import os
 import time
 from contextlib import suppress
 
-from git_envhist.disk import Durability, locked_now, remove_if_present, replace_file, state_directory
+from git_envhist.disk import Durability, remove_if_present, replace_file, state_directory
 from git_envhist.git.process import clean_environment
 from git_envhist.git.repository import Repository
+from git_envhist.locks import try_lock
 from git_envhist.platform import SYSTEM, open_file_only, own_command
 from git_envhist.watcher.client import LOCK, exchange, socket_path
 
@@ -50,7 +51,7 @@ def start_if_missing(repository: Repository) -> bool:
     """Start the watcher unless one runs or it failed recently; return whether it was started."""
     if not may_run():
         return False
-    with locked_now(os.path.join(state_directory(repository.state), LOCK)) as acquired:
+    with try_lock(os.path.join(state_directory(repository.state), LOCK)) as acquired:
         # A killed watcher leaves its socket behind, but not its lock.
         if not acquired:
             return False

@@ -8,8 +8,8 @@ from array import array
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
-from git_envhist.objects.compress import crc32
-from git_envhist.worktree.scan import descent_into
+from git_envhist.objects.deflate import crc32
+from git_envhist.worktree.scan import open_cursor
 from git_envhist.worktree.stat_cache import (
     COLUMNS,
     CTIME,
@@ -60,7 +60,7 @@ def _compare_shard(
     data = cache.read_shard(shard)
     if data is None:
         return False
-    cursor = descent_into(bases)
+    cursor = open_cursor(bases)
     try:
         for encoded in differing_records(data, bases, cursor.enter):
             record = decode(encoded)

@@ -1,6 +1,6 @@
 """List directories and combine the result with their records in the stat cache.
 
-`Scanner.visit` lists one directory; `walk` and `spread` find directories. A `ScannedDirectory` collects
+`Scanner.visit` lists one directory; `walk` and `walk_breadth_first` find directories. A `ScannedDirectory` collects
 entries, paths that cannot be read, and databases; `build_record` turns it into a record. Unchanged
 directories are found before by `stat_cache.differing_records` and are not listed.
 """
@@ -41,7 +41,7 @@ from git_envhist.worktree.stat_cache import (
 Identity = tuple[int, int]
 
 
-def descent_into(bases: Mapping[bytes, bytes]) -> DirectoryCursor:
+def open_cursor(bases: Mapping[bytes, bytes]) -> DirectoryCursor:
     """Return the cursor that this system supports."""
     return DirectoryCursor(bases) if SYSTEM.fchdir and SYSTEM.nofollow else PathDirectoryCursor(bases)
 
@@ -560,7 +560,7 @@ def walk(
     return found
 
 
-def spread(
+def walk_breadth_first(
     descent: DirectoryCursor,
     tops: Iterable[bytes],
     enough: int,

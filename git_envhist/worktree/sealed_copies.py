@@ -52,7 +52,7 @@ class SealedSource(NamedTuple):
 
 
 @dataclass(slots=True)
-class Twins:
+class SealedSources:
     """Test whether a file is a copy of a source."""
 
     key: bytes
@@ -146,6 +146,14 @@ def write_sources(directory: str, key: bytes, sources: Iterable[SealedSource]) -
         with contextlib.suppress(FileExistsError):
             os.mkdir(directory, 0o700)
         replace_file(path, text, durability=Durability.NONE, temporary=f"{path}.{os.getpid()}")
+
+
+def sweep_sources(directory: str) -> None:
+    """Remove the incomplete lists of killed captures; a capture that writes one meanwhile writes none."""
+    with contextlib.suppress(OSError):
+        for name in os.listdir(directory):
+            if name.startswith(LIST + "."):
+                os.unlink(os.path.join(directory, name))
 
 
 def _check(key: bytes) -> str:

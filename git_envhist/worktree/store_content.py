@@ -17,8 +17,8 @@ from git_envhist.errors import StorageFull
 from git_envhist.lazy import dataclass
 from git_envhist.model import MissingReason, StoredAs
 from git_envhist.paths import join
-from git_envhist.worktree.attributes import Attributes, ExtrasFormat, leaf_extras, read_xattrs
 from git_envhist.worktree.databases import DatabaseFiles, WaitBudget, is_database
+from git_envhist.worktree.owner_and_xattrs import Attributes, ExtrasFormat, leaf_extras, read_xattrs
 from git_envhist.worktree.read_file import (
     BLOCK,
     Block,
@@ -34,7 +34,7 @@ from git_envhist.worktree.read_file import (
     unreadable,
 )
 from git_envhist.worktree.scan import ScannedDirectory, ScannedEntry
-from git_envhist.worktree.sealed_copies import Twins
+from git_envhist.worktree.sealed_copies import SealedSources
 from git_envhist.worktree.stat_cache import COLUMNS, INODE, MODE, SIZE
 
 # Keyed hash of a file too large for memory; the result depends only on the content, not on how it was split.
@@ -42,7 +42,7 @@ from git_envhist.worktree.stat_cache import COLUMNS, INODE, MODE, SIZE
 NULS = bytes(BLOCK)
 
 
-def chained(keyed_hash: Callable[[bytes], bytes], blocks: Iterable[Block]) -> bytes:
+def chained_hash(keyed_hash: Callable[[bytes], bytes], blocks: Iterable[Block]) -> bytes:
     """Return a chain of keyed hashes over blocks, in bounded memory; holes are not read."""
     digest = b""
     for block in _equal_blocks(blocks):
@@ -169,7 +169,7 @@ class FileSaver:
         self._home_device = home_device
         self.wait_budget = WaitBudget()
         self._scans: tuple[bytes, bool] = (b"", False)
-        self.twins = Twins(b"")
+        self.twins = SealedSources(b"")
 
     def store(self, visit: ScannedDirectory, leaf: ScannedEntry) -> bool:
         """Fill in the id and extras of an entry; return False if the path is gone or cannot be read."""
@@ -383,7 +383,7 @@ class FileSaver:
         keyed_hash = self._policy.keyed_hash
 
         def consume(blocks: Iterator[Block]) -> None:
-            parts[:] = [chained(keyed_hash, blocks)]
+            parts[:] = [chained_hash(keyed_hash, blocks)]
 
         seen, stable = read_streamed(descriptor, consume)
         leaf.oid = b""

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from git_envhist.config import Settings
 from git_envhist.disk import (
     Durability,
-    replacement,
+    open_replacement,
     state_directory,
     sync_directory,
     write_all,
@@ -31,7 +31,7 @@ FORK = "fork"
 GOOD_NAME = pattern(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}/[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
-class Found(NamedTuple):
+class FoundTimeline(NamedTuple):
     """The result of looking up a working tree's timeline."""
 
     name: str | None
@@ -45,13 +45,13 @@ def current_timeline(repository: Repository, settings: Settings) -> str | None:
     return find_timeline(repository, settings).name
 
 
-def find_timeline(repository: Repository, settings: Settings) -> Found:
+def find_timeline(repository: Repository, settings: Settings) -> FoundTimeline:
     """Return the name of this working tree's timeline; recover it if its file is lost or damaged."""
     if settings.timeline is not None and not os.path.exists(os.path.join(repository.state, FORK)):
-        return Found(_checked(settings.timeline, "envhist.timeline"))
+        return FoundTimeline(_checked(settings.timeline, "envhist.timeline"))
     name = read_name(repository.state)
     if name is not None:
-        return Found(name)
+        return FoundTimeline(name)
     path = os.path.join(repository.state, FILE)
     if os.path.isfile(repository.state):
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), repository.state)
@@ -59,14 +59,16 @@ def find_timeline(repository: Repository, settings: Settings) -> Found:
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), repository.state)
     damaged = os.path.lexists(path)
     if not damaged and not os.path.lexists(os.path.join(repository.state, CACHE)):
-        return Found(None)
-    from git_envhist.worktree.lost_timeline import recover_name  # loaded late: hardly ever needed
+        return FoundTimeline(None)
+    from git_envhist.worktree.recover_timeline_name import recover_name  # loaded late: hardly ever needed
 
     name = recover_name(repository, _prefix(repository), settings.timeline, damaged=damaged)
     lost = f"'{path}' is {'damaged' if damaged else 'missing'}"
     if name is not None:
-        return Found(name, f"{lost}; the name of this timeline was recovered: '{name}'")
-    return Found(None, f"{lost}; the name of this timeline could not be recovered" if damaged else None)
+        return FoundTimeline(name, f"{lost}; the name of this timeline was recovered: '{name}'")
+    return FoundTimeline(
+        None, f"{lost}; the name of this timeline could not be recovered" if damaged else None
+    )
 
 
 def read_name(state: str) -> str | None:
@@ -102,7 +104,9 @@ def ensure_timeline(
 def _new_name(repository: Repository, warn: Callable[[str], None]) -> str:
     from shlex import quote  # loaded late: once per working tree
 
-    from git_envhist.worktree.lost_timeline import unused_timelines  # loaded late: once per working tree
+    from git_envhist.worktree.recover_timeline_name import (
+        unused_timelines,  # loaded late: once per working tree
+    )
 
     name = f"{_prefix(repository)}{os.urandom(3).hex()}"
     is_fork = os.path.exists(os.path.join(repository.state, FORK))
@@ -120,7 +124,7 @@ def _write_name(repository: Repository, name: str) -> None:
     directory = state_directory(repository.state)
     path = os.path.join(directory, FILE)
     # The damaged file gets its second name only when the new content is written.
-    with replacement(path, durability=Durability.FULL) as descriptor:
+    with open_replacement(path, durability=Durability.FULL) as descriptor:
         write_all(descriptor, f"{name}\n".encode("ascii"), 0)
         _keep_damaged(path)
 

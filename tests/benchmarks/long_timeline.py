@@ -13,7 +13,7 @@ from pathlib import Path
 
 from git_envhist.api import EnvHistory
 from git_envhist.git.cat_file import CatFile
-from git_envhist.git.config import identity_line
+from git_envhist.git.current_actor import identity_line
 from git_envhist.git.repository import NOTES_REFS, TIMELINE_REFS, RefUpdate
 from git_envhist.model import ChangeCount, NoteRecord
 from git_envhist.objects.commits import encode_commit

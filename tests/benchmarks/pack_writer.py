@@ -17,7 +17,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from git_envhist.objects.compress import adler32, compress
+from git_envhist.objects.deflate import adler32, compress
 from git_envhist.objects.pack_index import PackIndex
 from git_envhist.objects.pack_writer import PackWriter, StagedPack
 

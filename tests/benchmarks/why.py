@@ -17,15 +17,15 @@ from datetime import timedelta
 from pathlib import Path
 
 from git_envhist.api import EnvHistory
-from git_envhist.git.config import identity_line
+from git_envhist.git.current_actor import identity_line
 from git_envhist.git.repository import TIMELINE_REFS, RefUpdate
 from git_envhist.model import ChangeCount
 from git_envhist.objects.commits import encode_commit
 from git_envhist.objects.pack_writer import PackWriter
 from git_envhist.objects.trees import DIRECTORY, FILE, decode_by_name, encode_tree
 from git_envhist.snapshots.message import mac_input, read_message, with_mac, write_message
-from git_envhist.snapshots.names import RESERVED
 from git_envhist.snapshots.staging import Staging
+from git_envhist.snapshots.stored_names import RESERVED
 from tests.benchmarks.many_snapshots import sealed
 from tests.benchmarks.scratch import Scratch
 

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from git_envhist.api import EnvHistory
 from git_envhist.capture.parallel_scan import RecordChanges
-from git_envhist.diff.changes import compare
-from git_envhist.diff.summary import count
+from git_envhist.diff.compare_snapshots import compare
+from git_envhist.diff.summary import count_changes
 from git_envhist.model import ChangeCount, Snapshot
 from git_envhist.snapshots.log import read_chain
 from git_envhist.worktree.stat_cache import SHARD_SIZE
@@ -118,7 +118,7 @@ def test_patched_tree_of_a_large_directory_equals_a_rebuilt_one(repo: Repo, name
 
 
 def compared(repo: Repo, before: Snapshot, after: Snapshot) -> ChangeCount:
-    return count(
+    return count_changes(
         compare(EnvHistory.open(str(repo.path), one_command=True).repository.git, before.tree, after.tree)
     )
 
@@ -152,8 +152,30 @@ def test_content_changes_are_counted_without_a_comparison(
         assert snapshot(repo).changed == ChangeCount(modified=modified), name
 
 
-def test_added_and_removed_paths_are_not_counted_from_records() -> None:
-    assert RecordChanges(gone={b"dir"}).count() is None
+def test_added_and_removed_paths_are_counted_without_a_comparison(
+    repo: Repo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    build(LARGE, repo.path)
+    settle(repo)
+
+    def refuse(*_: object) -> None:
+        raise AssertionError("the trees were compared")
+
+    monkeypatch.setattr("git_envhist.capture.captured_tree.compare", refuse)
+    steps: tuple[tuple[tuple[Edit, ...], ChangeCount], ...] = (
+        ((Put(b"flat/more", File(b"1")), Append(b"flat/f7", b"more")), ChangeCount(1, 1)),
+        ((Remove(b"wide/d7"),), ChangeCount(removed=1)),
+        ((Put(b"new/deep/a", File(b"1")), Put(b"new/deep/b", Link(b"a"))), ChangeCount(added=2)),
+        ((Put(b"new/empty/also", Directory()),), ChangeCount(added=1)),
+        ((Remove(b"new"),), ChangeCount(removed=3)),
+    )
+    for number, (edits_made, expected) in enumerate(steps):
+        apply(edits_made, repo.path)
+        assert snapshot(repo).changed == expected, number
+
+
+def test_removed_directories_without_a_record_are_not_counted() -> None:
+    assert RecordChanges(gone={b"dir"}, removed=None).count() is None
     assert RecordChanges().count() == ChangeCount()
 
 

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from git_envhist.api import EnvHistory
+from git_envhist.capture.capture_worker import CaptureWorker
 from git_envhist.capture.parallel_scan import ScanDriver
-from git_envhist.capture.worker import CaptureWorker
 from git_envhist.errors import Damaged, EnvhistError, StorageFull, WorkingTreeGone
 from git_envhist.workers import (
     MAX_TICKETS,
@@ -27,7 +27,7 @@ from git_envhist.workers import (
     SharedCounters,
     WorkerFailed,
     WorkerHandle,
-    fork_line,
+    fork_worker,
     frames_from,
     send,
 )
@@ -74,7 +74,7 @@ class Echo:
 def pool_of(workers: int, *, here: bool = False) -> Pool:
     lines: list[WorkerHandle] = []
     for number in range(workers):
-        lines.append(InlineWorker(Echo(number)) if here else fork_line(lambda n=number: Echo(n), lines))  # type: ignore[misc]
+        lines.append(InlineWorker(Echo(number)) if here else fork_worker(lambda n=number: Echo(n), lines))  # type: ignore[misc]
     return Pool(SharedCounters(workers), lines)
 
 
@@ -160,7 +160,7 @@ def test_error_of_a_worker_that_cannot_start_reaches_the_caller() -> None:
     def make() -> Echo:
         raise StorageFull("no room")
 
-    lines: list[WorkerHandle] = [fork_line(make, [])]
+    lines: list[WorkerHandle] = [fork_worker(make, [])]
     pool = Pool(SharedCounters(1), lines)
     try:
         with pytest.raises(StorageFull, match="no room"):
@@ -262,7 +262,7 @@ def test_concurrent_workers_take_different_tickets() -> None:
     shared = SharedCounters(3)
     pool = Pool(shared, [])
     for _ in range(3):
-        pool.lines.append(fork_line(lambda: Drawer(shared), pool.lines))
+        pool.lines.append(fork_worker(lambda: Drawer(shared), pool.lines))
     try:
         for _ in range(20):
             shared.offer(MAX_TICKETS)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from git_envhist.capture.tool_calls import MAX_CALLS, NO_RECORD, OpenCall, ToolCalls
-from git_envhist.disk import StillLocked
+from git_envhist.locks import StillLocked
 from git_envhist.model import ToolCall
 from tests.support.repository import Repo
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from git_envhist.checks.check_command import MAX_TAIL, RunOptions, environment_of, run
-from git_envhist.checks.verdicts import CommandExit, exit_status, signal_of, status_of
+from git_envhist.checks.check_command import MAX_TAIL, RunOptions, environment_of, run_check
+from git_envhist.checks.verdicts import CommandExit, exit_status, signal_of, verdict_status
 from git_envhist.child_command import TERMINATION_SECONDS
 from git_envhist.model import VerdictStatus
 from tests.support.needs import require
@@ -41,13 +41,13 @@ def test_verdict_depends_on_the_exit_status_alone(
     tmp_path: Path, command: str, status: VerdictStatus, exit_code: int | None, number: int | None
 ) -> None:
     (tmp_path / "not-executable").write_text("")
-    ended = run(command, run_options(tmp_path))
-    assert (status_of(ended), ended.exit_code, signal_of(ended)) == (status, exit_code, number)
+    ended = run_check(command, run_options(tmp_path))
+    assert (verdict_status(ended), ended.exit_code, signal_of(ended)) == (status, exit_code, number)
 
 
 def test_missing_directory_is_an_error_and_no_failure(tmp_path: Path) -> None:
-    ended = run("true", run_options(tmp_path / "gone"))
-    assert status_of(ended) is VerdictStatus.ERROR
+    ended = run_check("true", run_options(tmp_path / "gone"))
+    assert verdict_status(ended) is VerdictStatus.ERROR
     assert ended.duration_ms is None
     assert b"could not be started" in ended.tail
 
@@ -61,7 +61,7 @@ def test_output_is_passed_on_and_its_end_is_kept(tmp_path: Path) -> None:
 
     waits = "echo out; echo err >&2; while [ ! -e seen ]; do sleep 0.01; done"
     count = 20_000
-    ended = run(f"{waits}; seq {count}", run_options(tmp_path, through=take))
+    ended = run_check(f"{waits}; seq {count}", run_options(tmp_path, through=take))
     whole = b"".join(came)
     assert whole == b"out\nerr\n" + b"".join(b"%d\n" % number for number in range(1, count + 1))
     assert len(ended.tail) <= MAX_TAIL
@@ -70,24 +70,24 @@ def test_output_is_passed_on_and_its_end_is_kept(tmp_path: Path) -> None:
 
 
 def test_endless_line_is_truncated(tmp_path: Path) -> None:
-    ended = run("head -c 300000 /dev/zero | tr '\\0' x", run_options(tmp_path))
+    ended = run_check("head -c 300000 /dev/zero | tr '\\0' x", run_options(tmp_path))
     assert ended.tail == b"x" * MAX_TAIL
 
 
 def test_timeout_kills_all_processes(tmp_path: Path) -> None:
     started = time.monotonic()
-    ended = run("sleep 1000 & echo $! > pid; wait", run_options(tmp_path, limit=0.3))
-    assert (ended.timed_out, status_of(ended)) == (True, VerdictStatus.ERROR)
+    ended = run_check("sleep 1000 & echo $! > pid; wait", run_options(tmp_path, limit=0.3))
+    assert (ended.timed_out, verdict_status(ended)) == (True, VerdictStatus.ERROR)
     assert time.monotonic() - started < 500
     assert is_gone(int((tmp_path / "pid").read_text()))
 
 
 def test_check_that_passed_after_its_timeout_is_no_pass() -> None:
-    assert status_of(CommandExit(0, None, 9, timed_out=True)) is VerdictStatus.ERROR
+    assert verdict_status(CommandExit(0, None, 9, timed_out=True)) is VerdictStatus.ERROR
 
 
 def test_background_process_is_killed_without_waiting(tmp_path: Path) -> None:
-    ended = run("sleep 1000 & echo $! > pid; echo done", run_options(tmp_path))
+    ended = run_check("sleep 1000 & echo $! > pid; echo done", run_options(tmp_path))
     assert (ended.exit_code, ended.tail) == (0, b"done\n")
     assert is_gone(int((tmp_path / "pid").read_text()))
 
@@ -113,14 +113,14 @@ def test_process_that_ignores_sigterm_is_killed(tmp_path: Path) -> None:
     command = (
         "trap '' TERM; (trap '' TERM; while :; do sleep 1; done) & echo $! > pid; while :; do sleep 1; done"
     )
-    ended = run(command, run_options(tmp_path, limit=0.2))
+    ended = run_check(command, run_options(tmp_path, limit=0.2))
     assert ended.timed_out
     assert is_gone(int((tmp_path / "pid").read_text()))
     assert TERMINATION_SECONDS < 10
 
 
 def test_command_has_no_terminal_and_no_input(tmp_path: Path) -> None:
-    ended = run(
+    ended = run_check(
         "cat; test -t 0 || echo none; (: < /dev/tty) 2>/dev/null || echo no tty; pwd", run_options(tmp_path)
     )
     assert ended.tail.decode() == f"none\nno tty\n{tmp_path}\n"
@@ -142,7 +142,7 @@ def test_variables_of_one_git_command_are_not_passed_on(tmp_path: Path) -> None:
 def test_no_descriptor_is_inherited(tmp_path: Path) -> None:
     with open(tmp_path / "lock", "w") as held:
         os.set_inheritable(held.fileno(), False)
-        ended = run(
+        ended = run_check(
             f"ls /proc/self/fd | grep -cx {held.fileno()}" if sys.platform == "linux" else "echo 0",
             run_options(tmp_path),
         )

@@ -143,7 +143,7 @@ def test_check_without_a_result_is_listed_next_to_the_earlier_result(repo: Repo)
 
 
 def test_environment_on_another_machine_is_not_known() -> None:
-    from git_envhist.capture.known_verdicts import circumstances
+    from git_envhist.capture.verdict_log import circumstances
 
     system = [(b"system", "1" * 40), (b"service", "2" * 40)]
     assert circumstances(system) == circumstances(system[::-1])
@@ -155,7 +155,7 @@ def test_differing_facts_prevent_a_known_verdict(repo: Repo) -> None:
     from datetime import datetime
     from pathlib import Path
 
-    from git_envhist.capture.known_verdicts import LoggedVerdict, VerdictLog, carried_record
+    from git_envhist.capture.verdict_log import LoggedVerdict, VerdictLog, carried_record
     from git_envhist.model import SnapshotId, Verdict, VerdictStatus
 
     state = str(repo.path / ".git/envhist")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from git_envhist.capture.known_verdicts import LoggedVerdict, VerdictLog
+from git_envhist.capture.verdict_log import LoggedVerdict, VerdictLog
 from git_envhist.checks.sandbox import live_paths_in, rewrite_live_paths
 from git_envhist.history.timeline import own_verdict
 from git_envhist.lazy import replace

@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from git_envhist.cli.output import DEFAULTS, Palette
-from git_envhist.cli.path_arguments import quoted
+from git_envhist.cli.quote_path import quoted
 from git_envhist.cli.terminal import as_bytes
+from git_envhist.cli.views.diff_rows import variable_facts
 from git_envhist.cli.views.diff_source import DiffSource, DiffStyle
-from git_envhist.cli.views.git_formats import renamed
+from git_envhist.cli.views.git_diff_formats import renamed
 from git_envhist.cli.views.patch import diff_texts
-from git_envhist.cli.views.summary import variable_facts
-from git_envhist.diff.changes import compare
+from git_envhist.diff.compare_snapshots import compare
 from git_envhist.diff.config_files import unified_hunks
 from git_envhist.errors import SealingError
 from git_envhist.git.process import Git

@@ -114,7 +114,7 @@ ELSEWHERE = {
     "ambiguous": ("history/test_resolve.py", "AmbiguousRevision"),
     "cannot-sign": ("remote/test_heads.py", "is not signed: user.signingKey is not set"),
     "rolled-back": ("remote/test_heads.py", "was seen before"),
-    "slow-patterns": ("worktree/test_ignore.py", "TooSlow"),
+    "slow-patterns": ("worktree/test_path_patterns.py", "TooSlow"),
     "cannot-listen": ("mcp/test_transports.py", "cannot listen"),
     "busy": ("maintenance/test_collect.py", "RepositoryBusy"),
     "no-recipient": ("secrets/test_recipients.py", '("remove", "nobody")'),

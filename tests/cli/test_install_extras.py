@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from git_envhist.cli.install_extras import command_for, how_to_add, requirements_of
+from git_envhist.cli.install_extras import command_for, extra_install_command, requirements_of
 
 DECLARED = [
     "click<9,>=8.1",
@@ -18,7 +18,7 @@ def test_install_command_names_the_requirements() -> None:
     assert requirements_of("mcp", DECLARED) == ["mcp<3,>=2.3"]
     assert requirements_of("tui", DECLARED) == ["textual<9,>=8"]
     assert requirements_of("tui", []) == ["git-envhist[tui]"]
-    assert "git-envhist" not in how_to_add("mcp").partition(" install ")[2]
+    assert "git-envhist" not in extra_install_command("mcp").partition(" install ")[2]
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 
-from git_envhist.diff.changes import AT_ONCE
+from git_envhist.diff.compare_series import AT_ONCE
 from tests.support.repository import Repo
 from tests.tui.growing import grow_timeline
 

@@ -7,7 +7,7 @@ import pytest
 from git_envhist.cli.formats import FormatContext, read_format
 from git_envhist.cli.output import DEFAULTS, PLAIN, Palette
 from git_envhist.cli.terminal import as_bytes, width
-from git_envhist.cli.views.log import card, id_length, list_lines, oneline
+from git_envhist.cli.views.log import full_view_lines, id_length, list_lines, oneline
 from git_envhist.errors import UsageError
 from git_envhist.model import (
     EnvPath,
@@ -75,7 +75,7 @@ def test_control_characters_in_an_intent_are_escaped() -> None:
     hostile = moment("aaaaaaa", "\x1b[2J\rgone\u202e", names=("\x07",), story="\x9b31m")
     for line in [
         *list_lines([hostile], LOOK, PLAIN, None),
-        *card(hostile, LOOK, PLAIN),
+        *full_view_lines(hostile, LOOK, PLAIN),
         written("%s %B", hostile),
     ]:
         assert not set(line) & set("\x1b\r\u202e\x07\x9b")
@@ -106,7 +106,7 @@ def test_full_view_has_all_fields() -> None:
         remarks=(TextNote("it was the proxy", at(10, 20)),),
     )  # fmt: skip
     missing = [MissingPath(EnvPath(b"secret\x1b"), MissingReason.UNREADABLE, "Permission denied")]
-    assert card(snapshot, LOOK, PLAIN, missing) == [
+    assert full_view_lines(snapshot, LOOK, PLAIN, missing) == [
         "snapshot b71e02c000000000000000000000000000000000 (broken)",
         "Timeline:  laptop/app-4f2a91",
         "Actor:     Test User <test@example.com>",
@@ -134,7 +134,7 @@ def test_full_view_has_all_fields() -> None:
 
 def test_unsigned_check_result_is_marked() -> None:
     claimed = verdict(VerdictStatus.PASS, claimed_by="origin")
-    assert "Check:     ? passed, unsigned (author given as origin) (npm test)" in card(
+    assert "Check:     ? passed, unsigned (author given as origin) (npm test)" in full_view_lines(
         moment("aaaaaaa", "x", verdicts=(claimed,)), LOOK, PLAIN
     )
 
@@ -157,17 +157,19 @@ def test_unsigned_error_hides_no_signed_result() -> None:
 
 def test_check_that_changed_files_is_reported() -> None:
     changing = verdict(VerdictStatus.PASS, tree_before="a", tree_after="b")
-    lines = card(moment("aaaaaaa", "x", verdicts=(changing,)), LOOK, PLAIN)
+    lines = full_view_lines(moment("aaaaaaa", "x", verdicts=(changing,)), LOOK, PLAIN)
     assert any("the check changed files" in line for line in lines)
 
 
 def test_full_view_of_an_automatic_snapshot_has_the_title_of_the_list() -> None:
     automatic = {"intent_source": IntentSource.COMMIT, "branch": "refs/heads/main"}
-    commit = card(
+    commit = full_view_lines(
         moment("aaaaaaa", "add tags\n\nfor posts", trigger=Trigger.COMMIT, **automatic), LOOK, PLAIN
     )
     assert commit[commit.index("") :][:5] == ["", "    commit: add tags", "", "    for posts", ""]
-    checkout = card(moment("aaaaaaa", "add the shop", trigger=Trigger.CHECKOUT, **automatic), LOOK, PLAIN)
+    checkout = full_view_lines(
+        moment("aaaaaaa", "add the shop", trigger=Trigger.CHECKOUT, **automatic), LOOK, PLAIN
+    )
     assert checkout[checkout.index("") :][:3] == ["", "    checkout main", ""]
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from git_envhist.cli.terminal import pad, shorten, width
-from git_envhist.text import escape, escape_invalid, plain_output
+from git_envhist.printable_text import escape, escape_invalid, plain_output
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,10 @@ import subprocess
 
 import pytest
 
-from git_envhist.cli.terminal import marked, wrapped
+from git_envhist.cli.terminal import mark_colour, wrapped
 from tests.support.repository import Repo
 
-RED, RESET = marked("\x1b[31m"), marked("\x1b[m")
+RED, RESET = mark_colour("\x1b[31m"), mark_colour("\x1b[m")
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from git_envhist.git.refs import LONG_AGO
+from git_envhist.git.running_git import LONG_AGO
 from tests.end_to_end.captures import assert_holds, capture, history
 from tests.hygiene.user_data import Belongings, belongings
 from tests.support.needs import needs

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from git_envhist.api import EnvHistory
-from git_envhist.diff.changes import compare
-from git_envhist.diff.summary import count
+from git_envhist.diff.compare_snapshots import compare
+from git_envhist.diff.summary import count_changes
 from git_envhist.model import ChangeCount
 from tests.capture.helpers import HOWS, fresh_repo, settle, snapshot, take
 from tests.end_to_end.captures import assert_holds
@@ -198,7 +198,9 @@ def test_counted_changes_agree_with_comparison(data: st.DataObject) -> None:
 
 
 def counted(repo: Repo, before: str | None, after: str) -> ChangeCount:
-    return count(compare(EnvHistory.open(str(repo.path), one_command=True).repository.git, before, after))
+    return count_changes(
+        compare(EnvHistory.open(str(repo.path), one_command=True).repository.git, before, after)
+    )
 
 
 def naive(old: Listing, new: Listing) -> ChangeCount:

@@ -10,8 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from git_envhist.api import EnvHistory
-from git_envhist.diff.changes import compare
-from git_envhist.diff.manifest_diff import ShardDiff, _compare_shards, differing_lines, settled_shards
+from git_envhist.diff.compare_snapshots import compare
+from git_envhist.diff.manifest_diff import (
+    ShardDiff,
+    _compare_shards,
+    differing_lines,
+    shards_without_other_changes,
+)
 from git_envhist.snapshots.manifest import OWN_NAME, format_line, join_shard
 from tests.support.repository import Repo
 
@@ -28,7 +33,9 @@ def text(own: tuple[int, int, bytes], lines: dict[bytes, tuple[int, int, bytes]]
 
 def settled(old: bytes, new: bytes, certain: list[bytes], others: list[bytes]) -> bool:
     lines = differing_lines(old, new)
-    return lines is not None and bool(settled_shards([ShardDiff((b"1", b"2"), *lines)], certain, others))
+    return lines is not None and bool(
+        shards_without_other_changes([ShardDiff((b"1", b"2"), *lines)], certain, others)
+    )
 
 
 @settings(max_examples=60)

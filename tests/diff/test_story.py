@@ -6,7 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from git_envhist.diff.summary import SummaryRow, count, describe_counts, describe_marks, fold_by_directory
+from git_envhist.diff.summary import (
+    SummaryRow,
+    count_changes,
+    describe_counts,
+    describe_marks,
+    fold_by_directory,
+)
 from git_envhist.model import Change, ChangeCount, ChangeSide, EntryKind, EnvPath
 
 
@@ -135,7 +141,7 @@ paths = st.lists(
 def test_rows_cover_every_change_within_the_limit(found: list[str], limit: int) -> None:
     changes = [*added(*found[::3]), *modified(*found[1::3]), *removed(*found[2::3])]
     rows = fold_by_directory(changes, limit)
-    whole = count(changes)
+    whole = count_changes(changes)
     assert len(rows) <= limit
     assert sum(row.count.added for row in rows) == whole.added
     assert sum(row.count.modified for row in rows) == whole.modified

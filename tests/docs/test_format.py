@@ -8,18 +8,10 @@ from pathlib import Path
 import pytest
 
 from git_envhist.snapshots.chunks import read_pointer, write_pointer
+from git_envhist.snapshots.fact_text import fact_line, read_fact, read_fact_text, write_facts
+from git_envhist.snapshots.list_texts import read_git_changes, read_missing, write_git_changes, write_missing
 from git_envhist.snapshots.manifest import BUDGET, read_shard, write_shard
-from git_envhist.snapshots.names import stored_name, true_name
-from git_envhist.snapshots.records import (
-    fact_line,
-    read_fact,
-    read_fact_text,
-    read_git_changes,
-    read_missing,
-    write_facts,
-    write_git_changes,
-    write_missing,
-)
+from git_envhist.snapshots.stored_names import stored_name, true_name
 
 TEXT = (Path(__file__).resolve().parents[2] / "docs/internals/format.md").read_text(encoding="utf-8")
 BLOCKS = dict(re.findall(r"^```([a-z-]+)\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL))

@@ -38,6 +38,15 @@ def test_drawn_lines_can_be_read_back(session: ModuleType) -> None:
     assert session.texts(session.draw(lines)) == ["$ ls  # all", "a < b & c"]
 
 
+def test_progress_that_was_erased_is_not_shown(session: ModuleType) -> None:
+    bar = "\r\x1b[2Kcapturing 10 files\r\x1b[2Kcapturing 20 files\r\n\x1b[?25h\r\x1b[1A\x1b[2K"
+    assert list(session.shown(f"\x1b[?25lfirst\r\n{bar}captured\r\nstep\rlast\r\n")) == [
+        "first",
+        "captured",
+        "last",
+    ]
+
+
 def test_picture_takes_about_20_seconds_and_loads_nothing(session: ModuleType) -> None:
     picture = session.PICTURE.read_text(encoding="utf-8")
     [seconds] = re.findall(r"animation:s ([\d.]+)s", picture)

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from git_envhist.api import EnvHistory
-from git_envhist.git.config import current_actor
+from git_envhist.git.current_actor import current_actor
 from git_envhist.lazy import replace
 from git_envhist.model import IntentSource, Snapshot, Trigger
 from tests.end_to_end.captures import capture

@@ -75,7 +75,7 @@ def test_list_starts_two_git_processes_and_loads_no_heavy_module(captured: Repo,
     assert run.children == 2
     assert not run.modules & NEVER
     assert not {name for name in run.ours if ".capture." in name}
-    assert {"git_envhist.diff.changes", "git_envhist.snapshots.manifest"}.isdisjoint(run.ours)
+    assert {"git_envhist.diff.compare_snapshots", "git_envhist.snapshots.manifest"}.isdisjoint(run.ours)
     assert run.patterns <= 20
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from git_envhist.restore.relocate import MAX_FIRST_LINE, Relocation, is_shell_safe, rewrite
+from git_envhist.restore.relocate import MAX_FIRST_LINE, Relocation, is_shell_safe, replace_paths
 
 MOVED = Relocation.between(["/srv/app", "/srv/app/inner"], "/new/place")
 
@@ -26,22 +26,24 @@ MOVED = Relocation.between(["/srv/app", "/srv/app/inner"], "/new/place")
     ],
 )
 def test_path_is_not_found_inside_a_longer_one(before: bytes, after: bytes) -> None:
-    assert rewrite(before, MOVED) == after
+    assert replace_paths(before, MOVED) == after
 
 
 def test_path_is_found_in_file_urls() -> None:
     moved = Relocation.between(["/srv/my app"], "/new")
-    assert rewrite(b'"file:///srv/my%20app/lib" /srv/my app/lib', moved) == b'"file:///new/lib" /new/lib'
+    assert (
+        replace_paths(b'"file:///srv/my%20app/lib" /srv/my app/lib', moved) == b'"file:///new/lib" /new/lib'
+    )
 
 
 def test_first_line_that_becomes_too_long_is_run_by_a_shell() -> None:
     long = "/" + "d" * MAX_FIRST_LINE
     moved = Relocation.between(["/srv/app"], long)
-    assert rewrite(b"#!/srv/app/bin/python3.11 -sE\nimport sys\n", moved) == (
+    assert replace_paths(b"#!/srv/app/bin/python3.11 -sE\nimport sys\n", moved) == (
         b"#!/bin/sh\n'''exec' " + long.encode() + b"/bin/python3.11 -sE \"$0\" \"$@\"\n' '''\nimport sys\n"
     )
     # Only Python reads the second line as a string.
-    assert rewrite(b"#!/srv/app/bin/ruby\n", moved) is None
+    assert replace_paths(b"#!/srv/app/bin/ruby\n", moved) is None
 
 
 @pytest.mark.parametrize(

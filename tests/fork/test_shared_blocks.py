@@ -11,9 +11,9 @@ import pytest
 
 from git_envhist.git.process import Git
 from git_envhist.model import Entry, EntryKind, EnvPath, ObjectId
-from git_envhist.objects.reader import Verify
+from git_envhist.objects.object_readers import Verify
 from git_envhist.objects.trees import object_id
-from git_envhist.restore.clone_files import CloningReader
+from git_envhist.restore.worktree_reader import CloningReader
 from tests.support.needs import require
 from tests.support.oracle import tree_differences
 from tests.support.repository import Repo, make_repo

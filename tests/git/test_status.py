@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from git_envhist.git.repository import Repository
-from git_envhist.git.status import GitStatus, read_view
+from git_envhist.git.status import GitStatus, read_git_status
 from tests.support.repository import Repo, make_repo
 
 State = Callable[[Repo], object]
@@ -25,7 +25,7 @@ def state(make: State) -> State:
 
 def view(repo: Repo) -> GitStatus:
     repository = Repository.open(str(repo.path))
-    return read_view(repository.git, repository.root, repository.git_dir, repository.object_format)
+    return read_git_status(repository.git, repository.root, repository.git_dir, repository.object_format)
 
 
 def as_git_sees_it(repo: Repo) -> list[tuple[str, bytes]]:

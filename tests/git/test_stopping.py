@@ -14,7 +14,7 @@ import pytest
 
 from git_envhist.errors import GitFailed
 from git_envhist.git.limits import ResourceLimits, run_limited
-from git_envhist.git.process import Git, GitProcess, GitStream, spawn
+from git_envhist.git.process import Git, GitProcess, GitStream, run_to_end
 from tests.git.loose import git_of
 from tests.support.repository import Repo
 
@@ -99,7 +99,7 @@ def test_command_has_the_default_action_for_a_closed_pipe(repo: Repo) -> None:
     words = ("grep", "SigIgn", "/proc/self/status")
     assert signal.getsignal(signal.SIGPIPE) is signal.SIG_IGN
     for done in (
-        spawn(words, os.environb),
+        run_to_end(words, os.environb),
         GitProcess(words, os.environb, keeps_output=True).finish(),
         run_limited(words, os.environb, ResourceLimits()),
     ):

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from git_envhist.git.config import LocalZone
+from git_envhist.git.current_actor import LocalZone
 from git_envhist.history.times import read_time_span
 from tests.history.snapshots import BERLIN
 

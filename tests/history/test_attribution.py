@@ -14,7 +14,7 @@ from git_envhist.history.attribution import (
     Certainty,
     ChangeTime,
     Reason,
-    attribute,
+    attribute_change,
 )
 from git_envhist.lazy import replace
 from git_envhist.model import CallWindow, RestoreRole, Snapshot, TextNote, ToolCall, Trigger
@@ -41,7 +41,7 @@ def step(*calls: ToolCall, after: str | None = None, **more: object) -> Snapshot
 
 
 def of(taken: Snapshot, path: str | None = "f", time: ChangeTime = INSIDE, *later: Snapshot) -> Attribution:
-    return attribute(taken, BEFORE, path, time, later)
+    return attribute_change(taken, BEFORE, path, time, later)
 
 
 def test_only_call_is_named_if_the_file_was_written_while_it_ran() -> None:
@@ -89,9 +89,9 @@ def test_removed_path_names_only_the_one_call_that_waited_for_the_capture() -> N
     removed = ChangeTime(105.0, 105.0, is_indirect=True)
     assert of(step(SHELL), "f", removed).reason is Reason.NOT_WAITED
     before = replace(BEFORE, calls=(replace(SHELL, began=None, ended=None),))
-    assert attribute(step(SHELL), before, "f", removed).call == SHELL
+    assert attribute_change(step(SHELL), before, "f", removed).call == SHELL
     taken = step(replace(EDIT, paths=("g",)), SHELL)
-    assert attribute(taken, before, "f", removed).reason is Reason.NOT_WAITED
+    assert attribute_change(taken, before, "f", removed).reason is Reason.NOT_WAITED
 
 
 def test_directory_is_not_decided_by_its_time() -> None:
@@ -171,7 +171,7 @@ def test_dropped_snapshots_between_make_it_uncertain() -> None:
 def test_step_without_hooks_names_nobody() -> None:
     taken = replace(snapshot("after", "10:05"), parent=BEFORE.commit, trusted=True)
     assert of(taken).reason is Reason.NO_RECORD
-    assert attribute(taken, None, "f", INSIDE).certainty is Certainty.FIRST
+    assert attribute_change(taken, None, "f", INSIDE).certainty is Certainty.FIRST
 
 
 def test_command_between_two_snapshots_is_named_unless_the_timeline_was_rewritten() -> None:
@@ -202,7 +202,7 @@ def test_restore_is_named_as_a_restore() -> None:
     restored = replace(snapshot("after", "10:05"), parent=BEFORE.commit, restore=RestoreRole.TO, trusted=True)
     assert of(restored).certainty is Certainty.RESTORE
     assert of(replace(restored, commit="d" * 40)).certainty is Certainty.UNCERTAIN
-    other = attribute(restored, BEFORE, "f", INSIDE, is_restored=False)
+    other = attribute_change(restored, BEFORE, "f", INSIDE, is_restored=False)
     assert (other.certainty, other.reason) == (Certainty.UNCERTAIN, Reason.NOT_RESTORED)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from git_envhist.errors import UsageError
-from git_envhist.history.timeline import Choice, choose
+from git_envhist.history.timeline import SnapshotFilter, filter_snapshots
 from git_envhist.lazy import replace
 from git_envhist.model import Actor, Snapshot
 from tests.history.snapshots import ACTOR, NOW, snapshot
@@ -28,20 +28,20 @@ FOUND = [
 @pytest.mark.parametrize(
     ("choice", "intents"),
     [
-        (Choice(sessions=("5f3a-1",)), ["one", "two"]),
-        (Choice(sessions=("5f",)), ["one", "two"]),
-        (Choice(sessions=("5f", "77c2-1")), ["one", "two", "three"]),
-        (Choice(sessions=("f3a",)), []),
-        (Choice(agent_ids=("a17",)), ["one"]),
-        (Choice(agent_ids=("a", "b")), ["one", "three"]),
-        (Choice(sessions=("77",), agent_ids=("a17",)), []),
+        (SnapshotFilter(sessions=("5f3a-1",)), ["one", "two"]),
+        (SnapshotFilter(sessions=("5f",)), ["one", "two"]),
+        (SnapshotFilter(sessions=("5f", "77c2-1")), ["one", "two", "three"]),
+        (SnapshotFilter(sessions=("f3a",)), []),
+        (SnapshotFilter(agent_ids=("a17",)), ["one"]),
+        (SnapshotFilter(agent_ids=("a", "b")), ["one", "three"]),
+        (SnapshotFilter(sessions=("77",), agent_ids=("a17",)), []),
     ],
 )
-def test_list_is_selected_by_session_and_subagent(choice: Choice, intents: list[str]) -> None:
-    assert [one.intent for one in choose(FOUND, choice, NOW)] == intents
+def test_list_is_selected_by_session_and_subagent(choice: SnapshotFilter, intents: list[str]) -> None:
+    assert [one.intent for one in filter_snapshots(FOUND, choice, NOW)] == intents
 
 
-@pytest.mark.parametrize("choice", [Choice(sessions=("",)), Choice(agent_ids=("a", ""))])
-def test_empty_id_is_refused(choice: Choice) -> None:
+@pytest.mark.parametrize("choice", [SnapshotFilter(sessions=("",)), SnapshotFilter(agent_ids=("a", ""))])
+def test_empty_id_is_refused(choice: SnapshotFilter) -> None:
     with pytest.raises(UsageError, match="no id given"):
-        choose(FOUND, choice, NOW)
+        filter_snapshots(FOUND, choice, NOW)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from git_envhist.cli.formats import FormatContext
-from git_envhist.history.graph import fold_turns
+from git_envhist.history.graph import fold_snapshots
 from git_envhist.lazy import replace
 from git_envhist.model import ChangeCount, IntentSource, Snapshot, Trigger
 from tests.history.snapshots import BERLIN, NOW, at, snapshot
@@ -29,11 +29,11 @@ def chained(*newest_first: Snapshot) -> list[Snapshot]:
 
 
 def sizes(*newest_first: Snapshot) -> list[int]:
-    return [1 + len(line.earlier) for line in fold_turns(chained(*newest_first), BERLIN)]
+    return [1 + len(line.earlier) for line in fold_snapshots(chained(*newest_first), BERLIN)]
 
 
 def test_automatic_snapshots_of_one_day_are_one_line_if_they_changed_only_files() -> None:
-    [line] = fold_turns(chained(by_hook("10:03"), by_hook("10:02"), by_hook("10:01")), BERLIN)
+    [line] = fold_snapshots(chained(by_hook("10:03"), by_hook("10:02"), by_hook("10:01")), BERLIN)
     assert (line.is_run, line.is_turn, line.changed) == (True, False, ChangeCount(3, 6, 0))
     assert sizes(by_hook("10:03"), by_hand("10:02"), by_hook("10:01")) == [1, 1, 1]
     assert sizes(by_hook("00:10"), by_hook("2026-11-17 23:50")) == [1, 1]

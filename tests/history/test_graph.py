@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from git_envhist.history.graph import connected, draw, ordered, parents_of, shown_parents
+from git_envhist.history.graph import connected, draw, parents_of, shown_parents, sort_for_graph
 from git_envhist.model import RestoreRole, Snapshot
 from tests.cli.moments import at, moment
 
@@ -122,12 +122,12 @@ def test_fork_begins_at_its_source_and_unrelated_timelines_are_apart() -> None:
     parents = parents_of([*own, *fork, *other])
     tied = connected([own[0].id], parents)
     assert {one[:4] for one in tied} == {"aaaa", "bbbb", "cccc"}
-    assert [one.id[:4] for one in ordered([*own, *fork], parents)] == ["cccc", "bbbb", "aaaa"]
+    assert [one.id[:4] for one in sort_for_graph([*own, *fork], parents)] == ["cccc", "bbbb", "aaaa"]
 
 
 def test_snapshot_is_listed_after_its_children_whatever_the_clock() -> None:
     late = chain(("aaaa", {"at": at(23, 0)}), ("bbbb", {"at": at(1, 0)}))
-    assert [one.id[:4] for one in ordered(late, parents_of(late))] == ["bbbb", "aaaa"]
+    assert [one.id[:4] for one in sort_for_graph(late, parents_of(late))] == ["bbbb", "aaaa"]
 
 
 def test_lane_of_an_unlisted_snapshot_continues() -> None:

@@ -17,7 +17,7 @@ from git_envhist.history.revisions import (
     RangeSplit,
     Revision,
     WorkingTree,
-    range_cuts,
+    range_splits,
     readings,
     why_not_a_name,
 )
@@ -99,7 +99,7 @@ def test_any_text_is_read_or_refused(text: str) -> None:
     ],
 )
 def test_every_possible_split_of_a_range_is_returned(text: str, cuts: list[tuple[str, str]]) -> None:
-    assert range_cuts(text) == tuple(RangeSplit(before, after) for before, after in cuts)
+    assert range_splits(text) == tuple(RangeSplit(before, after) for before, after in cuts)
 
 
 @pytest.mark.parametrize(

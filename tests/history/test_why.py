@@ -7,7 +7,7 @@ from typing import cast
 import pytest
 
 from git_envhist.git.process import Git
-from git_envhist.history.attribution import Certainty, ChangeTime, attribute
+from git_envhist.history.attribution import Certainty, ChangeTime, attribute_change
 from git_envhist.history.versions import ABSENT, PathId, VersionReader, VersionStep
 from git_envhist.history.why import OriginReader, Subject, SubjectKind
 from git_envhist.lazy import replace
@@ -71,9 +71,9 @@ def test_time_of_a_row_is_that_of_all_files_that_changed(
     reader = cast(VersionReader, Database(changed))
     origins = OriginReader(cast(Git, None), [after, before], reader, lambda taken: taken)
     monkeypatch.setattr(origins, "_place_of_table", lambda table: "db")
-    monkeypatch.setattr("git_envhist.history.why.read_row", lambda contents, table, key: str(contents))
+    monkeypatch.setattr("git_envhist.history.why.row_fingerprint", lambda contents, table, key: str(contents))
     (first, *_) = origins.of(Subject(SubjectKind.ROW, "t:1"))
-    assert first.attribution == attribute(after, before, "db", time)
+    assert first.attribution == attribute_change(after, before, "db", time)
     assert (first.attribution.call == call) == (changed == (b"db",))
 
 

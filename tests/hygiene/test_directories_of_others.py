@@ -11,8 +11,13 @@ import pytest
 
 from git_envhist.checks import sandbox
 from git_envhist.consent import trusted_list
+from git_envhist.directories_of_others import (
+    OthersDirectory,
+    make_directories,
+    others_component,
+    refuse_others_directory,
+)
 from git_envhist.discovery import homes_of
-from git_envhist.owners import OthersDirectory, make_directories, others_component, refuse_others
 from tests.hygiene.test_other_users import OTHER
 from tests.support.repository import Repo
 
@@ -130,7 +135,7 @@ def test_mode_of_a_file_behind_a_link_is_unchanged(
 def test_sandboxes_behind_a_link_are_not_removed(home: Path, victim: Path) -> None:
     (victim / "data").mkdir()
     plant(home / "git-envhist/aside", victim)
-    sandbox.sweep(sandbox.open_base({"XDG_CACHE_HOME": str(home)}))
+    sandbox.sweep(sandbox.unmounted_base({"XDG_CACHE_HOME": str(home)}))
     assert contents(victim) == ["data"]
 
 
@@ -162,12 +167,12 @@ def test_spool_is_not_written_there(home: Path) -> None:
 def test_each_component_of_a_path_counts(tmp_path: Path, home: Path, victim: Path) -> None:
     own = tmp_path / "own"
     own.symlink_to(victim)
-    refuse_others(str(own / "new/below"))
-    refuse_others(str(own / ".." / "victim"))
+    refuse_others_directory(str(own / "new/below"))
+    refuse_others_directory(str(own / ".." / "victim"))
     assert others_component(f"{own}/../other/../victim") == str(home)
     (victim / "loop").symlink_to("loop")
     with pytest.raises(OSError, match="symbolic links"):
-        refuse_others(str(victim / "loop"))
+        refuse_others_directory(str(victim / "loop"))
     given = victim / "given"
     given.symlink_to(victim)
     give(given)
@@ -178,13 +183,14 @@ def test_each_component_of_a_path_counts(tmp_path: Path, home: Path, victim: Pat
     victim.chmod(0o777)
     assert others_component(str(victim / "new")) == str(victim)
     victim.chmod(0o1777)
-    refuse_others(str(victim / "new"))
+    refuse_others_directory(str(victim / "new"))
     make_directories(str(own / "made/below"))
     assert (victim / "made/below").stat().st_mode & 0o777 == 0o700
 
 
 IN_NAMESPACE = (
-    "import sys; from git_envhist.owners import others_component; print(others_component(sys.argv[1]))"
+    "import sys; from git_envhist.directories_of_others import others_component; "
+    "print(others_component(sys.argv[1]))"
 )
 
 

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from git_envhist.git.refs import STALE_AFTER, TABLES_LOCK, Lock, gits_at_work, may_be_in_use, sweep_locks
 from git_envhist.git.repository import TIMELINE_REFS, RefUpdate, Repository
+from git_envhist.git.running_git import STALE_AFTER, TABLES_LOCK, gits_at_work
+from git_envhist.git.stale_locks import Lock, may_be_in_use, sweep_locks
 from tests.end_to_end.captures import assert_holds, capture, history
 from tests.hygiene.user_data import worktree
 from tests.support.gits import git_with_reftable

@@ -220,3 +220,16 @@ def test_removal_refuses_when_needed_objects_cannot_be_listed(repo: Repo) -> Non
     assert repo.run("envlog", "--format=%s", check=True).out == "one\n"
     repo.run("envlog", "uninstall", "--history", "--yes", check=True)
     assert ours_in(repo) == []
+
+
+def test_states_of_forks_of_a_plain_directory_are_removed(tmp_path: Path) -> None:
+    plain = Repo(tmp_path / "plain", dict(os.environ))
+    plain.write("notes", b"1")
+    plain.run("envlog", "init", check=True)
+    plain.run("envlog", "capture", "start", check=True)
+    plain.run("envlog", "fork", "../fork", check=True)
+    history = EnvHistory.open(str(plain.path), one_command=True)
+    common = Path(history.repository.common_state)
+    (fork,) = (common.parent / "envhist-forks").iterdir()
+    found = list(remove_history.existing_state_directories(history.repository))
+    assert found == [str(fork / "envhist"), str(common)]

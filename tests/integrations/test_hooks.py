@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from git_envhist.consent import trusted_list
-from git_envhist.disk import locked
 from git_envhist.integrations.git_hooks import hook_script
+from git_envhist.locks import locked
 from tests.integrations.hooks import (
     git_dir,
     intents,

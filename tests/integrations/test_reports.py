@@ -9,7 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from git_envhist.integrations.watch import is_watched, watch_lock
+from git_envhist.integrations.watch import is_watched, watch_lock_path
 from git_envhist.remote.upload import RemoteState, read_remote_state, write_remote_state
 from tests.support.repository import Repo
 
@@ -17,7 +17,7 @@ from tests.support.repository import Repo
 def test_watch_is_detected_only_while_it_holds_its_lock(tmp_path: Path) -> None:
     assert not is_watched(str(tmp_path))
     assert not os.listdir(tmp_path)
-    lock = watch_lock(str(tmp_path))
+    lock = watch_lock_path(str(tmp_path))
     holder = subprocess.Popen(
         ["python3", "-c", f"import fcntl; f = open({lock!r}, 'w'); fcntl.flock(f, 2); print(1, flush=1); input()"],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE,
@@ -32,7 +32,7 @@ def test_watch_is_detected_only_while_it_holds_its_lock(tmp_path: Path) -> None:
 def test_status_reports_a_running_watch(repo: Repo) -> None:
     repo.run("envlog", "capture", "one", check=True)
     assert json.loads(repo.run("envlog", "status", "--json", check=True).out)["watching"] is False
-    lock = watch_lock(str(repo.path / ".git/envhist"))
+    lock = watch_lock_path(str(repo.path / ".git/envhist"))
     words = ["flock", lock, sys.executable, "-c", "print(1, flush=True); input()"]
     holder = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert holder.stdout is not None

@@ -23,8 +23,8 @@ from git_envhist.model import (
     RestoreResult,
     ResumePoint,
     Snapshot,
-    SnapshotAttachments,
     SnapshotDiff,
+    SnapshotExtras,
     Task,
 )
 
@@ -39,7 +39,7 @@ def at_once() -> None:
     assert_type(history.restore("good", verify=True), RestoreResult)
     assert_type(history.restore("good", verify="npm test").checked, CheckResult | None)
     assert_type(history.page("history.html"), str)
-    assert_type(history.get(moment), SnapshotAttachments)
+    assert_type(history.get(moment), SnapshotExtras)
     assert_type(history.tasks.resume(), ResumePoint | None)
     assert_type(EnvHistory.init(".", storage="/tmp/history"), EnvHistory)
     assert_type(history.fork(moment, "../attempt", branch="attempt", relocate=True), EnvHistory)
@@ -65,7 +65,7 @@ async def waited_for() -> None:
     assert_type(await history.diff(moment, renames=50), SnapshotDiff)
     assert_type(await history.restore("good", dry_run=True), RestorePlan)
     assert_type(await history.restore("good", verify=True), RestoreResult)
-    assert_type(await history.get(moment), SnapshotAttachments)
+    assert_type(await history.get(moment), SnapshotExtras)
     assert_type(await history.tasks.add("write the server"), Task)
     assert_type(await history.tasks.resume(force=True), ResumePoint | None)
     assert_type(await history.effects.note("deployed"), Effect)

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from git_envhist import EnvHistory
-from git_envhist.disk import locked, locked_now
 from git_envhist.errors import EnvhistError
+from git_envhist.locks import locked, try_lock
 from git_envhist.model import Snapshot
 
 FORBIDDEN = ("os.chdir", "os.fork", "os.forkpty", "os.putenv", "os.unsetenv")
@@ -106,7 +106,7 @@ def forks() -> None:
     place = os.path.join(history.repository.state, "a lock")
     with locked(place):
         children.append(sleeper(asleep, awake))
-    with locked_now(place) as mine:
+    with try_lock(place) as mine:
         assert mine, "a copy keeps the lock"
     os.close(awake)
     assert {os.waitpid(child, 0)[1] for child in children} == {0}, "a wait for a copy timed out"

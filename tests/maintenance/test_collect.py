@@ -15,7 +15,7 @@ from git_envhist.api import EnvHistory
 from git_envhist.errors import EnvhistError, GitFailed
 from git_envhist.git.repository import Repository
 from git_envhist.maintenance import repack
-from git_envhist.maintenance.gc import KEEP_NOTHING, collect
+from git_envhist.maintenance.gc import KEEP_NOTHING, collect_garbage
 from git_envhist.maintenance.pack_usage import LONG_AGO
 from git_envhist.maintenance.repack import RepositoryBusy
 from git_envhist.model import GcResult, Snapshot
@@ -32,7 +32,7 @@ def take_snapshot(history: EnvHistory, intent: str) -> Snapshot:
 
 
 def clean(repo: Repo, keep_since: float | None = KEEP_NOTHING) -> GcResult:
-    return collect(Repository.open(str(repo.path)), keep_since=keep_since)
+    return collect_garbage(Repository.open(str(repo.path)), keep_since=keep_since)
 
 
 def packs_of(repo: Repo) -> list[Path]:
@@ -284,7 +284,7 @@ def test_git_started_during_removal_misses_no_pack(
             (repo.path / ".git/gc.pid").write_text("1 another-machine")
 
     with pytest.raises(RepositoryBusy):
-        collect(Repository.open(str(repo.path)), keep_since=KEEP_NOTHING, progress=tell)
+        collect_garbage(Repository.open(str(repo.path)), keep_since=KEEP_NOTHING, progress=tell)
 
     assert not missed
 
@@ -338,7 +338,7 @@ def test_object_reused_by_a_concurrent_capture_is_kept(repo: Repo, history: EnvH
                 )
             )
 
-    done = collect(Repository.open(str(repo.path)), keep_since=KEEP_NOTHING, progress=tell)
+    done = collect_garbage(Repository.open(str(repo.path)), keep_since=KEEP_NOTHING, progress=tell)
 
     assert done.removed > 0
     assert_holds(repo, found[0].commit)
@@ -370,7 +370,7 @@ def test_object_added_by_git_during_removal_is_kept(
             clean(repo)
     else:
         steps = {"putting them in place": add}
-        collect(
+        collect_garbage(
             Repository.open(str(repo.path)),
             keep_since=KEEP_NOTHING,
             progress=lambda step: steps.get(step, lambda: None)(),
@@ -395,13 +395,13 @@ def test_object_added_again_while_packs_are_written_is_kept(repo: Repo, history:
             told = repo.execute("git", "hash-object", "-w", "--stdin", input=mine)
             added.append(told.out.strip())
 
-    done = collect(Repository.open(str(repo.path)), progress=add)
+    done = collect_garbage(Repository.open(str(repo.path)), progress=add)
 
     assert exists(repo, added[0])
     assert done.removed == 0
     # The object is removed when its time is over.
     grow_older(repo.path / ".git", 20 * 24 * 3600)
-    collect(Repository.open(str(repo.path)))
+    collect_garbage(Repository.open(str(repo.path)))
     assert not exists(repo, added[0])
 
 
@@ -424,10 +424,10 @@ def test_object_added_again_right_before_removal_restores_the_packs(
 
     monkeypatch.setattr(repack, "put_aside", put_aside)
     with pytest.raises(RepositoryBusy, match="needed again"):
-        collect(Repository.open(str(repo.path)))
+        collect_garbage(Repository.open(str(repo.path)))
     monkeypatch.undo()
     assert exists(repo, added[0])
-    assert collect(Repository.open(str(repo.path))).removed == 0
+    assert collect_garbage(Repository.open(str(repo.path))).removed == 0
     assert exists(repo, added[0])
 
 

@@ -17,9 +17,9 @@ from git_envhist.compat.chimera.env.local import LocalEnvironment
 from git_envhist.compat.praisonai.service import CheckpointService
 from git_envhist.git.repository import Repository
 from git_envhist.handlers.daily_upkeep import run_upkeep
-from git_envhist.maintenance.daily import DAY, STAMP, start_if_due
+from git_envhist.maintenance.start_daily_gc import DAY, STAMP, start_if_due
 from git_envhist.model import Trigger
-from git_envhist.rewrite.mark_dropped import is_marked
+from git_envhist.rewrite.mark_for_drop import is_marked
 from tests.support.repository import Repo
 
 TIMEOUT = 60
@@ -82,7 +82,7 @@ def test_upkeep_starts_in_a_store_that_disables_git_gc(
 ) -> None:
     take(plain, 1)
     begun: list[Repository] = []
-    monkeypatch.setattr("git_envhist.maintenance.daily._start", begun.append)
+    monkeypatch.setattr("git_envhist.maintenance.start_daily_gc._start", begun.append)
     make_due(plain.repository.common_dir)
     for name in ("gc.auto", "maintenance.auto"):
         repo.git("config", "--global", name, "0")

@@ -12,7 +12,7 @@ import pytest
 
 from git_envhist.api import EnvHistory
 from git_envhist.git.repository import Repository
-from git_envhist.maintenance.gc import KEEP_NOTHING, collect
+from git_envhist.maintenance.gc import KEEP_NOTHING, collect_garbage
 from git_envhist.model import Snapshot
 from tests.maintenance.test_collect import size_of, take_snapshot
 from tests.objects.packing import noise
@@ -78,7 +78,7 @@ def live_and_clean(repo: Repo, history: EnvHistory, chance: random.Random) -> li
 
 def clean(repo: Repo) -> None:
     # With one thread: with more, the division of the work is not reproducible.
-    collect(Repository.open(str(repo.path)), keep_since=KEEP_NOTHING, threads=1)
+    collect_garbage(Repository.open(str(repo.path)), keep_since=KEEP_NOTHING, threads=1)
 
 
 def freed_bytes(repo: Repo, go: Callable[[], object]) -> int:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from git_envhist.api import EnvHistory
-from git_envhist.maintenance.gc import MANY_REFS, collect
+from git_envhist.maintenance.gc import MANY_REFS, collect_garbage
 from tests.cli.test_json import validate
 from tests.maintenance.test_collect import exists, forget, packs_of, take_snapshot
 from tests.objects.packing import noise, pack_of, put_into
@@ -144,7 +144,7 @@ def test_daily_gc_packs_merged_packs_of_captures(repo: Repo, history: EnvHistory
         take_snapshot(history, f"{number}")
     before = sum(pack.stat().st_size for pack in packs_of(repo))
 
-    collect(history.repository, thorough=False)
+    collect_garbage(history.repository, thorough=False)
 
     assert len(packs_of(repo)) == 1
     assert packs_of(repo)[0].stat().st_size < before / 4
@@ -156,7 +156,7 @@ def test_daily_gc_loses_nothing_and_keeps_packs_few(repo: Repo, history: EnvHist
             repo.write("app.db", noise(6_000, day) + noise(600, number))
             take_snapshot(history, f"{day} {number}")
         history.drop("@~1")
-        collect(history.repository, thorough=False)
+        collect_garbage(history.repository, thorough=False)
 
     assert len(packs_of(repo)) <= 6
     assert repo.git("fsck", "--full", "--strict", "--no-dangling") == ""

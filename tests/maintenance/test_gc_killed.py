@@ -13,7 +13,7 @@ from pathlib import Path
 
 from git_envhist.api import EnvHistory
 from git_envhist.git.repository import Repository
-from git_envhist.maintenance.gc import KEEP_NOTHING, collect, sweep_killed
+from git_envhist.maintenance.gc import KEEP_NOTHING, collect_garbage, sweep_killed
 from tests.objects.dying import NEVER, each_death
 from tests.objects.packing import noise
 from tests.support.repository import Repo, make_repo
@@ -51,7 +51,7 @@ def deaths(place: Path, default: int) -> Iterator[int]:
 
     reset()
     for step in each_death(
-        lambda: collect(Repository.open(str(copy)), keep_since=KEEP_NOTHING), reset, default
+        lambda: collect_garbage(Repository.open(str(copy)), keep_since=KEEP_NOTHING), reset, default
     ):
         judge(Repo(copy, repo.env), Repository.open(str(copy)), needed)
         yield step
@@ -63,7 +63,7 @@ def judge(repo: Repo, there: Repository, needed: set[str]) -> None:
     sweep_killed(there)
     repo.git("fsck", "--full", "--strict", "--no-dangling")
     assert missing(repo, needed) == []
-    collect(there, keep_since=KEEP_NOTHING)
+    collect_garbage(there, keep_since=KEEP_NOTHING)
     assert missing(repo, needed) == []
     repo.git("fsck", "--full", "--strict", "--no-dangling")
     stems = {path.stem for path in (repo.path / ".git/objects/pack").glob("*.keep")}

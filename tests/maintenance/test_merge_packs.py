@@ -14,9 +14,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from git_envhist.git.refs import RunningGit
+from git_envhist.git.running_git import RunningGit
 from git_envhist.maintenance import merge_packs as merging
-from git_envhist.maintenance.merge_packs import FACTOR, MAX_PACKS, choose, merge_packs, works_from_packs
+from git_envhist.maintenance.merge_packs import (
+    FACTOR,
+    MAX_PACKS,
+    count_packs_to_merge,
+    merge_packs,
+    works_from_packs,
+)
 from git_envhist.objects.own_packs import KEEP_MARK, drop_broken_index
 from git_envhist.objects.pack_writer import PackWriter
 from git_envhist.snapshots.staging import Staging, sweep
@@ -345,7 +351,7 @@ def test_unreadable_multi_pack_index_is_left_to_git(tmp_path: Path, content: byt
 @given(st.lists(st.integers(1, 1 << 40), max_size=60))
 def test_remaining_packs_grow_geometrically(sizes: list[int]) -> None:
     ordered = sorted(sizes)
-    count = choose(ordered)
+    count = count_packs_to_merge(ordered)
     left = ordered if count < 2 else sorted([sum(ordered[:count]), *ordered[count:]])
 
     if len(ordered) > MAX_PACKS:

@@ -7,15 +7,15 @@ from git_envhist.maintenance.pack_usage import (
     SET_APART,
     WEEK,
     PackUsage,
-    RepackDecision,
-    choose,
+    RepackPolicy,
+    choose_packs_to_rewrite,
     packs_to_set_apart,
     times_of,
 )
 
 DAY = 24 * 3600.0
 NOW = 1000 * WEEK + 3 * DAY + 5
-POLICY = RepackDecision(keep_since=NOW - 14 * DAY, thorough=False)
+POLICY = RepackPolicy(keep_since=NOW - 14 * DAY, thorough=False)
 
 
 def apart(days_ago: float) -> PackUsage:
@@ -23,7 +23,7 @@ def apart(days_ago: float) -> PackUsage:
 
 
 def chosen(*packs: PackUsage) -> set[str]:
-    return {pack.path for pack in choose(packs, POLICY)}
+    return {pack.path for pack in choose_packs_to_rewrite(packs, POLICY)}
 
 
 def test_packs_of_captures_are_chosen_at_any_age() -> None:
@@ -60,9 +60,9 @@ def test_no_pack_spans_more_than_a_week() -> None:
 def test_unreachable_packs_stay_few_and_at_most_three_weeks() -> None:
     packs: list[PackUsage] = []
     for day in range(60):
-        policy = RepackDecision(NOW + day * DAY - 14 * DAY, thorough=False)
+        policy = RepackPolicy(NOW + day * DAY - 14 * DAY, thorough=False)
         packs.append(PackUsage("new", 100, NOW + day * DAY, SET_APART, 0, (b"%d" % day,)))
-        going = choose(packs, policy)
+        going = choose_packs_to_rewrite(packs, policy)
         groups = packs_to_set_apart(going, policy)
         kept = [pack for pack in packs if pack not in going]
         for group in groups:
@@ -81,7 +81,7 @@ def test_daily_runs_keep_packs_few_and_copy_each_byte_few_times() -> None:
     copied = 0
     for _ in range(256):
         fresh = PackUsage("fresh", 100, NOW, "", 100, ())
-        joined = [pack for pack in choose([*packs, fresh], POLICY) if pack.kind]
+        joined = [pack for pack in choose_packs_to_rewrite([*packs, fresh], POLICY) if pack.kind]
         packs = [pack for pack in packs if pack not in joined]
         if joined:
             size = sum(pack.size for pack in joined)

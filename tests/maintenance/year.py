@@ -33,7 +33,7 @@ from pathlib import Path
 from typing import Any
 
 from git_envhist.api import EnvHistory
-from git_envhist.maintenance.gc import do_daily
+from git_envhist.maintenance.gc import do_daily_gc
 from tests.benchmarks.many_snapshots import git, sealed
 from tests.objects.packing import grow_older
 
@@ -213,7 +213,7 @@ def _begin_upkeep(history: EnvHistory) -> int:
     status = 1
     try:
         os.setsid()
-        do_daily(history.repository, lambda: None)
+        do_daily_gc(history.repository, lambda: None)
         status = 0
     except BaseException:
         traceback.print_exc()

@@ -6,7 +6,7 @@ import ast
 
 import pytest
 
-from git_envhist.mcp.hints import FOR_THE_USER, PREFIX, hint_for, in_tools, way_back
+from git_envhist.mcp.hints import FOR_THE_USER, PREFIX, hint_for, translate_commands, undo_tool_for
 from tests.rules.source import sources
 
 
@@ -30,7 +30,7 @@ from tests.rules.source import sources
     ],
 )
 def test_commands_become_tools_or_are_for_the_user(text: str, hint: str) -> None:
-    assert in_tools(text) == hint
+    assert translate_commands(text) == hint
 
 
 def test_hint_of_a_known_error_names_a_tool() -> None:
@@ -41,14 +41,14 @@ def test_hint_of_a_known_error_names_a_tool() -> None:
 
 
 def test_way_back_names_the_tool_and_the_snapshot() -> None:
-    assert way_back("git envrestore --undo", "abc") == f"{PREFIX}plan_undo"
-    assert way_back("git envrestore --redo", "abc") == f"{PREFIX}plan_restore with revision abc"
-    assert way_back(None, "abc") is None
+    assert undo_tool_for("git envrestore --undo", "abc") == f"{PREFIX}plan_undo"
+    assert undo_tool_for("git envrestore --redo", "abc") == f"{PREFIX}plan_restore with revision abc"
+    assert undo_tool_for(None, "abc") is None
 
 
 def test_no_hint_of_our_programs_tells_an_agent_to_type_a_command() -> None:
     """Each literal hint in the source either names no command, or says that it is for the user."""
-    told = [in_tools(hint) for source in sources() for hint in _literal_hints(source.tree)]
+    told = [translate_commands(hint) for source in sources() for hint in _literal_hints(source.tree)]
     assert len(told) > 100
     assert [one for one in told if "git env" in one and not one.startswith(FOR_THE_USER)] == []
     assert any(one.startswith(f"{PREFIX}") for one in told)

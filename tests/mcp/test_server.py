@@ -28,7 +28,7 @@ from mcp.shared.exceptions import MCPError  # noqa: E402 - likewise
 from mcp.types import ElicitRequestFormParams, ElicitResult, Implementation  # noqa: E402 - likewise
 
 from git_envhist.mcp.hints import PREFIX  # noqa: E402 - likewise
-from git_envhist.mcp.programs import without_outputs  # noqa: E402 - likewise
+from git_envhist.mcp.run_programs import without_outputs  # noqa: E402 - likewise
 
 LONG = 120.0
 MODES = ("auto", "legacy")

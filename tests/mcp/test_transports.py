@@ -31,8 +31,8 @@ import httpx2  # noqa: E402 - only where it is installed
 from mcp import Client  # noqa: E402 - likewise
 from mcp.client.streamable_http import streamable_http_client  # noqa: E402 - likewise
 
-from git_envhist.mcp.connections import HEADER_TIMEOUT, Connections  # noqa: E402 - likewise
 from git_envhist.mcp.hints import PREFIX  # noqa: E402 - likewise
+from git_envhist.mcp.limit_connections import HEADER_TIMEOUT, ConnectionLimiter  # noqa: E402 - likewise
 from tests.mcp.test_server import LONG, MODES, Person, answer, error_in, refusal, talk  # noqa: E402 - likewise
 
 TOKEN = "0123456789abcdefghijklmnop"
@@ -201,7 +201,7 @@ def test_client_with_the_token_is_served_after_others_filled_the_queue(repo: Rep
 
 def test_connections_without_the_token_are_limited_and_closed_in_time() -> None:
     now = [0.0]
-    connections = Connections(2, lambda: now[0])
+    connections = ConnectionLimiter(2, lambda: now[0])
     first, second, third, fourth = (FakeTransport(port) for port in range(4))
     connections.add(first)
     connections.add(second)
@@ -227,7 +227,7 @@ class FakeTransport(asyncio.Transport):
 STOPPED_EARLY = """
 import os, signal
 from git_envhist.mcp.http import serve_http
-from git_envhist.mcp.plans import HistoryServer
+from git_envhist.mcp.confirm_plans import HistoryServer
 signal.signal(signal.SIGTERM, lambda *_: print("handled", flush=True))
 def announce(line):
     os.kill(os.getpid(), signal.SIGTERM)

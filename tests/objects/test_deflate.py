@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from git_envhist.objects.compress import SMALL, STORED_BLOCK, WORTH_A_LOOK, deflate_object
+from git_envhist.objects.deflate import SMALL, STORED_BLOCK, WORTH_A_LOOK, deflate_object
 from tests.objects.packing import noise
 
 TEXT = b"".join(b"%d: all work and no play makes %d\n" % (n, n * n) for n in range(20_000))

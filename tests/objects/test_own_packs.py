@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from git_envhist.errors import Damaged
 from git_envhist.objects.own_packs import KEEP_MARK, OwnPacks, own_names
-from git_envhist.objects.pack_reader import apply_delta
+from git_envhist.objects.pack_file import apply_delta
 from git_envhist.objects.pack_writer import StagedPack
 from tests.objects.packing import (
     CONTENTS,

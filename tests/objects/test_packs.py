@@ -20,7 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from git_envhist.errors import Damaged, StorageFull
-from git_envhist.objects import compress
+from git_envhist.objects import deflate
 from git_envhist.objects import pack_writer as packs_module
 from git_envhist.objects.pack_index import PackIndex, encode_index
 from git_envhist.objects.pack_writer import PackWriter
@@ -221,7 +221,7 @@ def test_pack_truncated_before_finish_is_detected(tmp_path: Path) -> None:
 def test_bytes_changed_between_hash_and_deflate_are_detected(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pack = compress.deflate_object
+    pack = deflate.deflate_object
     monkeypatch.setattr(packs_module, "deflate_object", lambda data, level: pack(b"J" + data[1:], level))
     for data in (b"Hello", b"Hello" * 1000, noise(100_000)):
         with PackWriter(str(tmp_path), "sha1") as writer, pytest.raises(Damaged, match="changed in memory"):
@@ -233,8 +233,8 @@ def test_zlib_is_used_when_isal_cannot_be_imported(tmp_path: Path) -> None:
         "import sys\n"
         "sys.modules['isal'] = None\n"
         "sys.modules['isal.isal_zlib'] = None\n"
-        "from git_envhist.objects import compress, pack_writer\n"
-        "assert compress.compress.__module__ == 'zlib'\n"
+        "from git_envhist.objects import deflate, pack_writer\n"
+        "assert deflate.compress.__module__ == 'zlib'\n"
         "writer = pack_writer.PackWriter(sys.argv[1], 'sha1')\n"
         "writer.add(b'blob', b'hello' * 1000)\n"
         "print(writer.finish().pack_path)\n"

@@ -6,8 +6,8 @@ import random
 
 import pytest
 
+from git_envhist.objects.object_readers import WIDE, WINDOW, PackReader, Verify
 from git_envhist.objects.own_packs import OwnPacks
-from git_envhist.objects.reader import WIDE, WINDOW, PackReader, Verify
 from tests.support.repository import Repo
 
 CHANCE = random.Random("scattered")

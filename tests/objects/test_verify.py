@@ -15,8 +15,8 @@ import pytest
 
 from git_envhist.errors import Damaged, GitFailed
 from git_envhist.git.process import Git
+from git_envhist.objects.object_readers import ChunkReader, ObjectReader, PackReader, Verify
 from git_envhist.objects.own_packs import OwnPacks
-from git_envhist.objects.reader import ChunkReader, ObjectReader, PackReader, Verify
 from tests.objects.packing import noise, object_id, pack_of, put_into
 from tests.support.repository import Repo
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from git_envhist.errors import Damaged
-from git_envhist.objects import reader as windows
+from git_envhist.objects import object_readers as windows
+from git_envhist.objects.object_readers import PackReader, Verify
 from git_envhist.objects.own_packs import OwnPacks
-from git_envhist.objects.reader import PackReader, Verify
 from tests.objects.packing import damage, noise, object_id, pack_of, put_into
 from tests.support.repository import Repo
 

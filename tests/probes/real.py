@@ -24,10 +24,10 @@ from pathlib import Path
 
 from git_envhist import probes
 from git_envhist.api import EnvHistory
-from git_envhist.capture.probe_worker import compile_file_triggers, is_named
+from git_envhist.capture.file_triggers import compile_file_triggers, matches_name
 from git_envhist.model import Fact
 from git_envhist.probes.go import INLINE, MARK
-from git_envhist.snapshots.records import read_fact
+from git_envhist.snapshots.fact_text import read_fact
 from git_envhist.worktree.stat_cache import DirectoryRecord
 from tests.conftest import sealed_environment
 from tests.support.repository import Repo, make_repo
@@ -168,7 +168,7 @@ def _keep_file(file: Path, target: Path) -> None:
 
 def _is_read(file: Path, pattern: bytes) -> bool:
     directory, slash, name = pattern.rpartition(b"/")
-    return is_named(os.fsencode(file.name), (name,)) and (
+    return matches_name(os.fsencode(file.name), (name,)) and (
         not slash or os.fsencode(file.parent.name) == directory
     )
 

@@ -13,15 +13,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from git_envhist.probes import mysql, postgres, redis
-from git_envhist.probes.base import File
+from git_envhist.probes.base import ProbedFile
 from tests.alive.servers import give_away, make_cluster, psql, redis_cli
 from tests.alive.servers import postgres as postgres_server
 from tests.alive.servers import redis as redis_server
 from tests.support.repository import Repo, make_repo
 
 
-def named(contents: dict[bytes, bytes]) -> dict[bytes, File]:
-    return {name: File(data, len(data), False, b"x" * 20) for name, data in contents.items()}
+def named(contents: dict[bytes, bytes]) -> dict[bytes, ProbedFile]:
+    return {name: ProbedFile(data, len(data), False, b"x" * 20) for name, data in contents.items()}
 
 
 def no_key(context: bytes, secret: bytes) -> str | None:
@@ -126,7 +126,7 @@ def test_valkey_dump_is_listed_like_a_redis_dump() -> None:
         "dump.rdb/version": "9.0.0",
         "dump.rdb/keys of database 3": "256",
     }
-    large = {b"dump.rdb": File(None, 9 << 20, False, b"x" * 20, ((0, head),))}
+    large = {b"dump.rdb": ProbedFile(None, 9 << 20, False, b"x" * 20, ((0, head),))}
     assert [*redis.facts_of(b"", large, no_key)] == told
 
 

@@ -14,7 +14,7 @@ from git_envhist.diff.required_packages import assign_roles, disagreements, same
 from git_envhist.model import EnvPath, Fact, FactChange, Role
 from git_envhist.probes import node as declarednode
 from git_envhist.probes import python, requirements
-from git_envhist.probes.base import File
+from git_envhist.probes.base import ProbedFile
 from tests.probes.test_package_changes import MACHINE, capture, stories
 from tests.support.needs import require
 from tests.support.repository import Repo
@@ -458,7 +458,7 @@ def test_lists_of_other_projects_are_not_read() -> None:
         )
     )
     sealed = {
-        b"requirements.txt": File(b"flask", 5, True, b"x" * 20),
-        b"notes.txt": File(b"", 0, False, b"y"),
+        b"requirements.txt": ProbedFile(b"flask", 5, True, b"x" * 20),
+        b"notes.txt": ProbedFile(b"", 0, False, b"y"),
     }
     assert [fact.value for fact in requirements.facts_of(b"", sealed, lambda *_: None)] == ["open="]

@@ -12,7 +12,7 @@ import pytest
 import git_envhist
 from git_envhist.api import EnvHistory
 from git_envhist.probes import PACKAGES, deno, file_probes, manifests, package_directories, runtimes
-from git_envhist.probes.base import File
+from git_envhist.probes.base import ProbedFile
 from tests.support.repository import Repo
 
 SOURCES = Path(git_envhist.__file__).parent
@@ -116,7 +116,7 @@ def test_lock_file_of_an_installed_package_is_ignored() -> None:
 
 
 def test_sealed_lock_file_is_not_read() -> None:
-    file = File(json.dumps(LOCK).encode(), 1, True, b"x" * 20)
+    file = ProbedFile(json.dumps(LOCK).encode(), 1, True, b"x" * 20)
     assert list(deno.facts_of(b"", {deno.LOCK: file}, lambda context, secret: None)) == []
 
 

@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 from git_envhist.diff.facts import fact_rows, pair_facts
 from git_envhist.diff.summary import summarize
 from git_envhist.model import ChangeCount, EnvPath, Fact, FactChange, Role
-from git_envhist.snapshots.records import (
+from git_envhist.snapshots.fact_text import (
     differing_facts,
     fact_line,
     read_fact,
     read_fact_text,
-    without,
+    without_places,
     write_facts,
 )
 
@@ -62,8 +62,8 @@ def test_facts_of_different_probe_versions_are_not_compared() -> None:
 
 def test_lines_of_removed_directories_are_removed() -> None:
     lines = [b"a 1 at=x", b"b 1 at=x%20y auto", b"c 1"]
-    assert without(lines, {b"x y"}) == [b"a 1 at=x", b"c 1"]
-    assert without(lines, {b"x", b"y"}) == [b"b 1 at=x%20y auto", b"c 1"]
+    assert without_places(lines, {b"x y"}) == [b"a 1 at=x", b"c 1"]
+    assert without_places(lines, {b"x", b"y"}) == [b"b 1 at=x%20y auto", b"c 1"]
 
 
 def change(probe: str, key: str, before: str | None, after: str | None, **words: object) -> FactChange:

@@ -62,11 +62,11 @@ from pathlib import Path
 
 from git_envhist import EnvHistory
 from git_envhist.diff.config_files import reader_of
-from git_envhist.diff.machine_packages import mark_used
+from git_envhist.diff.used_machine_packages import assign_machine_roles
 from git_envhist.diff.path_classes import class_of, split_machine_differences
 from git_envhist.model import Change, ChangeSide, EntryKind, EnvPath, FactChange, ObjectId, Role
 from git_envhist.probes.services import mask_command_line
-from git_envhist.probes.table_facts import is_own
+from git_envhist.probes.table_facts import has_own_data
 from git_envhist.restore.processes import INTERPRETER, package_of
 from git_envhist.secrets.rules import is_package_directory
 
@@ -101,7 +101,7 @@ assert len(changes) == 4
 
 assert class_of(b"toy_modules/ball/x") == "packages"
 assert is_package_directory(b"toy_modules/ball")
-assert not is_own(b"toy_modules/ball")
+assert not has_own_data(b"toy_modules/ball")
 assert reader_of(b"settings.json") is not None
 assert reader_of(b"toys-lock.json") is None
 assert INTERPRETER.fullmatch(b"toyrun3")
@@ -110,8 +110,8 @@ write("sub/toys.yaml", "")
 top = os.fsencode(os.getcwd())
 assert package_of(top + b"/sub/deeper", top) == top + b"/sub"
 machine = FactChange("dpkg", "libtoy1", None, "1", EnvPath(b""), "dpkg", False, Role.DIRECT)
-assert mark_used([machine], [], {"toy": ["ball"]})[0].role is Role.DIRECT
-assert mark_used([machine], [], {"npm": ["ball"]})[0].role is Role.TRANSITIVE
+assert assign_machine_roles([machine], [], {"toy": ["ball"]})[0].role is Role.DIRECT
+assert assign_machine_roles([machine], [], {"npm": ["ball"]})[0].role is Role.TRANSITIVE
 
 
 def side(content):

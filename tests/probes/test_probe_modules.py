@@ -20,6 +20,7 @@ from git_envhist.model import Fact
 from git_envhist.probes import (
     apk,
     brew,
+    cargo_crates,
     conda,
     dpkg,
     file_module,
@@ -30,28 +31,27 @@ from git_envhist.probes import (
     node,
     php,
     python,
-    rootfs,
+    rootfs_packages,
     rpm,
     ruby,
-    rust,
     system_packages,
     variables,
 )
 from git_envhist.probes import go as gobuild
 from git_envhist.probes import node as pnp
-from git_envhist.probes.base import File, FileProbe
+from git_envhist.probes.base import FileProbe, ProbedFile
 
 
 def no_key(context: bytes, secret: bytes) -> str | None:
     return None
 
 
-def files(**contents: bytes) -> dict[bytes, File]:
+def files(**contents: bytes) -> dict[bytes, ProbedFile]:
     return named({name.encode(): data for name, data in contents.items()})
 
 
-def named(contents: dict[bytes, bytes]) -> dict[bytes, File]:
-    return {name: File(data, len(data), False, b"x" * 20) for name, data in contents.items()}
+def named(contents: dict[bytes, bytes]) -> dict[bytes, ProbedFile]:
+    return {name: ProbedFile(data, len(data), False, b"x" * 20) for name, data in contents.items()}
 
 
 def said(facts: Iterable[Fact]) -> list[tuple[str, str, bool]]:
@@ -223,11 +223,11 @@ def test_crates_from_git_and_of_distributions_are_listed() -> None:
         b"own-0123.d": b"/w/target/debug/deps/own-0123.d: src/main.rs\n",
     }
     for place in (b"w/target/debug/deps", b"w/target/x86_64-unknown-linux-musl/release/deps"):
-        assert said(rust.facts_of(place, named(notes), no_key)) == [
+        assert said(cargo_crates.facts_of(place, named(notes), no_key)) == [
             ("w/target/some-a", "0a1b2c3", False),
             ("w/target/b-c", "0.2.1+x", False),
         ]
-    assert said(rust.facts_of(b"w/deps", named(notes), no_key)) == []
+    assert said(cargo_crates.facts_of(b"w/deps", named(notes), no_key)) == []
 
 
 def test_list_of_composer_1_is_read() -> None:
@@ -279,21 +279,21 @@ def test_homebrew_receipt_marks_dependencies(tmp_path: Path) -> None:
 
 def test_packages_of_a_root_file_system_have_its_place() -> None:
     status = b"Package: base\nStatus: install ok installed\nVersion: 1.0-1\n"
-    whole = rootfs.facts_of(b"a/rootfs/var/lib/dpkg", named({b"status": status}), no_key)
+    whole = rootfs_packages.facts_of(b"a/rootfs/var/lib/dpkg", named({b"status": status}), no_key)
     assert said(whole) == [("a/rootfs/base", "1.0-1", False)]
     apart = named({b"libc6": b"Package: libc6\nVersion: 2.36\n", b"base": status})
-    assert said(rootfs.facts_of(b"var/lib/dpkg/status.d", apart, no_key)) == [
+    assert said(rootfs_packages.facts_of(b"var/lib/dpkg/status.d", apart, no_key)) == [
         ("libc6", "2.36", False),
         ("base", "1.0-1", False),
     ]
     alpine = named({b"installed": b"P:musl\nV:1.2.4-r2\n"})
     for place in (b"image/lib/apk/db", b"image/usr/lib/apk/db"):
-        assert said(rootfs.facts_of(place, alpine, no_key)) == [("image/musl", "1.2.4-r2", False)]
+        assert said(rootfs_packages.facts_of(place, alpine, no_key)) == [("image/musl", "1.2.4-r2", False)]
 
 
 def test_variables_are_listed_without_values() -> None:
     data = b"API_URL=http://secret\nexport TOKEN = abc\n# no=comment\nTOKEN=xyz\n"
-    sealed = {b".env.local": File(data, len(data), True, b"x" * 20)}
+    sealed = {b".env.local": ProbedFile(data, len(data), True, b"x" * 20)}
     keys: list[tuple[bytes, bytes]] = []
 
     def keyed(context: bytes, secret: bytes) -> str:

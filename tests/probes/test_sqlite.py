@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from git_envhist.capture.probe_worker import WholeFile
 from git_envhist.probes import sqlite, sqlite_file
-from git_envhist.probes.base import File
-from git_envhist.probes.sqlite import applied, columns_of
+from git_envhist.probes.base import ProbedFile
+from git_envhist.probes.sqlite import applied_migrations, columns_of
 from tests.support.repository import Repo
 
 Told = dict[str, str]
@@ -27,8 +27,8 @@ def no_key(context: bytes, secret: bytes) -> str | None:
     return None
 
 
-def shown(contents: Mapping[bytes, bytes], *, sealed: bool = False) -> dict[bytes, File]:
-    return {name: File(data, len(data), sealed, b"x" * 20) for name, data in contents.items()}
+def shown(contents: Mapping[bytes, bytes], *, sealed: bool = False) -> dict[bytes, ProbedFile]:
+    return {name: ProbedFile(data, len(data), sealed, b"x" * 20) for name, data in contents.items()}
 
 
 def told(contents: Mapping[bytes, bytes]) -> Told:
@@ -38,7 +38,8 @@ def told(contents: Mapping[bytes, bytes]) -> Told:
         {name: WholeFile(len(data), lambda data=data: data) for name, data in contents.items()}
     )  # type: ignore[misc]
     parts = {
-        name: File(None, len(data), False, b"x" * 20, wanted.get(name, ())) for name, data in contents.items()
+        name: ProbedFile(None, len(data), False, b"x" * 20, wanted.get(name, ()))
+        for name, data in contents.items()
     }
     assert {fact.key: fact.value for fact in sqlite.facts_of(b"", parts, no_key)} == facts
     return facts
@@ -192,9 +193,11 @@ def test_applied_migrations_are_listed_by_name(
 
 
 def test_undone_or_failed_migration_is_not_listed() -> None:
-    assert not [*applied("_prisma_migrations", [{"migration_name": "a", "rolled_back_at": 5}])]
-    assert not [*applied("flyway_schema_history", [{"version": "1", "description": "a", "success": 0}])]
-    assert not [*applied("migrations", [{"something": "else"}])]
+    assert not [*applied_migrations("_prisma_migrations", [{"migration_name": "a", "rolled_back_at": 5}])]
+    assert not [
+        *applied_migrations("flyway_schema_history", [{"version": "1", "description": "a", "success": 0}])
+    ]
+    assert not [*applied_migrations("migrations", [{"something": "else"}])]
 
 
 def test_sealed_database_has_only_a_fingerprint(tmp_path: Path) -> None:

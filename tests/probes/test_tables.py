@@ -16,7 +16,7 @@ from git_envhist.diff.facts import fact_words
 from git_envhist.diff.summary import summarize
 from git_envhist.model import ChangeCount, FactChange
 from git_envhist.probes import csv_files, duckdb_file, duckdb_tables, notebooks, parquet
-from git_envhist.probes.base import File
+from git_envhist.probes.base import ProbedFile
 from tests.support.repository import Repo
 
 # pyarrow 26.0.1: write_table(id, name, at, tags, point, day; 3 rows), store_schema=False; the footer
@@ -39,7 +39,7 @@ def nothing(context: bytes, secret: bytes) -> None:
 
 
 def told(module: object, name: str, data: bytes, directory: bytes = b"data") -> dict[str, str]:
-    files = {name.encode(): File(data, len(data), False, b"1")}
+    files = {name.encode(): ProbedFile(data, len(data), False, b"1")}
     facts = module.facts_of(directory, files, nothing)  # type: ignore[attr-defined]
     return {fact.key: fact.value for fact in facts}
 
@@ -65,7 +65,7 @@ def test_only_the_footer_of_a_large_parquet_file_is_read() -> None:
     large = Large(PAGES + b"\1" * 1_000_000 + FOOTER)
     parts = parquet.parts_of({b"big.parquet": large})
     assert large.taken <= len(FOOTER) + 8
-    files = {b"big.parquet": File(None, large.size, False, b"1", parts[b"big.parquet"])}
+    files = {b"big.parquet": ProbedFile(None, large.size, False, b"1", parts[b"big.parquet"])}
     (fact,) = parquet.facts_of(b"", files, nothing)
     assert fact.key == "big.parquet/table"
     assert fact.value.startswith("3 rows (id int64")
@@ -139,28 +139,31 @@ def test_duckdb_tables_are_listed_with_the_library(tmp_path: Path) -> None:
         "data/shop.duckdb/view rich": "",
     }
 
-    def facts(files: dict[bytes, File]) -> dict[str, str]:
+    def facts(files: dict[bytes, ProbedFile]) -> dict[str, str]:
         found = {fact.key: fact.value for fact in duckdb_file.facts_of(b"data", files, nothing)}
         assert found.pop("data/shop.duckdb/format").isdigit()
         return found
 
-    assert facts({name: File(one, len(one), False, b"1") for name, one in data.items()}) == expected
+    assert facts({name: ProbedFile(one, len(one), False, b"1") for name, one in data.items()}) == expected
     parts = duckdb_file.parts_of({name: Large(one) for name, one in data.items()})
     assert (
-        facts({name: File(None, len(one), False, b"1", parts[name]) for name, one in data.items()})
+        facts({name: ProbedFile(None, len(one), False, b"1", parts[name]) for name, one in data.items()})
         == expected
     )
-    sealed = facts({name: File(one, len(one), True, b"1") for name, one in data.items()})
+    sealed = facts({name: ProbedFile(one, len(one), True, b"1") for name, one in data.items()})
     assert sealed == {"data/shop.duckdb/contents": "sealed:set"}
     # A damaged file, and one that is too large to be read, have the facts of their headers only.
     (name, one), log = next(iter(data.items())), data[b"shop.duckdb.wal"]
     damaged = one[:12288] + bytes(len(one) - 12288)
     blocks = facts(
-        {name: File(damaged, len(one), False, b"1"), name + b".wal": File(log, len(log), False, b"1")}
+        {
+            name: ProbedFile(damaged, len(one), False, b"1"),
+            name + b".wal": ProbedFile(log, len(log), False, b"1"),
+        }
     )
     assert list(blocks) == ["data/shop.duckdb/contents"]
     assert blocks["data/shop.duckdb/contents"].endswith(" blocks")
-    assert facts({name: File(None, 1 << 40, False, b"1", ((0, one[:12288]),))}) == blocks
+    assert facts({name: ProbedFile(None, 1 << 40, False, b"1", ((0, one[:12288]),))}) == blocks
 
 
 @pytest.mark.full
@@ -204,7 +207,7 @@ def test_lines_of_csv_are_counted_through_quotes(data: bytes, value: str) -> Non
 
 def test_large_csv_has_columns_without_a_row_count() -> None:
     head = b"id,name\n1,a\n"
-    files = {b"big.csv": File(None, 1 << 30, False, b"1", ((0, head),))}
+    files = {b"big.csv": ProbedFile(None, 1 << 30, False, b"1", ((0, head),))}
     (fact,) = csv_files.facts_of(b"", files, nothing)
     assert fact.value == "(id, name)"
 

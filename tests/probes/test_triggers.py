@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from git_envhist.capture.probe_worker import compile_file_triggers, files_triggering_probes
+from git_envhist.capture.file_triggers import compile_file_triggers, files_triggering_probes
 from git_envhist.probes.base import FileProbe
 from git_envhist.worktree.stat_cache import DirectoryRecord
 

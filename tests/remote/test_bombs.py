@@ -18,7 +18,7 @@ import zstandard
 from git_envhist.git.limits import MEMORY, ResourceLimits, limit_error
 from git_envhist.git.process import GitResult
 from tests.remote.conftest import refs
-from tests.remote.test_export import commit_of, packed, write_tar
+from tests.remote.test_export_and_import import commit_of, packed, write_tar
 from tests.remote.test_fetch import refs_of_fetched
 from tests.support.objects import write_object
 from tests.support.repository import Repo, make_repo

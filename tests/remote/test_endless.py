@@ -13,13 +13,14 @@ import pytest
 
 from git_envhist.api import EnvHistory
 from git_envhist.diff import tree_diff as diff
-from git_envhist.diff.changes import commits_changing_paths, compare
+from git_envhist.diff.compare_series import commits_changing_paths
+from git_envhist.diff.compare_snapshots import compare
 from git_envhist.git.cat_file import CatFile
 from git_envhist.git.repository import Repository
-from git_envhist.snapshots import tree_size
-from git_envhist.snapshots.tree_size import TreeSizer
+from git_envhist.snapshots import oversized_trees
+from git_envhist.snapshots.oversized_trees import TreeSizer
 from tests.remote.conftest import make_remote, refs, timeline
-from tests.remote.test_export import packed, write_tar
+from tests.remote.test_export_and_import import packed, write_tar
 from tests.remote.test_fetch import refs_of_fetched
 from tests.secrets.test_unsigned_snapshots import forged, message_of
 from tests.support.objects import write_blob, write_commit, write_tree
@@ -54,7 +55,7 @@ def moment(repo: Repo, top: str, *parents: str) -> str:
 def deep(repo: Repo) -> str:
     """Write trees with few paths, each path longer than the whole pack, and return the top."""
     found = write_tree(repo, [])
-    for _ in range(tree_size.MAX_DEPTH + 10):
+    for _ in range(oversized_trees.MAX_DEPTH + 10):
         found = write_tree(repo, [("40000", "d", found)])
     return found
 
@@ -261,7 +262,7 @@ def test_compare_succeeds_on_large_trees_that_end(repo: Repo, monkeypatch: pytes
 def test_large_sparse_file_and_many_equal_directories_are_not_endless(
     repo: Repo, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tree_size, "ALLOWED", 1 << 10)
+    monkeypatch.setattr(oversized_trees, "ALLOWED", 1 << 10)
     (repo.path / "zeros").write_bytes(b"")
     with open(repo.path / "zeros", "r+b") as file:
         file.truncate(64 << 20)
@@ -285,7 +286,7 @@ def test_comparison_of_endless_trees_raises_after_its_time(
     first = repo.run("envlog", "capture", "--porcelain", "one", check=True).out.strip()
     git = EnvHistory.open(str(repo.path), one_command=True).repository.git
     monkeypatch.setattr(diff, "MAX_SECONDS", 1)
-    with pytest.raises(tree_size.TreeTooLarge):
+    with pytest.raises(oversized_trees.TreeTooLarge):
         commits_changing_paths(git, [(first, moment(repo, doubling(repo)))], [b"nowhere"])
     monkeypatch.setattr(diff, "MAX_MEMORY", 1 << 20)
     assert commits_changing_paths(git, [(first, None)], [b"mine"]) == {first}

@@ -17,7 +17,7 @@ from git_envhist.errors import EnvhistError
 from git_envhist.platform import SYSTEM
 from git_envhist.remote.errors import RemoteFailed
 from git_envhist.remote.fetch import MAX_BATCH, next_batch_size
-from git_envhist.snapshots.fetched import FetchedStore
+from git_envhist.snapshots.fetched_store import FetchedStore
 from tests.cli.test_json import validate
 from tests.end_to_end.captures import capture, everything_of_git
 from tests.remote.conftest import make_remote, refs, timeline

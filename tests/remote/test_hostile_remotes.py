@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.remote.conftest import refs
-from tests.remote.test_export import write_tar
+from tests.remote.test_export_and_import import write_tar
 from tests.restore.hostile import Smith, hostile
 from tests.restore.unsigned import Stranger, harmful, make_stranger
 from tests.support.oracle import listing

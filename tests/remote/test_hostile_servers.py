@@ -18,7 +18,7 @@ from tests.remote.test_bombs import (
     growing_deltas,
     many_objects_in_few_bytes,
 )
-from tests.remote.test_export import commit_of
+from tests.remote.test_export_and_import import commit_of
 from tests.remote.test_fetch import refs_of_fetched
 from tests.support.objects import write_object
 from tests.support.repository import Repo

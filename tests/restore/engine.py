@@ -13,15 +13,15 @@ import pytest
 from git_envhist.api import EnvHistory
 from git_envhist.diff.snapshot_walker import differing_directories
 from git_envhist.model import DirectoryPair, RestorePlan, SkippedPath, Snapshot
-from git_envhist.objects.reader import ObjectReader, Verify
+from git_envhist.objects.object_readers import ObjectReader, Verify
 from git_envhist.restore.apply_journal import ApplyResult, abort, apply, finish
 from git_envhist.restore.compare_files import content_checker
 from git_envhist.restore.disk_calls import DiskCalls
 from git_envhist.restore.environment_disk import EnvironmentDisk, open_environment_disk
 from git_envhist.restore.journal import RestoreJournal, read_journal, write_journal
-from git_envhist.restore.plan import PlanRules, make_plan
+from git_envhist.restore.plan_steps import PlanRules, make_plan
 from git_envhist.restore.stage import StageResult, stage
-from git_envhist.restore.verify import Mismatch, verify
+from git_envhist.restore.verify import Mismatch, verify_restored_files
 from tests.support.oracle import Listing, listing
 
 
@@ -110,7 +110,7 @@ class Engine:
         with self.disk(calls) as disk:
             applied = apply(journal, disk, fresh=True)
             left = frozenset(left.path for left in (*prepared.skipped, *applied.skipped))
-            differences, _ = verify(journal, disk, self.contents, skipped=left, how=self.how)
+            differences, _ = verify_restored_files(journal, disk, self.contents, skipped=left, how=self.how)
             with closing(self.contents()) as contents:
                 kept = finish(journal, disk, self.private, check_content=content_checker(contents))
         assert plan.skipped == () or rules is not None

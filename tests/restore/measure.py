@@ -22,13 +22,13 @@ from typing import NamedTuple, TypeVar
 
 from git_envhist.api import EnvHistory
 from git_envhist.diff.snapshot_walker import differing_directories
-from git_envhist.objects.reader import ObjectReader, Verify
+from git_envhist.objects.object_readers import ObjectReader, Verify
 from git_envhist.restore.apply_journal import apply, finish
 from git_envhist.restore.environment_disk import open_environment_disk
 from git_envhist.restore.journal import RestoreJournal, write_journal
-from git_envhist.restore.plan import make_plan
+from git_envhist.restore.plan_steps import make_plan
 from git_envhist.restore.stage import stage
-from git_envhist.restore.verify import verify
+from git_envhist.restore.verify import verify_restored_files
 
 T = TypeVar("T")
 A_DIRECTORY = 14
@@ -87,7 +87,8 @@ class Restore:
         self._timed("apply", lambda: apply(journal, disk, fresh=True))
         if verified:
             differences = self._timed(
-                "verify", lambda: verify(journal, disk, self.contents, how=self.how).differences
+                "verify",
+                lambda: verify_restored_files(journal, disk, self.contents, how=self.how).differences,
             )
             assert not differences, differences[:5]
         self._timed("finish", lambda: finish(journal, disk, private))

@@ -1,11 +1,13 @@
 """Revert steps of random histories and compare with the same history without them: `python -m tests.restore.replay`.
 
-    python -m tests.restore.replay [histories] [first seed] [--no-packages]
+    python -m tests.restore.replay [histories] [first seed] [--no-packages] [--forks]
 
 A history has 20 steps over files, variables, settings, rows of a database, and packages that the real pip and npm
 install. One step or a range is reverted. The result must be what the other steps build, or every difference must be in
 a path that the revert names as a conflict. `find`, `sha256sum` and SQLite's own dump judge; git-envhist does not. After
-each revert the newest snapshot is restored, and must be there to the byte. The test suite runs a sample.
+each revert the newest snapshot is restored, and must be there to the byte. With `--forks` the steps, without packages,
+are made in two forks, and merging in either direction must give the same tree and name the same conflicts. The test
+suite runs a sample.
 """
 
 from __future__ import annotations
@@ -20,14 +22,15 @@ import subprocess
 import sys
 import tempfile
 import time
+import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import NamedTuple
 
 from git_envhist.api import EnvHistory
-from git_envhist.restore.revert import RevertConflicts
+from git_envhist.restore.merge_pairs import RevertConflicts
 from tests.conftest import sealed_environment
 from tests.support.oracle import listing
 from tests.support.repository import Repo, make_repo
@@ -54,7 +57,7 @@ insert into counts values ('x', 1);
 """
 CACHES = re.compile(rb"(?:^|/)(?:__pycache__|\.git|\.cache)(?:/|\Z)")
 TEXT_ORDER = re.compile(
-    rb"(?:^|/)(?:[^/]*\.env|package(?:-lock)?\.json|\.package-lock\.json|settings\.json)\Z"
+    rb"(?:^|/)(?:[^/]*\.env|package(?:-lock)?\.json|\.package-lock\.json|settings\.(?:json|toml|yaml))\Z"
 )
 """Files whose values count; their order is counted beside."""
 
@@ -102,6 +105,9 @@ def start(root: Path, tools: Tools) -> None:
         made.commit()
     if tools.wheels is not None:
         run(tools, root, sys.executable, "-m", "venv", "--without-pip", ".venv")
+        for site in root.glob(".venv/lib/*/site-packages"):
+            # pip removes an empty directory with the last package, which a history without that package does not do.
+            (site / "kept.txt").write_text("kept\n")
         (root / "package.json").write_text('{\n  "name": "shop",\n  "version": "1.0.0"\n}\n')
 
 
@@ -291,6 +297,8 @@ def observe(root: Path) -> Seen:
 def in_value(root: Path, path: bytes) -> object:
     """Return the values of a file whose order is free."""
     text = (root / os.fsdecode(path)).read_text()
+    if path.endswith(b".toml"):
+        return tomllib.loads(text)
     return json.loads(text) if path.endswith(b".json") else sorted(text.splitlines())
 
 
@@ -461,6 +469,51 @@ def _told(seed: int, one: History, first: int, last: int) -> None:
         raise
 
 
+# Two forks.
+
+
+def judge_forks(place: Path, seed: int, tools: Tools, count: int = STEPS) -> Counter[str]:
+    """Make steps in two forks, merge each into the other with the same side preferred, and compare the two trees."""
+    choose, counts = random.Random(seed), Counter(pairs=1)
+    trees = [place / "env", place / "fork"]
+    make_repo(trees[0])
+    start(trees[0], tools)
+    begun = opened(trees[0])
+    begun.capture("start")
+    begun.fork("@", str(trees[1]))
+    done: list[str] = []
+    for step in random_steps(choose, tools, count)[:count]:
+        number = choose.randrange(2)
+        with suppress(Impossible):
+            step.make(trees[number])
+            done.append(f"{number}: {step.name}")
+            counts["steps"] += 1
+    for tree in trees:
+        opened(tree).capture("work")
+    here, there = (opened(tree).resolve("@").id for tree in trees)
+    listed = [
+        {(one.path, one.why) for one in opened(tree).merge(other, dry_run=True).conflicts}
+        for tree, other in zip(trees, (there, here), strict=True)
+    ]
+    assert listed[0] == listed[1], f"seed {seed}: {listed}, steps {done}"
+    counts["with conflicts"] += bool(listed[0])
+    opened(trees[0]).merge(there, conflict="ours")
+    opened(trees[1]).merge(here, conflict="theirs")
+    seen = [observe(tree) for tree in trees]
+    different = differing(*seen) - {b".envhist"}
+    for path in sorted(different):
+        if TEXT_ORDER.search(path) and in_value(trees[0], path) == in_value(trees[1], path):
+            counts["other order"] += 1
+            different.discard(path)
+    assert not different, f"seed {seed}: the directions differ in {sorted(different)}, steps {done}"
+    counts["equal"] += 1
+    return counts
+
+
+def opened(tree: Path) -> EnvHistory:
+    return EnvHistory.open(str(tree), workers="here", one_command=True)
+
+
 def find_tools(place: Path, *, packages: bool) -> Tools:
     """Download the wheels once; without a registry there are no packages."""
     environ = {**os.environ, "npm_config_cache": str(place / "npm"), "npm_config_update_notifier": "false"}
@@ -475,10 +528,10 @@ def find_tools(place: Path, *, packages: bool) -> Tools:
     return Tools(wheels, environ)
 
 
-def main(histories: int, seed: int, *, packages: bool) -> None:
+def main(histories: int, seed: int, *, packages: bool, forks: bool) -> None:
     place = Path(tempfile.mkdtemp(prefix="replay-"))
     (place / "home").mkdir()
-    tools = find_tools(place, packages=packages)
+    tools = find_tools(place, packages=packages and not forks)
     os.environ.update(sealed_environment(place / "home"))
     total: Counter[str] = Counter()
     failed: list[int] = []
@@ -488,13 +541,17 @@ def main(histories: int, seed: int, *, packages: bool) -> None:
             here = place / str(number)
             here.mkdir()
             try:
-                total += judge_history(
-                    here, number, tools, 3 if tools.wheels else 4, 1 if tools.wheels else 2
-                )
+                if forks:
+                    total += judge_forks(here, number, tools)
+                else:
+                    total += judge_history(
+                        here, number, tools, 3 if tools.wheels else 4, 1 if tools.wheels else 2
+                    )
             except Exception as error:
                 failed.append(number)
                 print(f"seed {number} failed: {type(error).__name__}: {error}", flush=True)
-            shutil.rmtree(here)
+            finally:
+                shutil.rmtree(here)
             print(f"{number}: {time.monotonic() - begun:.0f} s, {dict(total)}, failed: {failed}", flush=True)
     finally:
         shutil.rmtree(place)
@@ -503,4 +560,5 @@ def main(histories: int, seed: int, *, packages: bool) -> None:
 
 if __name__ == "__main__":
     numbers = [int(word) for word in sys.argv[1:] if not word.startswith("-")]
-    main(*(numbers + [100, 1][len(numbers) :]), packages="--no-packages" not in sys.argv)
+    count, first_seed = numbers + [100, 1][len(numbers) :]
+    main(count, first_seed, packages="--no-packages" not in sys.argv, forks="--forks" in sys.argv)

@@ -6,7 +6,7 @@ from threading import Event
 
 import pytest
 
-from git_envhist.restore.sync import in_background_thread
+from git_envhist.restore.execute import in_background_thread
 
 
 def test_body_runs_while_the_thread_waits() -> None:
@@ -54,7 +54,7 @@ def test_call_runs_before_the_body_when_no_thread_can_be_started(monkeypatch: py
     def none(*_: object) -> int:
         raise RuntimeError("can't start new thread")
 
-    monkeypatch.setattr("git_envhist.restore.sync.start_new_thread", none)
+    monkeypatch.setattr("git_envhist.restore.execute.start_new_thread", none)
     done: list[str] = []
     with in_background_thread(lambda: done.append("waiting")):
         done.append("body")

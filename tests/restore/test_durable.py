@@ -12,7 +12,7 @@ from git_envhist.errors import EnvhistError
 from git_envhist.model import Snapshot
 from git_envhist.restore.apply_journal import apply, finish
 from git_envhist.restore.disk_calls import DiskCalls
-from git_envhist.restore.plan import PRIVATE
+from git_envhist.restore.plan_steps import PRIVATE
 from git_envhist.restore.slots import ASIDE
 from tests.restore.engine import Engine
 from tests.support.repository import Repo

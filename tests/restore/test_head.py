@@ -10,9 +10,9 @@ import pytest
 
 from git_envhist.api import EnvHistory
 from git_envhist.errors import Refused
-from git_envhist.git.status import read_view
+from git_envhist.git.status import read_git_status
 from git_envhist.model import Snapshot
-from git_envhist.restore.git_state import Move, carry_out, plan_move
+from git_envhist.restore.git_state import HeadMove, move_head, plan_move
 from tests.crash.faults import needs_strace, traced
 from tests.support.gits import git_with_reftable
 from tests.support.repository import Repo, make_repo
@@ -26,9 +26,9 @@ def captured(repo: Repo) -> tuple[EnvHistory, Snapshot]:
     return history, taken
 
 
-def plan(history: EnvHistory, snapshot: Snapshot, *, force: bool = False) -> Move:
+def plan(history: EnvHistory, snapshot: Snapshot, *, force: bool = False) -> HeadMove:
     own = history.repository
-    view = read_view(own.git, own.root, own.git_dir, own.object_format)
+    view = read_git_status(own.git, own.root, own.git_dir, own.object_format)
     return plan_move(own, snapshot, view, force=force)
 
 
@@ -46,8 +46,8 @@ def test_head_returns_to_its_branch_when_the_branch_is_still_there(repo: Repo) -
     repo.git("checkout", "-q", "-b", "other")
     commit(repo, "two")
     move = plan(history, snapshot)
-    assert move == Move(first, branch)
-    carry_out(history.repository, move)
+    assert move == HeadMove(first, branch)
+    move_head(history.repository, move)
     assert repo.git("symbolic-ref", "HEAD") == branch
     assert repo.git("diff", "--cached", "--name-only") == ""
     assert (repo.path / "two").exists()
@@ -59,8 +59,8 @@ def test_head_is_detached_when_its_branch_has_new_commits(repo: Repo) -> None:
     branch = repo.git("symbolic-ref", "HEAD")
     second = commit(repo, "two")
     move = plan(history, snapshot)
-    assert move == Move(first, None)
-    carry_out(history.repository, move)
+    assert move == HeadMove(first, None)
+    move_head(history.repository, move)
     assert repo.git("rev-parse", "HEAD", branch).split() == [first, second]
 
 

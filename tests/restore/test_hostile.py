@@ -14,8 +14,8 @@ from git_envhist.diff.snapshot_walker import differing_directories
 from git_envhist.errors import Damaged
 from git_envhist.git.process import Git
 from git_envhist.model import EnvPath
-from git_envhist.objects.reader import ObjectReader, Verify
-from git_envhist.restore.plan import make_plan
+from git_envhist.objects.object_readers import ObjectReader, Verify
+from git_envhist.restore.plan_steps import make_plan
 from tests.restore.engine import Engine
 from tests.support.oracle import listing
 from tests.support.repository import Repo, make_repo

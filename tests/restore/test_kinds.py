@@ -16,7 +16,7 @@ from git_envhist.restore.apply_journal import apply, finish
 from git_envhist.restore.disk_calls import DiskCalls
 from git_envhist.restore.journal import read_journal
 from git_envhist.restore.stage import stage
-from git_envhist.restore.verify import verify
+from git_envhist.restore.verify import verify_restored_files
 from tests.restore.engine import Engine, transfer_few_bytes
 from tests.support.oracle import tree_differences
 from tests.support.repository import Repo
@@ -222,10 +222,11 @@ def test_verify_finds_every_difference(repo: Repo, what: str, spoil: Any) -> Non
     journal, _ = engine.prepare(engine.plan(engine.capture(), first))
     with engine.disk() as disk:
         apply(journal, disk, fresh=True)
-        assert verify(journal, disk, engine.contents, how="here").differences == ()
+        assert verify_restored_files(journal, disk, engine.contents, how="here").differences == ()
         spoil(repo.path)
         assert what in {
-            found.field for found in verify(journal, disk, engine.contents, how="here").differences
+            found.field
+            for found in verify_restored_files(journal, disk, engine.contents, how="here").differences
         }
         finish(journal, disk, engine.private)
 

@@ -9,9 +9,9 @@ from collections.abc import Callable
 import pytest
 
 from git_envhist.api import EnvHistory
+from git_envhist.capture.capture_worker import KnownWrites, WrittenFile
 from git_envhist.capture.environment_trees import TreeCapture
 from git_envhist.capture.pipeline import CaptureOptions
-from git_envhist.capture.worker import KnownWrites, WrittenFile
 from git_envhist.objects.trees import object_id
 from git_envhist.worktree.stat_cache import COLUMNS
 from tests.support.repository import Repo

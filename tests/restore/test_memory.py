@@ -8,7 +8,7 @@ import pytest
 
 from git_envhist import EnvHistory
 from git_envhist.diff import snapshot_walker
-from git_envhist.objects.reader import ObjectReader, Verify
+from git_envhist.objects.object_readers import ObjectReader, Verify
 from git_envhist.snapshots.reader import SnapshotReader
 from tests.support.repository import Repo
 

@@ -14,12 +14,12 @@ import pytest
 
 from git_envhist.api import EnvHistory
 from git_envhist.errors import UsageError
-from git_envhist.git.config import current_actor
+from git_envhist.git.current_actor import current_actor
 from git_envhist.lazy import replace
 from git_envhist.model import RestoreResult, Snapshot, Trigger
 from git_envhist.restore import execute
+from git_envhist.restore.merge_pairs import MergeConflicts
 from git_envhist.restore.merge_sources import find_merge
-from git_envhist.restore.revert import MergeConflicts
 from tests.cli.test_json import validate
 from tests.crash.faults import needs_strace, traced
 from tests.remote.conftest import make_remote
@@ -222,6 +222,34 @@ def test_every_overlap_of_a_merge_is_listed_and_nothing_changes(overlapping: tup
     assert [line.split(": ")[1] for line in refused.out.splitlines()] == ["binary", "lines", "src/app"]
     assert f"git envlog merge -n {newest(other).id[:7]}" in refused.err
     assert state(repo) == before
+
+
+def test_conflict_of_a_path_that_a_side_lacks_names_what_each_side_did(pair: tuple[Repo, Repo]) -> None:
+    repo, other = pair
+    other.write("old", b"edited there")
+    (other.path / "dir/file").unlink()
+    for one in pair:
+        one.write("new", str(one.path))
+    opened(other).capture("more")
+    found = opened(repo).merge(timeline(other), dry_run=True).conflicts
+    assert {(one.path, one.why) for one in found} == {
+        (b"dir/file", "changed here, removed there"),
+        (b"new", "created on both sides"),
+        (b"old", "changed there, removed here"),
+    }
+
+
+def test_markers_are_written_into_a_text_that_both_sides_created(pair: tuple[Repo, Repo]) -> None:
+    repo, other = pair
+    for one, text in ((repo, "here\n"), (other, "there\n")):
+        one.write("new", text)
+        one.write("image", b"\0" + text.encode())
+    opened(other).capture("more")
+    refused = opened(repo).merge(timeline(other), conflict="markers", dry_run=True)
+    assert [(one.path, one.why) for one in refused.conflicts] == [(b"image", "created on both sides")]
+    opened(repo).merge(timeline(other), conflict="markers", resolve={"image": "ours"})
+    name = timeline(other).rpartition("/")[2]
+    assert repo.read("new").decode() == f"<<<<<<< now\nhere\n=======\nthere\n>>>>>>> {name}\n"
 
 
 def test_skipped_conflicts_leave_their_paths_and_the_rest_is_merged(overlapping: tuple[Repo, Repo]) -> None:
@@ -673,6 +701,11 @@ def shared(repo: Repo, place: Path) -> Repo:
     repo.git("remote", "add", "origin", str(bare.path))
     repo.git("push", "-q", "origin", "HEAD:refs/heads/main")
     repo.run("envlog", "push", "--yes", check=True)
+    return shared_clone(bare, repo, place)
+
+
+def shared_clone(bare: Repo, repo: Repo, place: Path) -> Repo:
+    """Return a clone of a remote with other keys that has fetched all timelines."""
     repo.git("clone", "-q", str(bare.path), str(place / "theirs"))
     theirs = Repo(
         place / "theirs", {**repo.env, "HOME": str(place / "home"), "XDG_CONFIG_HOME": str(place / "c")}
@@ -711,6 +744,30 @@ def test_fetched_timeline_without_your_signature_needs_the_option(repo: Repo, tm
     assert not (theirs.path / "src/.git/hooks/post-checkout").exists()
     # What the unsigned side did not change is as before.
     assert (theirs.path / "own").stat().st_mode & 0o7777 == 0o4755
+
+
+def test_fork_point_that_only_an_unsigned_snapshot_names_is_reported(repo: Repo, tmp_path: Path) -> None:
+    repo.write("lines", LINES)
+    opened(repo).capture("start")
+    other = forked(repo)
+    other.write("page", b"<p>")
+    opened(other).capture("page")
+    bare = make_remote(tmp_path / "srv" / "remote.git")
+    repo.git("remote", "add", "origin", str(bare.path))
+    for one in (repo, other):
+        one.run("envlog", "push", "--yes", check=True)
+    repo.git("push", "-q", "origin", "HEAD:refs/heads/main")
+    theirs = shared_clone(bare, repo, tmp_path)
+    start = next(one for one in opened(theirs).log(all_timelines=True) if one.intent == "start")
+    theirs.run("envrestore", "--allow-unsigned", start.id)
+    name = f"origin/{timeline(other)}"
+    planned = theirs.run("envlog", "merge", "-n", "--allow-unsigned", name)
+    warning = f"only an unsigned snapshot says that both sides changed since '{start.id[:7]}'"
+    assert warning in planned.err, planned.err
+    told = theirs.run("envlog", "merge", "-n", "--allow-unsigned", "--base", start.id, name)
+    assert warning not in told.err
+    # The fork is signed here.
+    assert warning not in repo.run("envlog", "merge", "-n", timeline(other), check=True).err
 
 
 @pytest.mark.parametrize("is_changed_here", [True, False])

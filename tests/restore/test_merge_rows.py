@@ -15,7 +15,7 @@ from git_envhist.restore.merge_rows import (
     CANNOT_MERGE,
     DatabaseVersion,
     MergedRows,
-    Watch,
+    TimeLimit,
     merge_rows,
     open_copy,
 )
@@ -220,7 +220,7 @@ def test_rows_keep_their_number_when_they_are_written_again(tmp_path: Path) -> N
 @pytest.mark.parametrize("statement", ["attach '{}' as more", "select load_extension('{}')"])
 def test_opened_copy_reaches_no_other_file(tmp_path: Path, statement: str) -> None:
     build(tmp_path / "database", SCHEMA)
-    with closing(open_copy(str(tmp_path / "database"), Watch())) as opened:
+    with closing(open_copy(str(tmp_path / "database"), TimeLimit())) as opened:
         with pytest.raises(sqlite3.DatabaseError, match="not authorized"):
             opened.execute(statement.format(tmp_path / "other"))
         assert opened.execute("pragma trusted_schema").fetchone() == (0,)
@@ -286,7 +286,7 @@ def test_row_with_an_equal_unique_value_is_not_replaced(
 
 def test_exception_of_a_signal_is_raised_while_sqlite_runs(tmp_path: Path) -> None:
     build(tmp_path / "database", SCHEMA)
-    watch = Watch()
+    watch = TimeLimit()
 
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt

@@ -208,6 +208,17 @@ def test_lines_are_used_where_they_give_the_merged_values() -> None:
     assert found.with_lines(lines.replace(b": 5", b": 6")).text == edit(ours, (b'"size": 4', b'"size": 5'))
 
 
+def test_lock_file_of_deno_is_merged_by_keys() -> None:
+    base = b'{\n  "version": "5",\n  "jsr": {\n    "@std/assert@1.0.13": {}\n  }\n}\n'
+    ours = edit(base, (b'13": {}', b'13": {},\n    "@std/fmt@1.0.0": {}'))
+    theirs = edit(base, (b'13": {}', b'13": {},\n    "@std/path@1.0.0": {}'))
+    found = SettingsMerge.read(b"deno.lock", (base, ours, theirs), Prefer.NEITHER)
+    assert found is not None
+    merged = found.with_lines(None)
+    assert merged.text is not None
+    assert list(json.loads(merged.text)["jsr"]) == ["@std/assert@1.0.13", "@std/fmt@1.0.0", "@std/path@1.0.0"]
+
+
 @pytest.mark.parametrize(
     ("name", "text"),
     [

@@ -11,7 +11,7 @@ from git_envhist.errors import Refused
 from git_envhist.model import EnvPath, MissingPath, MissingReason, RestorePlan, SkippedPath
 from git_envhist.platform import WITHOUT
 from git_envhist.restore.guards import refuse_mounted
-from git_envhist.restore.plan import SkipReason
+from git_envhist.restore.plan_steps import SkipReason
 from tests.support.mounts import Room, private_mounts
 from tests.support.repository import Repo, Result
 from tests.support.trees import File, build

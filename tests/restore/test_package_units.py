@@ -10,8 +10,8 @@ import pytest
 
 from git_envhist.api import EnvHistory
 from git_envhist.model import EnvPath
+from git_envhist.restore.merge_pairs import RevertConflicts
 from git_envhist.restore.package_units import node_unit, python_unit
-from git_envhist.restore.revert import RevertConflicts
 from tests.support.oracle import listing
 from tests.support.repository import Repo
 

@@ -15,8 +15,8 @@ from git_envhist.capture.pipeline import CaptureOptions
 from git_envhist.diff.snapshot_walker import compare_directories, differing_directories
 from git_envhist.errors import Damaged
 from git_envhist.model import DirectoryPair, EnvPath, RestorePlan, Snapshot
-from git_envhist.objects.reader import ObjectReader
-from git_envhist.restore.plan import make_plan
+from git_envhist.objects.object_readers import ObjectReader
+from git_envhist.restore.plan_steps import make_plan
 from git_envhist.restore.planner import pairs_from_scan
 from git_envhist.snapshots.reader import SnapshotReader
 from tests.restore.engine import Engine

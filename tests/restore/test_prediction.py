@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import closing
 
 from git_envhist.diff.snapshot_walker import differing_directories, same_environment
-from git_envhist.restore.planner import PredictedPlan
+from git_envhist.restore.planner import PredictedPairs
 from tests.restore.engine import Engine
 from tests.support.repository import Repo
 
@@ -16,7 +16,7 @@ def test_prediction_is_used_when_the_environment_equals_the_newest_snapshot(repo
     target = engine.capture()
     (repo.path / "file").write_bytes(b"2")
     tip = engine.capture()
-    guess, trees = PredictedPlan(), [bytes.fromhex(moment.tree) for moment in (tip, target)]
+    guess, trees = PredictedPairs(), [bytes.fromhex(moment.tree) for moment in (tip, target)]
     guess.make(engine.contents(), tip.id, target.tree)
     with closing(engine.contents()) as contents:
         found = guess.pairs(contents, *trees)
@@ -34,7 +34,7 @@ def test_wrong_prediction_is_corrected(repo: Repo) -> None:
     (repo.path / "file").write_bytes(b"3")
     (repo.path / "more").mkdir()
     now = engine.capture()
-    guess = PredictedPlan()
+    guess = PredictedPairs()
     guess.make(engine.contents(), tip.id, target.tree)
     with closing(engine.contents()) as contents:
         for before, after in ((now, target), (tip, now)):
@@ -46,7 +46,7 @@ def test_wrong_prediction_is_corrected(repo: Repo) -> None:
 def test_unreadable_snapshot_is_not_predicted(repo: Repo) -> None:
     engine = Engine(repo.path)
     target = engine.capture()
-    guess = PredictedPlan()
+    guess = PredictedPairs()
     guess.make(engine.contents(), "ab" * 20, target.tree)
     trees = [bytes.fromhex(target.tree)] * 2
     with closing(engine.contents()) as contents:

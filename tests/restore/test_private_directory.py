@@ -13,7 +13,7 @@ import pytest
 from git_envhist.errors import Refused
 from git_envhist.platform import DIRECTORY, core_count
 from git_envhist.restore.disk_calls import DiskCalls
-from git_envhist.restore.plan import PRIVATE
+from git_envhist.restore.plan_steps import PRIVATE
 from git_envhist.restore.write_elsewhere import SnapshotSource, fill_directory, private_directory
 from tests.restore.engine import Engine
 from tests.rules.source import CHECKOUT

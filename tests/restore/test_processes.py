@@ -74,7 +74,9 @@ def test_process_in_a_replaced_directory_is_reported_and_callers_are_not(
     assert pids(replacing(tmp_path)) == []
 
 
-@pytest.mark.parametrize(("word", "is_told"), [("anything", True), ("git_envhist.capture.worker", False)])
+@pytest.mark.parametrize(
+    ("word", "is_told"), [("anything", True), ("git_envhist.capture.capture_worker", False)]
+)
 def test_own_workers_are_not_reported(tmp_path: Path, word: str, is_told: bool) -> None:
     called = [sys.executable, "-c", "import sys; sys.stdin.read()", word]
     with subprocess.Popen(called, cwd=tmp_path, stdin=subprocess.PIPE) as child:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.restore.replay import History, Tools, find_tools, judge_history, random_steps
+from tests.restore.replay import History, Tools, find_tools, judge_forks, judge_history, random_steps
 
 PLAIN = Tools(None, dict(os.environ))
 
@@ -24,6 +24,14 @@ def test_reverted_steps_equal_a_history_with_packages_without_them(tmp_path: Pat
     if tools.wheels is None:
         pytest.skip("npm or the registries are missing")
     assert judge_history(tmp_path, 3, tools, 2, 1)["reverts"] == 3
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("seed", [3, 8])
+def test_merging_forks_in_either_direction_gives_the_same_tree(
+    tmp_path: Path, hermetic: object, seed: int
+) -> None:
+    assert judge_forks(tmp_path, seed, PLAIN, 12)["equal"] == 1
 
 
 def test_judge_sees_what_a_revert_leaves(tmp_path: Path, hermetic: object) -> None:

@@ -20,7 +20,7 @@ import pytest
 from git_envhist.api import EnvHistory
 from git_envhist.errors import UsageError
 from git_envhist.restore import apply_journal, execute
-from git_envhist.restore.revert import RevertConflicts
+from git_envhist.restore.merge_pairs import RevertConflicts
 from tests.cli.test_json import validate
 from tests.restore.unsigned import make_stranger
 from tests.support.oracle import Listing, listing

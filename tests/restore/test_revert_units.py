@@ -12,7 +12,7 @@ from contextlib import closing, contextmanager
 import pytest
 
 from git_envhist.api import EnvHistory
-from git_envhist.restore.revert import RevertConflicts
+from git_envhist.restore.merge_pairs import RevertConflicts
 from tests.support.oracle import listing
 from tests.support.repository import Repo
 
@@ -306,3 +306,44 @@ def test_path_of_a_database_chooses_its_log_too(repo: Repo, chosen: str, has_che
     history.revert(":/step 1", paths=[chosen])
     assert rows(repo) == [(1, "a"), (2, "b"), (4, "d")]
     assert repo.read("other") == b"later"
+
+
+def test_log_that_is_equal_on_all_sides_is_applied_and_does_not_stay_beside_a_merged_database(
+    repo: Repo,
+) -> None:
+    path = repo.path / "data.db"
+    with closing(sqlite3.connect(path)) as made:
+        made.executescript(
+            "pragma journal_mode=wal; create table a (id integer primary key, w);"
+            "create table b (id integer primary key, w); insert into b values (1, 1), (2, 2), (3, 3);"
+        )
+    with closing(sqlite3.connect(repo.path.parent / "copy.db")) as copy:
+        shutil.copy(path, repo.path.parent / "copy.db")
+        copy.execute("pragma wal_autocheckpoint=0")
+        copy.execute("insert into a values (9, 'in the log')")
+        copy.commit()
+        log = (repo.path.parent / "copy.db-wal").read_bytes()
+    assert log
+
+    def put(*scripts: str) -> None:
+        # The log is applied by the next program that opens the database.
+        (repo.path / "data.db-wal").unlink(missing_ok=True)
+        with closing(sqlite3.connect(path)) as opened:
+            opened.executescript("".join(scripts))
+        repo.write("data.db-wal", log)
+        os.utime(repo.path / "data.db-wal", (1_600_000_000, 1_600_000_000))
+        (repo.path / "data.db-shm").unlink(missing_ok=True)
+
+    history = EnvHistory.open(str(repo.path), workers="here", one_command=True)
+    put()
+    history.capture("start")
+    put("update b set w = 10 where id = 1;")
+    history.capture("step")
+    put("update b set w = 30 where id = 3;")
+    history.capture("later")
+    history.revert(":/step")
+    assert not (repo.path / "data.db-wal").exists()
+    with closing(sqlite3.connect(path)) as opened:
+        assert opened.execute("select * from a").fetchall() == [(9, "in the log")]
+        assert opened.execute("select w from b order by id").fetchall() == [(1,), (2,), (30,)]
+        assert opened.execute("pragma integrity_check").fetchone() == ("ok",)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from git_envhist.model import EnvPath, MissingPath, MissingReason
-from git_envhist.restore.plan import SkipReason
+from git_envhist.restore.plan_steps import SkipReason
 from git_envhist.restore.scope import CapturedExtent, Scope
 
 NOTHING = CapturedExtent.of((), (), ())

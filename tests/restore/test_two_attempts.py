@@ -50,6 +50,7 @@ if "slug" in columns:
 if pathlib.Path("page.html").exists():
     assert variables["TITLE"] == "Blog"
 """
+CHECKED = ".venv/bin/python check.py"
 MIGRATION = "alter table posts add column slug text"
 FIRST_AGENT = """\
 set -e
@@ -69,16 +70,23 @@ git-envlog capture 'the agent adds a page' --verify '.venv/bin/python check.py'
 @pytest.fixture
 def project(repo: Repo, tmp_path: Path) -> Repo:
     """Return a project with a virtual environment, a database and a migration that was run."""
+    if not write_project(repo, tmp_path / "package"):
+        pytest.skip("this Python makes no virtual environments with pip")
+    repo.env |= {"PIP_CACHE_DIR": str(tmp_path / "cache")}
+    repo.env |= {"PACKAGE": str(tmp_path / "package"), "MIGRATION": MIGRATION}
+    return repo
+
+
+def write_project(repo: Repo, package: Path) -> bool:
+    """Write and capture a checked project, and the source of a package; return False if there is no pip."""
     made = subprocess.run(
         [sys.executable, "-m", "venv", ".venv"], cwd=repo.path, capture_output=True, check=False
     )
     if made.returncode != 0:
-        pytest.skip("this Python makes no virtual environments with pip")
-    package = tmp_path / "package"
+        return False
     package.mkdir()
     (package / "pyproject.toml").write_text(PROJECT)
     (package / "backend.py").write_text(BACKEND)
-    repo.env |= {"PACKAGE": str(package), "MIGRATION": MIGRATION, "PIP_CACHE_DIR": str(tmp_path / "cache")}
     repo.write(".gitignore", ".venv/\n.env\napp.db\n")
     repo.write(".env", "API_KEY=abc\n", mode=0o600)
     repo.write("requirements.txt", "# what the blog needs\n")
@@ -86,8 +94,8 @@ def project(repo: Repo, tmp_path: Path) -> Repo:
     repo.write("migrations/1.sql", "create table posts (id integer primary key, title text);\n")
     migrate(repo, 1)
     repo.commit("a blog")
-    repo.run("envlog", "capture", "before two attempts", "--verify", ".venv/bin/python check.py", check=True)
-    return repo
+    repo.run("envlog", "capture", "before two attempts", "--verify", CHECKED, check=True)
+    return True
 
 
 def migrate(repo: Repo, number: int) -> None:
@@ -112,16 +120,22 @@ def test_two_attempts_are_merged_migrated_and_tested(project: Repo) -> None:
     repo = project
     with_package, first = attempt(repo, "one", FIRST_AGENT)
     with_page, second = attempt(repo, "two", SECOND_AGENT)
-    for timeline in (first, second):
-        done = repo.run(
-            "envlog", "merge", "--relocate", "--verify-with", ".venv/bin/python check.py", timeline
-        )
-        assert done.status == 0, done.out + done.err
+    merge_both(repo, first, second)
     # One undo takes back one merge.
     repo.run("envlog", "undo", check=True)
     assert ((repo.path / "page.html").exists(), (repo.path / ".venv/bin/slug").exists()) == (False, True)
     repo.run("envlog", "redo", check=True)
-    # Everything of both attempts is here, and nothing of their directories.
+    assert_has_both(repo, with_package.path, with_page.path)
+
+
+def merge_both(repo: Repo, *timelines: str) -> None:
+    for timeline in timelines:
+        done = repo.run("envlog", "merge", "--relocate", "--verify-with", CHECKED, timeline)
+        assert done.status == 0, done.out + done.err
+
+
+def assert_has_both(repo: Repo, *forks: Path) -> None:
+    """Check that everything of both attempts is here and nothing of their directories; migrate, and test."""
     python = str(repo.path / ".venv/bin/python")
     listed = json.loads(repo.execute(python, "-m", "pip", "list", "--format=json").out)
     assert {"name": "slug", "version": "1.0"} in listed
@@ -131,9 +145,8 @@ def test_two_attempts_are_merged_migrated_and_tested(project: Repo) -> None:
     assert repo.read("page.html") == b"<h1>Blog</h1>\n"
     script = (repo.path / ".venv/bin/slug").read_text()
     assert str(repo.path / ".venv") in script
-    assert str(with_package.path) not in script
-    assert str(with_page.path) not in script
+    assert all(str(fork) not in script for fork in forks)
     migrate(repo, 2)
-    assert repo.run("envlog", "verify", "--", ".venv/bin/python check.py").status == 0
+    assert repo.run("envlog", "verify", "--", CHECKED).status == 0
     newest = json.loads(repo.run("envlog", "--json", "-1", check=True).out)[0]
     assert newest["verify"]["status"] == "pass"

@@ -11,7 +11,7 @@ import pytest
 
 from git_envhist.errors import EnvhistError
 from git_envhist.platform import core_count
-from git_envhist.workers import MAX_AT_ONCE, WORTH_A_PROCESS, portion, share_out
+from git_envhist.workers import MAX_AT_ONCE, WORTH_A_PROCESS, portion_size, share_out
 
 forked = pytest.mark.skipif(core_count() < 2, reason="one core has no workers")
 
@@ -74,7 +74,7 @@ def test_error_of_meanwhile_fails_everything(how: str) -> None:
 
 
 def test_work_is_split_so_that_no_worker_gets_a_large_last_portion() -> None:
-    assert portion(1) == portion(WORTH_A_PROCESS) == WORTH_A_PROCESS
-    assert portion(1 << 20) == MAX_AT_ONCE
+    assert portion_size(1) == portion_size(WORTH_A_PROCESS) == WORTH_A_PROCESS
+    assert portion_size(1 << 20) == MAX_AT_ONCE
     # With portions of 256, one of two processes would have the last quarter of 1,000 files alone.
-    assert 1000 / portion(1000) >= 3 * min(2, core_count())
+    assert 1000 / portion_size(1000) >= 3 * min(2, core_count())

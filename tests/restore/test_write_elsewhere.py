@@ -12,7 +12,7 @@ import pytest
 from git_envhist.errors import EnvhistError, Refused
 from git_envhist.model import PlanAction
 from git_envhist.restore.disk_calls import DiskCalls
-from git_envhist.restore.plan import PRIVATE, make_plan
+from git_envhist.restore.plan_steps import PRIVATE, make_plan
 from git_envhist.restore.write_elsewhere import (
     FillResult,
     PlanSource,

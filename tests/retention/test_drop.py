@@ -14,7 +14,7 @@ import pytest
 
 from git_envhist.api import EnvHistory
 from git_envhist.model import Snapshot, TaskStatus
-from git_envhist.objects.compress import crc32
+from git_envhist.objects.deflate import crc32
 from git_envhist.rewrite.timeline import TimelineRewriter
 from git_envhist.worktree.stat_cache import StatCache
 from tests.cli.test_json import validate

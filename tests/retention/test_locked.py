@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from git_envhist import EnvHistory, SnapshotNotFound, disk
-from git_envhist.disk import StillLocked
+from git_envhist import EnvHistory, SnapshotNotFound, disk, locks
+from git_envhist.locks import StillLocked
 from git_envhist.snapshots import staging
 from tests.end_to_end.captures import capture
 from tests.support.repository import Repo
@@ -61,6 +61,6 @@ def test_purge_names_the_process_that_holds_a_lock(
 
 def test_lock_that_is_released_in_time_is_taken(tmp_path: Path) -> None:
     with open(tmp_path / "lock", "w") as file:
-        assert disk.lock_within(file.fileno(), fcntl.LOCK_EX, "lock", 0.0)
+        assert locks.lock_within(file.fileno(), fcntl.LOCK_EX, "lock", 0.0)
         with open(tmp_path / "lock") as other, pytest.raises(StillLocked, match=f"\\({os.getpid()}\\)"):
-            disk.lock_within(other.fileno(), fcntl.LOCK_EX, "lock", 0.0)
+            locks.lock_within(other.fileno(), fcntl.LOCK_EX, "lock", 0.0)

@@ -19,7 +19,7 @@ from git_envhist.model import (
     VerdictStatus,
 )
 from git_envhist.model.retention import RetentionPolicy
-from git_envhist.retention.prune import decide
+from git_envhist.retention.prune import decide_retention
 from tests.history.snapshots import NOW, snapshot
 
 NOTHING = RetentionPolicy(0, 0, 0, 0)
@@ -31,7 +31,7 @@ def line(*days_ago: float) -> list[Snapshot]:
 
 
 def reasons(policy: RetentionPolicy, snapshots: list[Snapshot]) -> list[tuple[str, ...]]:
-    return [one.reasons for one in decide(policy, snapshots, NOW)]
+    return [one.reasons for one in decide_retention(policy, snapshots, NOW)]
 
 
 def test_newest_snapshot_is_kept_by_every_policy() -> None:
@@ -101,7 +101,7 @@ def test_annotated_snapshots_are_kept() -> None:
         ("has a task",),
         ("has an effect",),
     ]
-    assert all(one.always for one in decide(NOTHING, found, NOW) if one.keep)
+    assert all(one.always for one in decide_retention(NOTHING, found, NOW) if one.keep)
 
 
 def test_carried_or_claimed_verdict_keeps_nothing() -> None:
@@ -129,7 +129,7 @@ def test_clock_set_back_drops_nothing_else() -> None:
 
 
 def test_snapshots_kept_only_by_policy_may_be_dropped_for_space() -> None:
-    newest, second = decide(RetentionPolicy(2, 2, 2, 2), line(0, 1), NOW)
+    newest, second = decide_retention(RetentionPolicy(2, 2, 2, 2), line(0, 1), NOW)
     assert (newest.always, second.always, second.keep) == (True, False, True)
 
 
@@ -143,11 +143,11 @@ def test_larger_policy_keeps_everything_that_a_smaller_one_keeps(
 ) -> None:
     found = [made for ago, hook in sorted(days) for made in (by_itself(line(ago)) if hook else line(ago))]
     small, large = RetentionPolicy(*one), RetentionPolicy(*(a + b for a, b in zip(one, more, strict=True)))
-    kept = [[decision.keep for decision in decide(policy, found, NOW)] for policy in (small, large)]
+    kept = [[decision.keep for decision in decide_retention(policy, found, NOW)] for policy in (small, large)]
     assert all(b or not a for a, b in zip(*kept, strict=True))
     # Pruned again, the same snapshots are kept.
-    left = [decision.snapshot for decision in decide(small, found, NOW) if decision.keep]
-    assert all(decision.keep for decision in decide(small, left, NOW))
+    left = [decision.snapshot for decision in decide_retention(small, found, NOW) if decision.keep]
+    assert all(decision.keep for decision in decide_retention(small, left, NOW))
 
 
 def by_itself(snapshots: list[Snapshot]) -> list[Snapshot]:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from git_envhist.api import EnvHistory
-from git_envhist.maintenance.daily import STAMP
+from git_envhist.maintenance.start_daily_gc import STAMP
 from git_envhist.model.retention import RetentionPolicy
 from git_envhist.retention.prune import DAYS_AT_WORK, Pruner
 from tests.cli.test_json import validate

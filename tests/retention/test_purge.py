@@ -17,8 +17,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from git_envhist.api import EnvHistory
-from git_envhist.capture.known_verdicts import VerdictLog
-from git_envhist.checks.sandbox import open_base
+from git_envhist.capture.verdict_log import VerdictLog
+from git_envhist.checks.sandbox import unmounted_base
 from tests.cli.test_json import validate
 from tests.support.depth import examples
 from tests.support.repository import Repo, make_repo
@@ -348,7 +348,7 @@ def test_purge_clears_leftovers_of_killed_commands(repo: Repo) -> None:
     repo.write("creds", "xyzzy")
     capture(repo)
     state = repo.path / ".git/envhist"
-    cache = Path(open_base(repo.env)) / "one"
+    cache = Path(unmounted_base(repo.env)) / "one"
     left = ("fetched.git.going-0123", "export/work", "import/work/objects", "aside/one")
     for place in (*(state / name for name in left), cache):
         place.mkdir(parents=True)

@@ -356,7 +356,7 @@ ENVDIFF = (
         "envdiff, its changes",
         "changes that git sees, and those that only the manifest has",
         (
-            "diff/test_changes.py::test_any_two_trees_differ_in_what_was_described",
+            "diff/test_compare_snapshots.py::test_any_two_trees_differ_in_what_was_described",
             "cli/test_envdiff.py::test_counts_of_a_capture_equal_those_of_a_diff",
         ),
     ),
@@ -365,7 +365,7 @@ ENVDIFF = (
         "git's pathspecs, with their magic",
         (
             "cli/test_envdiff.py::test_pathspecs_are_relative_to_the_current_directory",
-            "diff/test_changes.py::test_pathspecs_agree_with_git_diff",
+            "diff/test_compare_snapshots.py::test_pathspecs_agree_with_git_diff",
         ),
     ),
     Line(
@@ -1064,7 +1064,7 @@ LIST = (
     Line(
         "envlog gc --force",
         "works also if the repository of another user's git process is hidden",
-        ("git/test_other_users.py::test_error_names_process_user_and_directory",),
+        ("git/test_process_access.py::test_error_names_process_user_and_directory",),
     ),
     Line(
         "envlog gc",
@@ -1219,36 +1219,36 @@ LIST = (
         "envlog export",
         "writes chosen snapshots, their notes and names to one file that plain git can read",
         (
-            "remote/test_export.py::test_exported_timeline_is_imported_unchanged",
-            "remote/test_export.py::test_export_contains_only_the_chosen_snapshots",
-            "remote/test_export.py::test_tar_and_git_read_an_export",
-            "remote/test_export.py::test_export_and_import_do_not_change_user_data",
+            "remote/test_export_and_import.py::test_exported_timeline_is_imported_unchanged",
+            "remote/test_export_and_import.py::test_export_contains_only_the_chosen_snapshots",
+            "remote/test_export_and_import.py::test_tar_and_git_read_an_export",
+            "remote/test_export_and_import.py::test_export_and_import_do_not_change_user_data",
         ),
     ),
     Line(
         "envlog export --force",
         "overwrites an existing file",
-        ("remote/test_export.py::test_export_does_not_replace_a_file_without_force",),
+        ("remote/test_export_and_import.py::test_export_does_not_replace_a_file_without_force",),
     ),
     Line(
         "envlog export --allow",
         "exports a path with a token in it",
-        ("remote/test_export.py::test_export_refuses_a_token_in_plain_text",),
+        ("remote/test_export_and_import.py::test_export_refuses_a_token_in_plain_text",),
     ),
     Line(
         "envlog import",
         "imports the content of a file next to the own timelines, completely checked and treated as hostile",
         (
-            "remote/test_export.py::test_import_extends_an_earlier_import_or_gets_its_own_name",
-            "remote/test_export.py::test_hostile_export_is_refused_completely",
-            "remote/test_export.py::test_other_tar_files_are_refused",
-            "remote/test_export.py::test_flipped_bit_is_detected",
+            "remote/test_export_and_import.py::test_import_extends_an_earlier_import_or_gets_its_own_name",
+            "remote/test_export_and_import.py::test_hostile_export_is_refused_completely",
+            "remote/test_export_and_import.py::test_other_tar_files_are_refused",
+            "remote/test_export_and_import.py::test_flipped_bit_is_detected",
         ),
     ),
     Line(
         "envlog import --as",
         "under another name",
-        ("remote/test_export.py::test_remote_and_import_never_share_a_name",),
+        ("remote/test_export_and_import.py::test_remote_and_import_never_share_a_name",),
     ),
     Line(
         "python push",
@@ -1263,12 +1263,12 @@ LIST = (
     Line(
         "python export",
         "the same as a verb",
-        ("remote/test_export.py::test_exported_timeline_is_imported_unchanged",),
+        ("remote/test_export_and_import.py::test_exported_timeline_is_imported_unchanged",),
     ),
     Line(
         "python import_",
         "the same as a verb",
-        ("remote/test_export.py::test_exported_timeline_is_imported_unchanged",),
+        ("remote/test_export_and_import.py::test_exported_timeline_is_imported_unchanged",),
     ),
     Line(
         "revision origin/<timeline>",
@@ -1382,7 +1382,7 @@ DIFF = (
             "probes/test_declared.py::test_summary_names_packages_installed_by_hand",
             "probes/test_configuration.py::test_changed_keys_of_tracked_and_ignored_configuration_are_shown",
             "probes/test_services.py::test_started_moved_and_stopped_server_is_shown",
-            "probes/test_tool_versions.py::test_changed_required_versions_are_shown",
+            "probes/test_required_tool_versions.py::test_changed_required_versions_are_shown",
         ),
     ),
     Line(
@@ -1637,20 +1637,22 @@ RESTORE = (
         "envlog run",
         "runs a command between two snapshots, stores its status and output, and passes them on",
         (
-            "integrations/test_run.py::test_run_captures_before_and_after_and_returns_the_command_status",
-            "integrations/test_run.py::test_command_on_a_terminal_gets_a_terminal_and_ctrl_c",
-            "integrations/test_run.py::test_command_is_not_run_when_the_first_capture_fails",
+            "integrations/test_run_with_snapshots.py::test_run_captures_before_and_after_and_returns_the_command_status",
+            "integrations/test_run_with_snapshots.py::test_command_on_a_terminal_gets_a_terminal_and_ctrl_c",
+            "integrations/test_run_with_snapshots.py::test_command_is_not_run_when_the_first_capture_fails",
         ),
     ),
     Line(
         "envlog run --message",
         "the intent of the run",
-        ("integrations/test_run.py::test_run_captures_before_and_after_and_returns_the_command_status",),
+        (
+            "integrations/test_run_with_snapshots.py::test_run_captures_before_and_after_and_returns_the_command_status",
+        ),
     ),
     Line(
         "envlog run --verify",
         "checks the result; the status stays that of the command",
-        ("integrations/test_run.py::test_run_verifies_the_second_snapshot",),
+        ("integrations/test_run_with_snapshots.py::test_run_verifies_the_second_snapshot",),
     ),
     Line(
         "envlog watch",
@@ -1836,7 +1838,7 @@ RESTORE = (
     Line(
         "envlog purge --force",
         "works also if the repository of another user's git process is hidden",
-        ("git/test_other_users.py::test_error_names_process_user_and_directory",),
+        ("git/test_process_access.py::test_error_names_process_user_and_directory",),
     ),
     Line(
         "envlog purge --variable-names",
@@ -2776,7 +2778,7 @@ HOOKS = (
     Line(
         "envlog uninstall --force",
         "works also if the repository of another user's git process is hidden",
-        ("git/test_other_users.py::test_error_names_process_user_and_directory",),
+        ("git/test_process_access.py::test_error_names_process_user_and_directory",),
     ),
     Line(
         "envlog uninstall --history",

@@ -13,7 +13,7 @@ EXCEPTIONS = {
     "git_envhist.integrations.agents.events": "takes an event out of the spool",
     "git_envhist.integrations.git_hooks": "takes a mark out of the way before it is compared",
     "git_envhist.integrations.remove_history": "moves packs into the user's object store",
-    "git_envhist.maintenance.fsck": "puts damaged packs aside",
+    "git_envhist.maintenance.repair": "puts damaged packs aside",
     "git_envhist.maintenance.repack": "names packs that git wrote, and removed packs as a directory",
     "git_envhist.objects.own_packs": "puts packs aside and back",
     "git_envhist.objects.pack_writer": "names a pack by its content",

@@ -17,13 +17,15 @@ _version
 lazy
 errors
 trace
-text
+printable_text
 platform
 disk
-owners
+locks
+directories_of_others
 paths
 peers
 workers
+toml_text
 config dotenv
 model
 git
@@ -63,9 +65,9 @@ RANKS = {name: rank for rank, line in enumerate(LAYERS.split("\n")) for name in 
 
 # These packages run the programs and read their JSON, and may import only these modules.
 READERS = {
-    "html": {"errors", "lazy", "text", "platform", "model", "history", "diff", "_version"},
-    "mcp": {"errors", "lazy", "text", "platform", "model", "secrets", "diff", "_version"},
-    "tui": {"errors", "lazy", "text", "platform", "model", "diff", "history", "_version"},
+    "html": {"errors", "lazy", "printable_text", "platform", "model", "history", "diff", "_version"},
+    "mcp": {"errors", "lazy", "printable_text", "platform", "model", "secrets", "diff", "_version"},
+    "tui": {"errors", "lazy", "printable_text", "platform", "model", "diff", "history", "_version"},
 }
 
 # Each third-party library is imported by one package.
@@ -79,11 +81,11 @@ HOMES = {
         *("git_envhist.objects", "git_envhist.rewrite", "git_envhist.retention", "git_envhist.maintenance"),
         *("git_envhist.remote", "git_envhist.snapshots.chunks"),
     ),
-    "zstandard": ("git_envhist.objects.compress",),
-    "isal": ("git_envhist.objects.compress",),
+    "zstandard": ("git_envhist.objects.zstd_frames",),
+    "isal": ("git_envhist.objects.deflate",),
     "pyfastcdc": ("git_envhist.snapshots.chunks",),
     "cryptography": ("git_envhist.secrets",),
-    "pathspec": ("git_envhist.worktree.ignore",),
+    "pathspec": ("git_envhist.worktree.path_patterns",),
     "click": ("git_envhist.cli",),
     "rich": ("git_envhist.cli", "git_envhist.tui"),
     "textual": ("git_envhist.tui",),
@@ -93,14 +95,15 @@ HOMES = {
 PURE = (
     "git_envhist.model",
     "git_envhist.errors",
-    "git_envhist.text",
+    "git_envhist.printable_text",
+    "git_envhist.toml_text",
     "git_envhist.snapshots.quoting",
-    "git_envhist.snapshots.names",
+    "git_envhist.snapshots.stored_names",
     "git_envhist.snapshots.layout",
     "git_envhist.snapshots.manifest",
     "git_envhist.snapshots.message",
     "git_envhist.snapshots.calls",
-    "git_envhist.snapshots.records",
+    "git_envhist.snapshots.note_records",
     "git_envhist.history.revisions",
     "git_envhist.history.timeline",
     "git_envhist.history.titles",
@@ -114,7 +117,7 @@ PURE = (
     "git_envhist.diff.path_classes",
     "git_envhist.diff.importance",
     "git_envhist.diff.summary",
-    "git_envhist.restore.plan",
+    "git_envhist.restore.plan_steps",
     "git_envhist.restore.merge_keys",
     "git_envhist.restore.merge_variables",
     "git_envhist.restore.merge_settings",

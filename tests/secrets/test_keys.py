@@ -21,7 +21,7 @@ from git_envhist import EnvHistory
 from git_envhist.errors import Refused, SealingError
 from git_envhist.secrets import keys
 from git_envhist.secrets.key_text import read_key_text, write_key_text
-from git_envhist.secrets.keys import Key, KeyRing, constant_time_equal, format_key_file, keyed
+from git_envhist.secrets.keys import Key, KeyRing, compute_hmac, constant_time_equal, format_key_file
 from tests.support.depth import FULL
 from tests.support.repository import Repo
 
@@ -142,7 +142,7 @@ def test_subkeys_of_two_repositories_differ_with_the_same_secret() -> None:
 def test_import_refuses_another_key_with_a_known_id(ring: KeyRing, monkeypatch: pytest.MonkeyPatch) -> None:
     own = ring.current()
     # It takes 2**48 attempts to find such a key of the first form; here the hash is shortened instead.
-    monkeypatch.setattr(keys, "keyed", lambda *_: bytes.fromhex(own.id) * 2)
+    monkeypatch.setattr(keys, "compute_hmac", lambda *_: bytes.fromhex(own.id) * 2)
     with pytest.raises(Refused, match="another key has the id"):
         ring.import_(write_key_text(Key.of(bytes(80))))
     monkeypatch.undo()
@@ -364,7 +364,7 @@ def test_hostile_key_id_never_leaves_the_key_directories(ring: KeyRing, name: st
 
 @given(key=st.binary(max_size=300), data=st.binary(max_size=300), name=st.sampled_from(["sha256", "sha512"]))
 def test_keyed_equals_the_standard_hmac(key: bytes, data: bytes, name: str) -> None:
-    assert keyed(key, data, name) == hmac.digest(key, data, name)
+    assert compute_hmac(key, data, name) == hmac.digest(key, data, name)
 
 
 def test_constant_time_equal_compares_text() -> None:

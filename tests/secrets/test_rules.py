@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from git_envhist.capture.worker import secret_rules
+from git_envhist.capture.capture_worker import secret_rules
 from git_envhist.secrets import rules as secrettable
 from git_envhist.secrets.rules import SecretRules, original_names
 

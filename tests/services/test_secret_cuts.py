@@ -18,7 +18,7 @@ from git_envhist.snapshots.chunks import (
     AVERAGE,
     MAX_SIZE,
     SMALLEST,
-    cut,
+    cut_into_chunks,
     cut_with_cutter,
     cut_with_secret,
     pad,
@@ -52,12 +52,12 @@ def lengths(pieces: Iterable[bytes]) -> list[int]:
 @pytest.mark.parametrize("prefix", [b"", b"SQLite format 3\0"], ids=["text", "sqlite"])
 def test_guess_of_a_dump_does_not_predict_chunk_lengths(prefix: bytes) -> None:
     dump = prefix + dump_of(20_000)
-    guess = lengths(piece for piece, _ in cut([dump]))
+    guess = lengths(piece for piece, _ in cut_into_chunks([dump]))
     sealed = [len(pad(zlib.compress(piece, 6))) for piece in pieces_of(dump)]
     assert len(sealed) > 5
     assert guess != lengths(pieces_of(dump))
     offsets = {sum(map(len, pieces_of(dump)[:number])) for number in range(1, len(sealed))}
-    public = [piece for piece, _ in cut([dump])]
+    public = [piece for piece, _ in cut_into_chunks([dump])]
     known = {sum(map(len, public[:number])) for number in range(1, len(public))}
     assert not offsets & known
 

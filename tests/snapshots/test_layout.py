@@ -12,7 +12,7 @@ from git_envhist.errors import Damaged
 from git_envhist.model import EnvPath
 from git_envhist.snapshots.layout import dotgit_directory, root_directory, split_root, stored_below
 from git_envhist.snapshots.manifest import join_device, split_device
-from git_envhist.snapshots.names import RESERVED, must_escape
+from git_envhist.snapshots.stored_names import RESERVED, must_escape
 
 parts = st.binary(min_size=1, max_size=6).filter(
     lambda name: name not in (b".", b"..") and b"/" not in name and b"\0" not in name

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from git_envhist.errors import Damaged
 from git_envhist.model import EnvPath, GitChange, MissingPath, MissingReason, ObjectId
 from git_envhist.snapshots.chunks import ChunksPointer, chunks_path, read_pointer, write_pointer
-from git_envhist.snapshots.records import (
+from git_envhist.snapshots.list_texts import (
     read_git_changes,
     read_missing,
     read_rules,

@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 
 from git_envhist.errors import Damaged, GitFailed
 from git_envhist.git.cat_file import CatFile
-from git_envhist.git.config import identity_line, time_of
+from git_envhist.git.current_actor import identity_line, time_of
 from git_envhist.model import Actor, ChangeCount, IntentSource, RestoreRole, Trigger, Verdict, VerdictStatus
 from git_envhist.objects.commits import encode_commit, parse_commit
 from git_envhist.snapshots.log import read_chain, read_snapshot
 from git_envhist.snapshots.message import split_mac, with_mac, write_message
+from git_envhist.snapshots.note_records import format_record, name_record, remark_record, verdict_record
 from git_envhist.snapshots.notes import add_records
-from git_envhist.snapshots.records import format_record, name_record, remark_record, verdict_record
 from tests.git.loose import (
     AT,
     DRAFT,

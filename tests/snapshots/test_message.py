@@ -15,8 +15,8 @@ from git_envhist.snapshots.message import (
     MessageFields,
     NewerFormat,
     mac_input,
-    own_words,
     read_message,
+    shown_intent,
     split_mac,
     with_mac,
     write_message,
@@ -185,6 +185,6 @@ def test_optional_fields_have_the_same_default_in_message_and_snapshot() -> None
 
 def test_own_words_without_an_intent_are_the_subject_of_the_code_commit() -> None:
     draft = replace(DRAFT, intent=b"snapshot after 31c520f\n\nadd q", intent_source=IntentSource.COMMIT)
-    assert own_words(draft.intent, draft.intent_source) == b"add q"
-    assert own_words(b"add q", draft.intent_source) == b"add q"
-    assert own_words(draft.intent, IntentSource.GIVEN) == draft.intent
+    assert shown_intent(draft.intent, draft.intent_source) == b"add q"
+    assert shown_intent(b"add q", draft.intent_source) == b"add q"
+    assert shown_intent(draft.intent, IntentSource.GIVEN) == draft.intent

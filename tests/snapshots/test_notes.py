@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from git_envhist.errors import Damaged
 from git_envhist.git.cat_file import CatFile
 from git_envhist.model import NoteRecord, Verdict, VerdictStatus
-from git_envhist.snapshots.notes import add_records
-from git_envhist.snapshots.records import (
+from git_envhist.snapshots.note_records import (
     format_record,
     name_record,
     names_of,
@@ -25,6 +24,7 @@ from git_envhist.snapshots.records import (
     verdict_record,
     verdicts_of,
 )
+from git_envhist.snapshots.notes import add_records
 from tests.git.loose import AT, IDENTITY, NOTES, LooseWriter, git_of
 from tests.support.repository import Repo, make_repo
 

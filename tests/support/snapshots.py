@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from git_envhist.model import EntryKind, StoredAs
-from git_envhist.snapshots.names import stored_name
+from git_envhist.snapshots.stored_names import stored_name
 
 GIT_MODES = {EntryKind.LINK: b"120000"}
 

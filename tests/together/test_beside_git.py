@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from git_envhist import EnvHistory
-from git_envhist.git.refs import gits_at_work
+from git_envhist.git.running_git import gits_at_work
 from git_envhist.maintenance.merge_packs import MAX_PACKS
 from tests.end_to_end.captures import assert_holds, capture, history
 from tests.support.oracle import git_fsck

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from git_envhist import EnvHistory
 from git_envhist.errors import EnvhistError, Refused, SealingError, UsageError
 from git_envhist.model import MissingReason
-from git_envhist.tracking.attachments import decode, encode
+from git_envhist.tracking.attachments import decode_values, encode_values
 from tests.support.repository import Repo, make_repo
 
 CONVERSATION = [
@@ -176,9 +176,9 @@ def test_attachment_that_is_too_large_is_refused(repo: Repo, monkeypatch: pytest
 
 @given(st.lists(values))
 def test_plain_values_are_returned_unchanged(given_values: list[Any]) -> None:
-    assert decode(encode(given_values)) == given_values
+    assert decode_values(encode_values(given_values)) == given_values
 
 
 @given(st.binary())
 def test_decoding_other_bytes_returns_none_or_a_list(data: bytes) -> None:
-    assert decode(data) is None or isinstance(decode(data), list)
+    assert decode_values(data) is None or isinstance(decode_values(data), list)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from git_envhist.tui.programs import FIELDS, _short_time, read_rows, why_subjects
+from git_envhist.tui.own_programs import FIELDS, _short_time, read_rows, why_subjects
 from git_envhist.tui.styled_text import why_text
 
 

@@ -13,6 +13,7 @@ import pytest
 from git_envhist.api import EnvHistory
 from git_envhist.model import Trigger
 from tests.support.needs import needs
+from tests.support.oracle import listing
 from tests.support.repository import Repo
 from tests.tui.growing import grow_timeline
 from tests.tui.screen import Screen, wait_until_gone
@@ -179,7 +180,68 @@ def test_step_is_reverted_after_confirmation_and_its_conflicts_are_shown(told: R
     screen.type("Enter")
     told.write("app.py", "print('edited')\n")
     screen.type("End", "k", "k", "v")
-    screen.see("conflicts, nothing is changed:", "app.py: its contents changed on both sides")
+    screen.see("1 conflict, nothing is changed", "› ?        app.py: its contents changed on both sides")
+    screen.type("t", "Enter")
+    screen.see("replace 2", "Enter confirms")
+    screen.type("Enter")
+    screen.see("reverted in")
+    assert told.read("app.py") == b"print('hello')\n"
+
+
+def test_timeline_is_merged_after_its_conflicts_are_decided(told: Repo, browse: Open) -> None:
+    told.write("both", "\0start")
+    history = EnvHistory.open(str(told.path), workers="here", one_command=True)
+    history.capture("start of both")
+    history.fork("@", str(told.path.parent / "two"))
+    other = Repo(told.path.parent / "two", told.env)
+    other.write("page", "<p>")
+    for repo, words in ((other, "there"), (told, "here")):
+        repo.write("app.py", f"print('{words}')\n")
+        repo.write("both", f"\0{words}")
+        repo.write("node_modules/left-pad/index.js", f"{words}\n")
+    there = EnvHistory.open(str(other.path), workers="here", one_command=True)
+    there.capture("work there")
+    assert there.timeline is not None
+    before = listing(told.path, top=True)
+    screen = browse()
+    screen.see("4 snapshots")
+    screen.type("m")
+    screen.see("Merge what changed in another timeline", f"› {there.timeline}")
+    screen.type("Escape")
+    screen.wait(lambda shown: "Merge what" not in shown)
+    screen.type("m")
+    screen.see(f"› {there.timeline}")
+    screen.type("Enter")
+    screen.see(
+        "3 conflicts, nothing is changed", "› ?        app.py: its contents changed", "?        both: its"
+    )
+    # Enter needs a side for each conflict; the versions of a package are not mixed by any side but ours.
+    screen.type("t", "Enter", "b", "t", "Enter")
+    screen.see("1 conflict, nothing is changed", "› theirs?  node_modules/left-pad: the package")
+    assert listing(told.path, top=True) == before
+    screen.type("O", "Enter")
+    screen.see("write 2", "replace 1", "Enter confirms")
+    screen.type("Enter")
+    screen.see("merged in", "to go back: git envrestore --undo")
+    assert told.read("app.py") == b"print('there')\n"
+    assert told.read("page") == b"<p>"
+    assert told.read("node_modules/left-pad/index.js") == b"here\n"
+    name = there.timeline.rpartition("/")[2]
+    assert (told.read("both"), told.read(f"both.{name}")) == (b"\0here", b"\0there")
+    screen.type("Enter")
+    screen.see("merge of ")
+    screen.type("u")
+    screen.see("Enter confirms")
+    screen.type("Enter")
+    screen.see("restored in")
+    assert listing(told.path, top=True) == before
+
+
+def test_merge_without_another_timeline_names_the_command_that_makes_one(told: Repo, browse: Open) -> None:
+    screen = browse()
+    screen.see("3 snapshots")
+    screen.type("m")
+    screen.see("nothing to merge", "git envlog fork")
 
 
 def test_stale_plan_is_not_carried_out(told: Repo, browse: Open) -> None:

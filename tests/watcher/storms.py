@@ -26,7 +26,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from git_envhist.objects.compress import crc32
+from git_envhist.objects.deflate import crc32
 from git_envhist.worktree.stat_cache import StatCache, cut, decode
 from tests.watcher.helpers import Look, RunningWatcher, asked, full_look, look, open_history
 from tests.watcher.states import Storm

@@ -21,12 +21,12 @@ from git_envhist.snapshots.chunks import (
     SMALLEST,
     SQLITE_BLOCK,
     _Runs,
-    cut,
+    cut_into_chunks,
     store_chunks,
 )
 from git_envhist.worktree import store_content
 from git_envhist.worktree.read_file import BLOCK, open_with_stat
-from git_envhist.worktree.store_content import chained
+from git_envhist.worktree.store_content import chained_hash
 from tests.capture.helpers import everything_stored, forget_cache, snapshot, take, tree_of
 from tests.end_to_end.captures import assert_holds
 from tests.support.depth import examples
@@ -71,7 +71,7 @@ STARTS = (b"", SQLITE_HEADER, bytes(300_000))
 
 def cut_all(blocks: Iterable[bytes | int]) -> list[bytes]:
     """Return each chunk."""
-    return [piece for piece, times in cut(blocks) for _ in range(times)]
+    return [piece for piece, times in cut_into_chunks(blocks) for _ in range(times)]
 
 
 @settings(max_examples=examples(4, 12))
@@ -305,7 +305,7 @@ PARTS = st.lists(
 @given(PARTS)
 def test_fingerprint_does_not_depend_on_the_blocks_read(parts: list[bytes | int]) -> None:
     def hashed(blocks: Iterable[bytes | int]) -> bytes:
-        return chained(lambda data: hashlib.sha256(data).digest(), blocks)
+        return chained_hash(lambda data: hashlib.sha256(data).digest(), blocks)
 
     whole = b"".join(bytes(part) if isinstance(part, int) else part for part in parts)
     assert hashed(parts) == hashed([whole])
@@ -315,7 +315,7 @@ def test_fingerprint_does_not_depend_on_the_blocks_read(parts: list[bytes | int]
 
 def test_fingerprint_of_a_hole_of_terabytes_is_fast() -> None:
     hashed = []
-    chained(lambda data: (hashed.append(len(data)), hashlib.sha256(data).digest())[1], [b"x", 8 << 40])
+    chained_hash(lambda data: (hashed.append(len(data)), hashlib.sha256(data).digest())[1], [b"x", 8 << 40])
     assert sum(hashed) < 5 * BLOCK
 
 

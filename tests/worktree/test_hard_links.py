@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from git_envhist.worktree.attributes import link_group
+from git_envhist.worktree.owner_and_xattrs import link_group
 
 
 def test_same_inode_on_another_file_system_is_another_file(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from git_envhist.worktree.read_file import (
     read_file,
     read_streamed,
 )
-from git_envhist.worktree.scan import ScannedDirectory, ScannedEntry, build_record, descent_into
+from git_envhist.worktree.scan import ScannedDirectory, ScannedEntry, build_record, open_cursor
 from git_envhist.worktree.stat_cache import COLUMNS, CTIME, WIDTH
 from tests.capture.helpers import HOWS, snapshot, take
 from tests.end_to_end.captures import assert_holds
@@ -311,7 +311,7 @@ def test_directory_replaced_by_a_link_does_not_lead_outside(tmp_path: Path) -> N
     (tmp_path / "top/a/b").mkdir(parents=True)
     (tmp_path / "outside/b").mkdir(parents=True)
     here = os.open(".", os.O_RDONLY)
-    descent = descent_into({b"": os.fsencode(tmp_path / "top")})
+    descent = open_cursor({b"": os.fsencode(tmp_path / "top")})
     try:
         descent.enter(b"a")
         (tmp_path / "top/a").rename(tmp_path / "top/z")

@@ -163,3 +163,11 @@ def test_copy_is_restored_like_any_file(repo: Repo) -> None:
     if not (repo.path / "copy").exists():
         repo.run("envrestore", commit, "--", "copy", check=True)
     assert repo.read("copy") == SECRET.encode()
+
+
+def test_incomplete_list_of_a_killed_capture_is_removed(repo: Repo) -> None:
+    repo.run("envlog", "capture", "first", check=True)
+    left = repo.path / ".git/envhist/sealed-sources.4242"
+    left.write_bytes(b"[")
+    repo.run("envlog", "capture", "--if-changed", check=True)
+    assert not left.exists()

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from git_envhist.model import MissingReason
-from git_envhist.worktree.scan import ScanLimits, ScannedDirectory, ScannedEntry, Scanner, descent_into, walk
+from git_envhist.worktree.scan import ScanLimits, ScannedDirectory, ScannedEntry, Scanner, open_cursor, walk
 from git_envhist.worktree.stat_cache import COLUMNS
 from git_envhist.worktree.store_content import _refresh
 from tests.crash.faults import needs_strace
@@ -50,7 +50,7 @@ def test_leaf_is_listed_as_missing_when_the_second_look_fails(
 
 def test_walk_records_no_error_for_a_removed_directory(tmp_path: Path) -> None:
     unlisted: dict[bytes, int] = {}
-    descent = descent_into({b"": os.fsencode(tmp_path)})
+    descent = open_cursor({b"": os.fsencode(tmp_path)})
     Scanner(descent, None, ScanLimits(), 0)
     walk(descent, [b"gone"], ScanLimits(), None, unlisted)
     assert unlisted == {}

@@ -36,7 +36,11 @@ def browse(session: Session) -> int:
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in PARTS:
             raise
-        from git_envhist.cli.install_extras import how_to_add  # loaded late: only where the extra is missing
+        from git_envhist.cli.install_extras import (
+            extra_install_command,  # loaded late: only where the extra is missing
+        )
 
-        raise TuiNotInstalled("the terminal browser is not installed", hint=how_to_add("tui")) from error
+        raise TuiNotInstalled(
+            "the terminal browser is not installed", hint=extra_install_command("tui")
+        ) from error
     return show()

@@ -15,14 +15,14 @@ from git_envhist.cli.command import Session, command
 from git_envhist.cli.errors import print_error_line, warn
 from git_envhist.cli.formats import count, size
 from git_envhist.cli.parser import argument, dry_run, force, message, option
-from git_envhist.cli.path_arguments import refuse_name
+from git_envhist.cli.refused_arguments import refuse_name
 from git_envhist.cli.views.log import title_of
 from git_envhist.errors import UsageError
 from git_envhist.lazy import replace
 from git_envhist.model import CaptureResult, EnvPath, MissingPath, MissingReason, Trigger
 from git_envhist.model.checks import UNWATCHED, CheckListener
-from git_envhist.snapshots.records import ROOT_MARK
-from git_envhist.text import escape, seconds
+from git_envhist.printable_text import escape, format_duration
+from git_envhist.snapshots.list_texts import ROOT_MARK
 
 if TYPE_CHECKING:
     from git_envhist.api import EnvHistory
@@ -68,9 +68,9 @@ def capture(session: Session, intent: str | None, messages: tuple[str, ...], **o
     reporter = _CaptureReporter(session, options)
     captured = _capture(session, _intent(intent, messages), options, reporter)
     if captured.snapshot is not None:
-        from git_envhist.consent import name_repository  # loaded late: an unchanged capture needs none
+        from git_envhist.consent import approve_repository  # loaded late: an unchanged capture needs none
 
-        name_repository(session.history.environ, session.history.repository.common_dir)
+        approve_repository(session.history.environ, session.history.repository.common_dir)
     reporter.print_check(captured)
     if not (options["dry_run"] or options["porcelain"]):
         print_next_step(session, captured)
@@ -127,10 +127,10 @@ class _CaptureReporter:
             return
         from git_envhist.cli.views.details import (  # loaded late: most captures check nothing
             verdict_line,
-            warn_of,
+            warn_of_verdict,
         )
 
-        warn_of(captured.verdict)
+        warn_of_verdict(captured.verdict)
         if not self._session.json and not self._options["porcelain"]:
             self._session.line(f" {verdict_line(captured.verdict)}")
 
@@ -197,9 +197,9 @@ def _capture(
 def _watching(session: Session, options: dict[str, Any]) -> CheckListener:
     if options["verify"] is None and session.history.settings.verify is None:
         return UNWATCHED
-    from git_envhist.cli.views.details import watching  # loaded late: most captures check nothing
+    from git_envhist.cli.views.details import make_check_listener  # loaded late: most captures check nothing
 
-    return watching(session)
+    return make_check_listener(session)
 
 
 def report_lock_holder(session: Session) -> None:
@@ -226,7 +226,7 @@ def captured_lines(captured: CaptureResult, history: EnvHistory) -> Iterator[str
     """Yield the result lines of a capture."""
     snapshot = captured.snapshot
     if snapshot is None:
-        yield f"nothing changed since the newest snapshot ({seconds(captured.seconds)})"
+        yield f"nothing changed since the newest snapshot ({format_duration(captured.seconds)})"
         if any(service.dump for service in history.settings.services):
             yield " services were not compared; to store their state too: git envlog capture without --if-changed"
         return
@@ -252,7 +252,7 @@ def counts_line(captured: CaptureResult) -> str:
     new = f"{captured.new_files:,} new"
     if captured.new_bytes:
         new += f" ({size(captured.new_bytes)}, {size(captured.stored_bytes)} stored)"
-    return f"{count(captured.files, 'file')}, {new}, {seconds(captured.seconds)}"
+    return f"{count(captured.files, 'file')}, {new}, {format_duration(captured.seconds)}"
 
 
 def _first_lines(captured: CaptureResult, history: EnvHistory) -> Iterator[str]:
@@ -310,7 +310,7 @@ def _by_top(directories: Iterable[tuple[EnvPath, int, int]]) -> list[tuple[EnvPa
 def dry_run_lines(captured: CaptureResult) -> Iterator[str]:
     """Yield what a capture would read, by directory."""
     amount = f"{count(captured.new_files, 'file')} ({size(captured.new_bytes)})"
-    yield f"would read {amount} and store what is new, {seconds(captured.seconds)}"
+    yield f"would read {amount} and store what is new, {format_duration(captured.seconds)}"
     largest = _by_top(captured.directories)
     yield from directory_lines(tuple(largest[:MAX_DIRECTORIES]))
     rest = largest[MAX_DIRECTORIES:]

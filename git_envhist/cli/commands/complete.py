@@ -16,7 +16,7 @@ from git_envhist.cli.terminal import shorten
 from git_envhist.cli.views.log import id_length
 from git_envhist.errors import EnvhistError
 from git_envhist.history.timeline import subject
-from git_envhist.text import escape
+from git_envhist.printable_text import escape
 
 if TYPE_CHECKING:
     from git_envhist.api import EnvHistory

@@ -13,14 +13,14 @@ from git_envhist.cli.errors import warn_if_half_way
 from git_envhist.cli.parser import argument, diff_formats, option
 from git_envhist.cli.views.details import anchored_paths, fetch_sides, fetch_snapshots, make_diff_style
 from git_envhist.cli.views.diff_source import DiffSource
-from git_envhist.diff.changes import compare
+from git_envhist.diff.compare_snapshots import compare
 from git_envhist.errors import UsageError
 from git_envhist.git.cat_file import empty_tree
-from git_envhist.git.process import meanwhile
+from git_envhist.git.process import run_during_next_start
 from git_envhist.history.revisions import WorkingTree
 from git_envhist.lazy import dataclass, replace
 from git_envhist.model import Change, FactChange, Snapshot
-from git_envhist.snapshots.fetched import is_fetched, split_name
+from git_envhist.snapshots.fetched_store import is_fetched, split_name
 
 if TYPE_CHECKING:
     from git_envhist.api import EnvHistory
@@ -80,7 +80,7 @@ class DiffOptions:
 def envdiff(session: Session, revisions: tuple[str, ...], **options: Any) -> int:
     """Show what changed between two snapshots. One alone (default: the newest) is compared with the files now."""
     wanted = _read_options(options)
-    meanwhile(_load_readers)
+    run_during_next_start(_load_readers)
     before, after = read_endpoints(session.history, revisions)
     if NOW in (before, after):
         warn_if_half_way(session.history)
@@ -233,10 +233,10 @@ def _facts(
 
 
 def _programs(changes: tuple[Change, ...], wanted: DiffOptions) -> tuple[FactChange, ...]:
-    from git_envhist.diff.path_classes import programs  # loaded late: a list of paths needs no facts
+    from git_envhist.diff.path_classes import changed_programs  # loaded late: a list of paths needs no facts
     from git_envhist.probes import TOOLS  # loaded late: a list of paths needs no facts
 
-    return programs(changes) if wanted.classes == ALL or TOOLS in wanted.classes else ()
+    return changed_programs(changes) if wanted.classes == ALL or TOOLS in wanted.classes else ()
 
 
 def _is_brief(session: Session, wanted: DiffOptions) -> bool:
@@ -249,7 +249,9 @@ def _choose(changes: tuple[Change, ...], wanted: DiffOptions, *, story: bool) ->
     """Return the changes of the selected classes; the default output shows packages by their facts only."""
     if wanted.classes == ALL:
         return changes
-    from git_envhist.cli.views.summary import split_by_class  # loaded late: a list of paths needs no classes
+    from git_envhist.cli.views.diff_rows import (
+        split_by_class,  # loaded late: a list of paths needs no classes
+    )
     from git_envhist.diff.path_classes import class_of  # loaded late: a list of paths needs no classes
 
     in_env, in_files = split_by_class(changes)
@@ -277,7 +279,7 @@ def _show(session: Session, source: DiffSource, wanted: DiffOptions) -> None:
 
 def _as_json(source: DiffSource, before: Endpoint, after: Endpoint, wanted: DiffOptions) -> dict[str, object]:
     from git_envhist.cli.json_values import diff_json  # loaded late: only --json needs it
-    from git_envhist.cli.views.summary import (
+    from git_envhist.cli.views.diff_rows import (
         config_facts,  # loaded late: only --json needs it
         variable_facts,  # loaded late: only --json needs it
     )

@@ -14,7 +14,7 @@ from git_envhist.cli.parser import argument, dry_run, option
 from git_envhist.cli.views.log import format_context, id_length
 from git_envhist.errors import UsageError
 from git_envhist.history.timeline import subject
-from git_envhist.text import escape, escape_invalid
+from git_envhist.printable_text import escape, escape_invalid
 
 if TYPE_CHECKING:
     from git_envhist.model import Snapshot

@@ -14,7 +14,7 @@ from git_envhist.cli.terminal import pad, shorten, width
 from git_envhist.cli.views.log import format_context
 from git_envhist.history.titles import title
 from git_envhist.model import DiskUsage, SpaceUser
-from git_envhist.text import escape, escape_invalid
+from git_envhist.printable_text import escape, escape_invalid
 
 SHOWN = 10
 WIDEST = 44

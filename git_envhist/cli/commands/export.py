@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from git_envhist.cli.command import Session, command
-from git_envhist.cli.commands.push import look_json, look_lines
+from git_envhist.cli.commands.push import outgoing_json, outgoing_lines
 from git_envhist.cli.errors import print_error_line, stoppable, warn
 from git_envhist.cli.formats import count, size
 from git_envhist.cli.json_values import SCHEMA
 from git_envhist.cli.parser import allow_tokens, argument, force, option
-from git_envhist.cli.path_arguments import refuse_place
+from git_envhist.cli.refused_arguments import refuse_place
 from git_envhist.errors import UsageError
 from git_envhist.model.sharing import ExportResult, FetchOutcome, ImportResult
-from git_envhist.text import escape, escape_invalid
+from git_envhist.printable_text import escape, escape_invalid
 
 USAGE_EXPORT = "git envlog export [<options>] <file> [<rev>...]"
 USAGE_IMPORT = "git envlog import [--as <name>] <file>"
@@ -41,7 +41,7 @@ def export_command(
         session.print_json(_exported_json(done))
         return
     print_error_line("the file contains:")
-    for line in look_lines(done.scan):
+    for line in outgoing_lines(done.scan):
         print_error_line(line)
     for line in _exported_lines(done):
         session.line(line)
@@ -90,7 +90,7 @@ def _exported_json(done: ExportResult) -> dict[str, object]:
             {"timeline": timeline, "snapshots": [snapshot.id for snapshot in snapshots]}
             for timeline, snapshots in done.timelines
         ],
-        **look_json(done.scan),
+        **outgoing_json(done.scan),
     }
 
 

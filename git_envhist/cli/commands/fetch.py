@@ -11,7 +11,7 @@ from git_envhist.cli.json_values import SCHEMA
 from git_envhist.cli.parser import argument, option
 from git_envhist.cli.progress import shown_steps
 from git_envhist.model.sharing import FetchOutcome, FetchResult
-from git_envhist.text import escape, escape_invalid
+from git_envhist.printable_text import escape, escape_invalid
 
 STATES = {
     "none": "not signed",

@@ -15,14 +15,14 @@ from git_envhist.cli.progress import shown_progress
 from git_envhist.cli.views.restore import StalePlan
 from git_envhist.errors import UsageError
 from git_envhist.model import EnvPath, ForkPlan, ForkResult, OutsideReference, SkippedPath, Trigger
-from git_envhist.text import escape, escape_invalid, seconds
+from git_envhist.printable_text import escape, escape_invalid, format_duration
 
 NOT_EXACT = 5
 MAX_LISTED = 20
 FIRST_PATHS = 5
 
 
-class Wish(TypedDict):
+class ForkKeywords(TypedDict):
     """The options of a plan and of its fork."""
 
     branch: str | None
@@ -52,7 +52,7 @@ def fork(
     session.no_paths()
     if directory is None:
         raise UsageError("no directory given", hint="fork the newest snapshot: git envlog fork ../attempt-2")
-    wish: Wish = {"branch": branch, "relocate": relocate, "allow_unsigned": allow_unsigned}
+    wish: ForkKeywords = {"branch": branch, "relocate": relocate, "allow_unsigned": allow_unsigned}
     planned = session.history.plan_fork(revision or "@", directory, **wish)
     if plan is not None and plan != planned.plan_id:
         raise StalePlan(plan, "git envlog fork --dry-run --json")
@@ -94,7 +94,7 @@ def _print_plan(session: Session, planned: ForkPlan) -> None:
 
 def _lines(forked: ForkResult, relocate: bool) -> Iterator[str]:
     yield (
-        f"forked {forked.source.id[:7]} into '{escape(forked.root)}' in {seconds(forked.seconds)}, "
+        f"forked {forked.source.id[:7]} into '{escape(forked.root)}' in {format_duration(forked.seconds)}, "
         f"verified {count(forked.verified, 'path')}"
     )
     if forked.orphan:
@@ -115,6 +115,7 @@ def _lines(forked: ForkResult, relocate: bool) -> Iterator[str]:
             yield _refork_command(forked)
     yield f"its timeline: {forked.timeline}"
     yield f"compare: git envdiff @ {forked.timeline}; adopt: git envrestore {forked.timeline}"
+    yield f"join its changes with yours: git envlog merge {forked.timeline}"
     if forked.head is not None or forked.orphan:
         yield f"remove it: git worktree remove --force {escape(shlex.quote(forked.root))}"
 

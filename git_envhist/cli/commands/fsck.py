@@ -13,7 +13,7 @@ from git_envhist.cli.progress import shown_steps
 from git_envhist.errors import UsageError
 from git_envhist.history.timeline import subject
 from git_envhist.model import BrokenSnapshot, FsckReport
-from git_envhist.text import escape, escape_invalid
+from git_envhist.printable_text import escape, escape_invalid
 
 NOT_WHOLE = 1
 SHOWN = 20

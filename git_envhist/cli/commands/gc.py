@@ -10,7 +10,7 @@ from git_envhist.cli.parser import ignore_hidden_processes, option
 from git_envhist.cli.progress import shown_steps
 from git_envhist.errors import UsageError
 from git_envhist.model import GcResult
-from git_envhist.text import escape, escape_invalid
+from git_envhist.printable_text import escape, escape_invalid
 
 
 @command("gc", "git envlog gc [--prune=<when> | --no-prune] [--empty-trash] [--force]", writes=True)

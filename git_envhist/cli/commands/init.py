@@ -6,7 +6,7 @@ from git_envhist.api import EnvHistory
 from git_envhist.cli.command import Session, command
 from git_envhist.cli.errors import warn
 from git_envhist.cli.parser import argument, force, option
-from git_envhist.text import escape, escape_invalid
+from git_envhist.printable_text import escape, escape_invalid
 
 
 @command("init", "git envlog init [--new | --adopt=<history>] [<directory>]", writes=True)

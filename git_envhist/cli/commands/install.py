@@ -21,21 +21,23 @@ from git_envhist.integrations.base import InstallTarget
 from git_envhist.integrations.edits import patch_lines
 from git_envhist.integrations.install import (
     ALL_AGENTS,
-    ShellLink,
     all_integrations,
-    create_links,
     install,
-    missing_links,
     named_integrations,
     parts,
-    remove_links,
-    shell_links,
     uninstall,
 )
 from git_envhist.integrations.remove_history import read_inventory, remove_history
+from git_envhist.integrations.shell_links import (
+    ShellLink,
+    create_links,
+    missing_links,
+    remove_links,
+    shell_links,
+)
 from git_envhist.lazy import replace
 from git_envhist.model.integrations import FileEdit, IntegrationChange
-from git_envhist.text import escape, escape_invalid
+from git_envhist.printable_text import escape, escape_invalid
 
 # `git envlog uninstall --history`: delete all snapshots, notes, packs and keys after a confirmation.
 
@@ -237,7 +239,7 @@ def _is_for_watcher(agents: Sequence[str], options: dict[str, bool]) -> bool:
 
 def finds_manual() -> bool:
     """Return whether man finds the pages: next to the programs on the PATH, or in the user's directory."""
-    from git_envhist.integrations.install import (  # loaded late: keeps help fast
+    from git_envhist.integrations.shell_links import (  # loaded late: keeps help fast
         ShellFilesMissing,
         missing_links,
         shell_links,

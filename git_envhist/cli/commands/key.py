@@ -14,7 +14,7 @@ from git_envhist.cli.parser import argument, option
 from git_envhist.consent import is_person
 from git_envhist.context import identities_of
 from git_envhist.errors import EnvhistError, FileUnreadable, Refused, SealingError, UsageError
-from git_envhist.text import escape, escape_invalid
+from git_envhist.printable_text import escape, escape_invalid
 
 if TYPE_CHECKING:
     from git_envhist.retention.reseal import ResealResult
@@ -71,9 +71,12 @@ def _first_line(path: str) -> str:
 
 def wrapped_for(passphrase: str) -> Callable[[Key], str]:
     """Return a function that writes a key as a line that only the passphrase opens."""
-    from git_envhist.secrets.key_text import SALT, wrap  # loaded late: only an export needs it
+    from git_envhist.secrets.key_text import (  # loaded late: only an export needs it
+        SALT,
+        wrap_with_passphrase,
+    )
 
-    return lambda key: wrap(key.id, key.material, passphrase, os.urandom(SALT))
+    return lambda key: wrap_with_passphrase(key.id, key.material, passphrase, os.urandom(SALT))
 
 
 def _unwrapped(text: str, passphrase: Passphrase) -> str:
@@ -131,7 +134,7 @@ def _run(
     options: tuple[bool, bool, bool, str | None, str | None],
 ) -> None:
     if action == "recipients":
-        show_or_change(session, ring, subjects)
+        run_recipients_action(session, ring, subjects)
         return
     use, reseal, asks, file, to = options
     subject = subjects[0] if subjects else None
@@ -294,7 +297,7 @@ MAX_FILE = 1 << 20
 RECIPIENTS_HINT = "give a file with one public key per line, e.g. ~/.ssh/id_ed25519.pub"
 
 
-def show_or_change(session: Session, ring: KeyRing, words: Sequence[str]) -> None:
+def run_recipients_action(session: Session, ring: KeyRing, words: Sequence[str]) -> None:
     """Run one of the actions on the list of recipients."""
     action, *rest = words or ["list"]
     if action == "list" and not rest:

@@ -9,9 +9,17 @@ from git_envhist.cli.command import Session, command
 from git_envhist.cli.errors import report_running_capture, warn, warn_if_half_way
 from git_envhist.cli.formats import FormatContext, read_format
 from git_envhist.cli.parser import argument, date_format, diff_formats, option
-from git_envhist.cli.views.log import LogQuery, card, id_length, list_lines, oneline, select, select_folded
+from git_envhist.cli.views.log import (
+    LogQuery,
+    full_view_lines,
+    id_length,
+    list_lines,
+    oneline,
+    select,
+    select_folded,
+)
 from git_envhist.errors import UsageError
-from git_envhist.history.timeline import NO_VERDICT, Choice
+from git_envhist.history.timeline import NO_VERDICT, SnapshotFilter
 from git_envhist.lazy import dataclass, replace
 from git_envhist.model import Snapshot, Trigger, VerdictStatus
 
@@ -189,7 +197,7 @@ def _print_all(
 
 
 def _wanted(session: Session, revisions: tuple[str, ...], options: dict[str, Any]) -> LogQuery:
-    choice = Choice(
+    choice = SnapshotFilter(
         options["since"],
         options["until"],
         options["grep"],
@@ -293,9 +301,7 @@ def _with_observed(line: str, snapshot: Snapshot, context: FormatContext) -> str
     """Yield the lines; checkpoints of the platform come below the snapshot that was the newest when they were found."""
     if not any(record.kind == "observed" for record in snapshot.records):
         return line
-    from git_envhist.cli.commands.effect import (
-        below_observed,
-    )  # loaded late: few platforms
+    from git_envhist.cli.commands.observe import below_observed  # loaded late: few platforms
 
     return below_observed(line, snapshot, context)
 
@@ -307,7 +313,7 @@ def _full_card(session: Session, snapshot: Snapshot, context: FormatContext, ind
     history, snapshot = session.history, details.with_outputs(session.history, snapshot)
     story = details.fact_lines(session, details.facts_of(history, snapshot))
     missing, services = details.missing_of(history, snapshot), details.services_of(history, snapshot)
-    lines = card(snapshot, context, session.palette, missing, story, services)
+    lines = full_view_lines(snapshot, context, session.palette, missing, story, services)
     return lines if session.columns is None else all_wrapped(lines, max(NARROWEST, session.columns - indent))
 
 

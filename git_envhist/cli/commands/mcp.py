@@ -33,10 +33,12 @@ def mcp(session: Session, read_only: bool, no_confirm: bool, http: str | None) -
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in PARTS:
             raise
-        from git_envhist.cli.install_extras import how_to_add  # loaded late: only where the extra is missing
+        from git_envhist.cli.install_extras import (
+            extra_install_command,  # loaded late: only where the extra is missing
+        )
 
         raise McpNotInstalled(
-            "the Model Context Protocol is not installed here", hint=how_to_add("mcp")
+            "the Model Context Protocol is not installed here", hint=extra_install_command("mcp")
         ) from error
 
     def announce(line: str) -> None:

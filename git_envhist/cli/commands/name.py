@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from git_envhist.cli.command import Session, command
 from git_envhist.cli.parser import argument, option
-from git_envhist.cli.path_arguments import refuse_name
+from git_envhist.cli.refused_arguments import refuse_name
 from git_envhist.cli.terminal import pad, width
 from git_envhist.cli.views.log import format_context
 from git_envhist.errors import EnvhistError, UsageError
 from git_envhist.history.timeline import by_name
-from git_envhist.text import escape
+from git_envhist.printable_text import escape
 
 
 @command("name", "git envlog name [<name> [<rev>] | -d <name>]", writes=True)

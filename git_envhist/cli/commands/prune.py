@@ -13,7 +13,7 @@ from git_envhist.cli.parser import dry_run, option
 from git_envhist.cli.terminal import pad, shorten, width
 from git_envhist.cli.views.log import id_length
 from git_envhist.history.timeline import subject
-from git_envhist.text import escape, escape_invalid
+from git_envhist.printable_text import escape, escape_invalid
 
 if TYPE_CHECKING:
     from git_envhist.model.retention import PrunedTimeline, PruneResult

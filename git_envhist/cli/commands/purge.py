@@ -13,7 +13,7 @@ from git_envhist.cli.json_values import SCHEMA, Json, path_fields
 from git_envhist.cli.parser import argument, dry_run, ignore_hidden_processes, option
 from git_envhist.errors import UsageError
 from git_envhist.model import EnvPath
-from git_envhist.text import escape, escape_invalid
+from git_envhist.printable_text import escape, escape_invalid
 
 if TYPE_CHECKING:
     from git_envhist.model.retention import PurgeResult, RemainingObject

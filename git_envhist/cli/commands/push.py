@@ -12,8 +12,8 @@ from git_envhist.cli.parser import allow_tokens, argument, dry_run, option
 from git_envhist.cli.progress import shown_steps
 from git_envhist.model import EnvPath
 from git_envhist.model.sharing import OutgoingScan, PushOutcome, PushResult, TimelinePush
+from git_envhist.printable_text import escape, escape_invalid
 from git_envhist.remote.push import FirstPush, NotAgreed
-from git_envhist.text import escape, escape_invalid
 
 WORDS = {
     PushOutcome.NEW: "new",
@@ -59,7 +59,7 @@ def push_command(
             done = history.push(remote, *timelines, delete=delete, allow=allow, yes=agreed, dry_run=dry_run)
     except (FirstPush, NotAgreed) as first:
         if not session.json:
-            for line in leaving_lines(first.planned):
+            for line in first_push_lines(first.planned):
                 print_error_line(line)
         raise
     if not dry_run:
@@ -75,17 +75,17 @@ def push_command(
         session.line(line)
 
 
-def leaving_lines(planned: PushResult) -> Iterator[str]:
+def first_push_lines(planned: PushResult) -> Iterator[str]:
     """Yield what would be sent, by class and size, with the names of databases."""
     yield f"would send to '{escape(planned.remote.name)}' ({escape(planned.remote.shown)}):"
-    yield from look_lines(planned.scan)
+    yield from outgoing_lines(planned.scan)
 
 
 LABELS = {"records": "metadata"}
 """Names of classes that are printed otherwise than in the JSON."""
 
 
-def look_lines(context: OutgoingScan) -> Iterator[str]:
+def outgoing_lines(context: OutgoingScan) -> Iterator[str]:
     """Yield a line for each class of data, and the names of databases, dumps and secret-looking files."""
     for share in context.shares:
         how = "sealed: only the names are readable" if share.name == "sealed" else "not encrypted"
@@ -106,7 +106,7 @@ def look_lines(context: OutgoingScan) -> Iterator[str]:
 
 def _lines(done: PushResult, dry_run: bool) -> Iterator[str]:
     if dry_run:
-        yield from leaving_lines(done)
+        yield from first_push_lines(done)
         parts = f", in {count(done.parts, 'part')}" if done.parts else ""
         yield f"{count(done.objects, 'object')}, about {size(done.bytes)} to send{parts}"
     else:
@@ -139,14 +139,14 @@ def _as_json(done: PushResult, dry_run: bool) -> Json:
         "objects": done.objects,
         "bytes": done.bytes,
         "parts": done.parts,
-        **look_json(done.scan),
+        **outgoing_json(done.scan),
         "tokens": [{**path_fields(EnvPath(one.path)), "kind": one.kind} for one in done.scan.tokens],
         "new": [escape_invalid(kind) for kind in done.new],
         "problems": [escape_invalid(problem) for problem in done.problems],
     }
 
 
-def look_json(context: OutgoingScan) -> Json:
+def outgoing_json(context: OutgoingScan) -> Json:
     """Return the same as data."""
     return {
         "leaving": [

@@ -12,21 +12,21 @@ from git_envhist.cli.errors import print_error_line
 from git_envhist.cli.formats import count
 from git_envhist.cli.json_values import SCHEMA, fact_json, iso_time, path_fields
 from git_envhist.cli.parser import argument
+from git_envhist.cli.views.diff_rows import fact_texts, file_texts, row_of_cells
 from git_envhist.cli.views.diff_source import DiffStyle
-from git_envhist.cli.views.summary import fact_texts, file_texts, row_of_cells
 from git_envhist.config import read_settings
 from git_envhist.discovery import open_repository
 from git_envhist.disk import system_errors
 from git_envhist.errors import NotARepository
-from git_envhist.git.config import LocalZone
-from git_envhist.git.pathspecs import anchored, directory_prefix, matching
+from git_envhist.git.current_actor import LocalZone
+from git_envhist.git.pathspecs import anchored, directory_prefix, match_paths
 from git_envhist.git.repository import TIMELINE_REFS, Repository
 from git_envhist.history.times import printed_time, read_time_span
 from git_envhist.lazy import replace
 from git_envhist.model.recent import LogEvent, RecentChanges
+from git_envhist.printable_text import escape, escape_invalid
 from git_envhist.recent_changes import changes_between
-from git_envhist.text import escape, escape_invalid
-from git_envhist.worktree.ignore import left_out_of
+from git_envhist.worktree.path_patterns import left_out_of
 
 SPAN = "1h"
 MAX_ROWS = 8
@@ -113,7 +113,7 @@ def _meant(
     prefix = directory_prefix(os.getcwdb(), root)
     if repository is not None:
         specs = tuple(anchored(os.fsencode(path), prefix, root) for path in typed)
-        return matching(repository.git, sorted({*paths, *directories}), directories, specs)
+        return match_paths(repository.git, sorted({*paths, *directories}), directories, specs)
     # Without git, a pathspec is a path or a shell pattern.
     wanted = [os.path.normpath(os.path.join(prefix, os.fsencode(path))) for path in typed]
     everything = (*paths, *directories)

@@ -17,8 +17,8 @@ from git_envhist.cli.command import Session, command
 from git_envhist.cli.errors import print_error_line, warn
 from git_envhist.cli.formats import FormatContext, count
 from git_envhist.cli.parser import allow_unsigned, argument, in_place_options, option
-from git_envhist.cli.path_arguments import refuse_place
 from git_envhist.cli.progress import shown_progress, shown_steps
+from git_envhist.cli.refused_arguments import refuse_place
 from git_envhist.cli.views.log import id_length, list_lines
 from git_envhist.cli.views.restore import (
     UNDO,
@@ -40,8 +40,8 @@ from git_envhist.history.resolve import NOTHING_CAPTURED
 from git_envhist.history.titles import likely_targets
 from git_envhist.lazy import replace
 from git_envhist.model import CaptureProgress, RestoreResult, RestoreRole, Snapshot
+from git_envhist.printable_text import escape, escape_invalid
 from git_envhist.restore.options import STOPPED, RestoreOptions, checked_classes
-from git_envhist.text import escape, escape_invalid
 
 # `git envrestore --attachments`: write the attached files into a directory.
 
@@ -92,7 +92,7 @@ def likely_snapshot_lines(session: Session) -> Iterator[str]:
 NOT_EXACT_STATUS = 5
 
 
-def end(session: Session, mode: str, revision: str | None, spelled: str) -> int:
+def end_interrupted_restore(session: Session, mode: str, revision: str | None, spelled: str) -> int:
     """Finish or undo an interrupted restore."""
     if revision is not None:
         raise UsageError(f"{spelled} takes no argument: '{revision}'")
@@ -119,7 +119,7 @@ def end(session: Session, mode: str, revision: str | None, spelled: str) -> int:
 
 
 @contextmanager
-def stoppable(session: Session, meant: Snapshot | None = None) -> Iterator[None]:
+def report_stopped_restore(session: Session, meant: Snapshot | None = None) -> Iterator[None]:
     """Turn an interruption into an error that says what was completed; an open journal reports itself.
 
     The hint names the snapshot by its id, because `@` is now the snapshot saved before the restore.
@@ -193,9 +193,9 @@ def restore(session: Session, words: tuple[str, ...], **options: Any) -> int:
     if mode is not None and len(words) > 1:
         raise UsageError(f"unexpected argument: '{words[1]}'")
     if mode in ("undo", "redo"):
-        return step(session, mode, revision, options)
+        return undo_or_redo(session, mode, revision, options)
     if mode is not None:
-        return end(session, mode, revision, SPELLED[mode])
+        return end_interrupted_restore(session, mode, revision, SPELLED[mode])
     if revision is None and not session.paths and not any(options[name] for name in CHANGING):
         return _show_likeliest(session)
     snapshot = session.history.resolve(_revision(session, revision))
@@ -209,7 +209,7 @@ def restore(session: Session, words: tuple[str, ...], **options: Any) -> int:
         return _write_elsewhere(session, snapshot, options)
     # Find out whether there is a check before anything is changed.
     check = session.history.checks.recorded(snapshot) if options["verify"] else None
-    with stoppable(session, snapshot), _shown_steps(session, options) as wish:
+    with report_stopped_restore(session, snapshot), _shown_steps(session, options) as wish:
         restored = session.history.restorer.to(snapshot, wish)
     if check is None or options["dry_run"]:
         return _print_result(session, restored, options)
@@ -218,22 +218,25 @@ def restore(session: Session, words: tuple[str, ...], **options: Any) -> int:
 
 def _print_and_check(session: Session, restored: RestoreResult, options: dict[str, Any], command: str) -> int:
     from git_envhist.cli.json_values import verdict_json  # loaded late: few restores are checked
-    from git_envhist.cli.views.restore import check, print_check  # loaded late: few restores are checked
+    from git_envhist.cli.views.restore import (  # loaded late: few restores are checked
+        check_restored,
+        print_check,
+    )
 
     if session.json:
-        checked = check(session, restored, command)
+        checked = check_restored(session, restored, command)
         status = _print_result(session, restored, options, verify=verdict_json(checked.verdict))
     else:
         status = _print_result(session, restored, options)
-        checked = check(session, restored, command)
+        checked = check_restored(session, restored, command)
     return print_check(session, checked, restored, status)
 
 
-def step(session: Session, mode: str, revision: str | None, options: dict[str, Any]) -> int:
+def undo_or_redo(session: Session, mode: str, revision: str | None, options: dict[str, Any]) -> int:
     """Undo or redo the given number of steps."""
     steps = 1 if revision is None else _number(revision, mode)
     go = session.history.restorer.undo if mode == "undo" else session.history.restorer.redo
-    with stoppable(session), _shown_steps(session, options) as wish:
+    with report_stopped_restore(session), _shown_steps(session, options) as wish:
         restored = go(steps, wish)
     # The opposite command reverses this one; one more undo would go further back.
     other = "redo" if mode == "undo" else "undo"
@@ -385,7 +388,7 @@ def _print_result(
             session.line(line)
     else:
         from git_envhist.cli import errors  # loaded late: a dry run and JSON need none
-        from git_envhist.text import escape  # loaded late: a dry run and JSON need none
+        from git_envhist.printable_text import escape  # loaded late: a dry run and JSON need none
 
         printed_back = None if options.get("to") or not errors.is_wanted(session, errors.RESTORE) else back
         did = "restored"
@@ -420,7 +423,7 @@ def _rest_line(session: Session, restored: RestoreResult, options: dict[str, Any
 def _words(session: Session, snapshot: Snapshot) -> str:
     from git_envhist.cli.formats import first_line, symbol  # loaded late: JSON needs none
     from git_envhist.cli.views.log import format_context  # loaded late: JSON needs none
-    from git_envhist.text import escape  # loaded late: JSON needs none
+    from git_envhist.printable_text import escape  # loaded late: JSON needs none
 
     verdict = snapshot.verdict
     label = f"{symbol(verdict)} {first_line(verdict.command)}" if verdict else ""
@@ -432,10 +435,6 @@ def _words(session: Session, snapshot: Snapshot) -> str:
 
 def _write_elsewhere(session: Session, snapshot: Snapshot, options: dict[str, Any]) -> int:
     wish = replace(_wish(session, options, None), planned=None, saved=None)
-    from git_envhist.cli.path_arguments import (
-        refuse_place,  # loaded late: most restores change the working tree
-    )
-
     refuse_place(session, options["to"])
     written = session.history.restorer.write_to(snapshot, options["to"], wish)
     return _print_result(session, written, options)
@@ -467,7 +466,7 @@ DEFAULTS: dict[str, Any] = {
 def undo(session: Session, number: str | None, **options: Any) -> int:
     """Go back to the last state that differs from now, or <number> states back. The current files are saved first."""
     session.no_paths()
-    return step(session, "undo", number, {**DEFAULTS, **options})
+    return undo_or_redo(session, "undo", number, {**DEFAULTS, **options})
 
 
 @command("redo", "git envlog redo [<number>]", writes=True)
@@ -476,4 +475,4 @@ def undo(session: Session, number: str | None, **options: Any) -> int:
 def redo(session: Session, number: str | None, **options: Any) -> int:
     """Redo the last undo. Only possible while nothing new was captured."""
     session.no_paths()
-    return step(session, "redo", number, {**DEFAULTS, **options})
+    return undo_or_redo(session, "redo", number, {**DEFAULTS, **options})

@@ -12,9 +12,9 @@ from git_envhist.cli.errors import print_error_line, warn
 from git_envhist.cli.json_values import PATHS_IN_LISTS, SCHEMA, Json, captured_json, snapshot_json
 from git_envhist.cli.parser import message, option
 from git_envhist.cli.progress import shown_progress
-from git_envhist.cli.views.details import read_details, verdict_line, warn_of, watching
+from git_envhist.cli.views.details import make_check_listener, read_details, verdict_line, warn_of_verdict
 from git_envhist.errors import UsageError
-from git_envhist.integrations.run_command import ERR, OUT, run_passing_output, run_with_snapshots
+from git_envhist.integrations.run_with_snapshots import ERR, OUT, run_passing_output, run_with_snapshots
 from git_envhist.model import CaptureResult, RunResult
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def _capture(session: Session, intent: str, asked: CaptureKeywords) -> CaptureRe
 
         whole: CaptureKeywords = {
             **asked,
-            "watching": watching(session),
+            "watching": make_check_listener(session),
             "captured": print_captured,
             "progress": progress,
             "waiting": lambda: report_lock_holder(session),
@@ -65,7 +65,7 @@ def _capture(session: Session, intent: str, asked: CaptureKeywords) -> CaptureRe
     for warning in captured.warnings:
         warn(warning)
     if captured.verdict is not None:
-        warn_of(captured.verdict)
+        warn_of_verdict(captured.verdict)
         print_error_line(f" {verdict_line(captured.verdict)}")
     return captured
 

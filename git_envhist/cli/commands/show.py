@@ -16,16 +16,16 @@ from git_envhist.cli.views.details import (
     services_of,
     with_outputs,
 )
-from git_envhist.cli.views.log import LABEL, card
+from git_envhist.cli.views.log import LABEL, full_view_lines
 from git_envhist.diff.facts import without_secrets
-from git_envhist.diff.summary import count, summarize
+from git_envhist.diff.summary import count_changes, summarize
 from git_envhist.errors import FileUnreadable, SnapshotNotFound, UsageError
-from git_envhist.history.revisions import path_cuts
+from git_envhist.history.revisions import path_splits
 from git_envhist.history.timeline import subject
 from git_envhist.lazy import replace
 from git_envhist.model import EnvPath, Snapshot
+from git_envhist.printable_text import escape
 from git_envhist.probes import kinds
-from git_envhist.text import escape
 
 # `git envlog show now`: the working tree, and its files.
 
@@ -37,7 +37,7 @@ def show_now(session: Session, date: str | None) -> None:
     newest = session.history.resolve("@")
     comparison = session.history.diff(newest, CURRENT_STATE)
     changes, facts = comparison.files, comparison.facts
-    counts = count(changes)
+    counts = count_changes(changes)
     if session.json:
         from git_envhist.cli.json_values import (  # loaded late: only --json needs it
             SCHEMA,
@@ -156,7 +156,7 @@ def show(
     story = fact_lines(session, facts)
     services = services_of(session.history, snapshot)
     session.page()
-    for line in card(snapshot, context, session.palette, missing, story, services):
+    for line in full_view_lines(snapshot, context, session.palette, missing, story, services):
         session.line(line)
 
 
@@ -177,7 +177,7 @@ def _show_file_of(session: Session, text: str) -> bool:
     """Print the file of `<rev>:<path>`; return False if the text is not of this form."""
     if text.startswith(":") or session.json:
         return False
-    for revision, place in path_cuts(text):
+    for revision, place in path_splits(text):
         path = os.fsencode(place)
         try:
             snapshot = session.history.resolve(revision)
@@ -203,7 +203,7 @@ def _take_paths(session: Session, words: tuple[str, ...]) -> None:
 
 def _show_observed(session: Session, external_id: str) -> bool:
     """Print a checkpoint of the platform; return False if the word names none."""
-    from git_envhist.cli.commands.effect import observed_details  # loaded late: few platforms
+    from git_envhist.cli.commands.observe import observed_details  # loaded late: few platforms
     from git_envhist.cli.json_values import observed_json  # loaded late: few platforms
 
     found = session.history.observed.find(external_id)
@@ -225,7 +225,7 @@ def _show_now(session: Session, date: str | None) -> None:
 
 def _print_file(session: Session, snapshot: Snapshot) -> None:
     if session.json:
-        from git_envhist.cli.views.stored_file import file_json  # loaded late: only --json needs it
+        from git_envhist.cli.views.stored_file_json import file_json  # loaded late: only --json needs it
 
         session.print_json(file_json(session.history, snapshot, _only_path(session)))
     else:

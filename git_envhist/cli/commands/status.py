@@ -15,11 +15,11 @@ from git_envhist.cli.commands.watcher import read_watcher, watcher_lines
 from git_envhist.cli.errors import newest_report, warn, warn_if_half_way
 from git_envhist.cli.parser import option
 from git_envhist.errors import EnvhistError
-from git_envhist.git.config import LocalZone
+from git_envhist.git.current_actor import LocalZone
 from git_envhist.integrations.status import read_status
-from git_envhist.model.integrations import Approval, HookRun, InstalledPart, IntegrationStatus
+from git_envhist.model.integrations import HookApproval, HookRun, InstalledPart, IntegrationStatus
+from git_envhist.printable_text import escape, escape_invalid, format_duration
 from git_envhist.secrets.masking import mask_text
-from git_envhist.text import escape, escape_invalid, seconds
 
 LEAST = 14
 """The width of the event column if all events are short."""
@@ -75,7 +75,7 @@ def _part_line(part: InstalledPart, width: int) -> str:
 
 
 def _symbol(part: InstalledPart) -> str:
-    if part.approval is Approval.UNKNOWN:
+    if part.approval is HookApproval.UNKNOWN:
         return "?"
     return "✓" if part.active else "✗"
 
@@ -97,7 +97,7 @@ def _run_lines(found: IntegrationStatus, most: int) -> Iterator[str]:
 def _result_text(one: HookRun) -> str:
     if one.snapshot is not None:
         message = f"; {one.message}" if one.message else ""
-        return f"{one.result} {one.snapshot[:7]} ({seconds(one.seconds)}){message}"
+        return f"{one.result} {one.snapshot[:7]} ({format_duration(one.seconds)}){message}"
     return f"{one.result}: {one.message}" if one.message else one.result
 
 

@@ -11,7 +11,7 @@ from git_envhist.cli.views.log import SHORTEST_ID, format_context, id_length
 from git_envhist.errors import UsageError
 from git_envhist.history.timeline import subject
 from git_envhist.model import ResumePoint, Task, TaskStatus
-from git_envhist.text import escape, escape_invalid
+from git_envhist.printable_text import escape, escape_invalid
 from git_envhist.tracking.tasks import definition_of_files
 
 USAGE = "git envlog task add <text> | start|done|fail|skip <number> | list"
@@ -65,7 +65,7 @@ def resume(session: Session, files: tuple[str, ...], force: bool) -> None:
         session.line("all tasks are done" if session.history.tasks.all() else NO_TASKS)
         return
     context = format_context(session.history)
-    session.line(_line(found.task))
+    session.line(task_line(found.task))
     session.line(
         f"the task starts from {found.start.id[:7]} ({context.time(found.start)}): {context.words(found.start)}"
     )
@@ -83,7 +83,7 @@ def _resumed_json(found: ResumePoint | None) -> Json:
     if found is None:
         return {"task": None, "start": None, "attached": None}
     attached = None if found.attached is None else found.attached.id
-    return {"task": _task_json(found.task), "start": found.start.id, "attached": attached}
+    return {"task": task_json(found.task), "start": found.start.id, "attached": attached}
 
 
 def _wrong_action(action: str, which: str | None) -> UsageError:
@@ -111,11 +111,11 @@ def _number(text: str) -> int:
 
 def _print_result(session: Session, tasks: Sequence[Task]) -> None:
     if session.json:
-        session.print_json({"schema": SCHEMA, "tasks": [_task_json(one) for one in tasks]})
+        session.print_json({"schema": SCHEMA, "tasks": [task_json(one) for one in tasks]})
         return
     ids = id_length([one.snapshot_id for one in tasks])
     for one in tasks:
-        session.line(_line(one, ids))
+        session.line(task_line(one, ids))
     if not tasks:
         session.line(NO_TASKS)
 
@@ -123,17 +123,17 @@ def _print_result(session: Session, tasks: Sequence[Task]) -> None:
 def _print_one(session: Session, one: Task) -> None:
     session.done("the task is stored")
     if session.json:
-        session.print_json({"schema": SCHEMA, "task": _task_json(one)})
+        session.print_json({"schema": SCHEMA, "task": task_json(one)})
     else:
-        session.line(_line(one))
+        session.line(task_line(one))
 
 
-def _line(one: Task, digits: int = SHORTEST_ID) -> str:
+def task_line(one: Task, digits: int = SHORTEST_ID) -> str:
     text = f"{one.number:>3}  {one.status.value:<{WIDEST_STATUS}}  {one.snapshot_id[:digits]}"
     return f"{text}  {escape(subject(one.text))}"
 
 
-def _task_json(one: Task) -> Json:
+def task_json(one: Task) -> Json:
     return {
         "number": one.number,
         "text": escape_invalid(one.text),

@@ -12,12 +12,12 @@ from git_envhist.cli.errors import print_error_line, warn
 from git_envhist.cli.formats import FormatContext, count, first_line
 from git_envhist.cli.json_values import SCHEMA, Json, verdict_json
 from git_envhist.cli.parser import argument, option
-from git_envhist.cli.views.details import verdict_line, watching
+from git_envhist.cli.views.details import make_check_listener, verdict_line
 from git_envhist.cli.views.log import format_context
 from git_envhist.errors import SnapshotNotFound, UsageError
 from git_envhist.history.timeline import subject
 from git_envhist.model import BisectResult, CheckResult, Snapshot, VerdictStatus
-from git_envhist.text import escape, escape_invalid
+from git_envhist.printable_text import escape, escape_invalid
 
 
 @command("verify", "git envlog verify [<rev>] [-- <command>...]", writes=True)
@@ -25,7 +25,7 @@ from git_envhist.text import escape, escape_invalid
 def verify(session: Session, revision: str | None) -> int:
     """Run a check on the current files, or on an older snapshot in a temporary copy. Exit with its result."""
     try:
-        checked = session.history.checks.run(revision or "now", _typed(session), watching(session))
+        checked = session.history.checks.run(revision or "now", _typed(session), make_check_listener(session))
     except SnapshotNotFound as error:
         raise _explained(error, session) from error
     for warning in checked.warnings:
@@ -47,7 +47,7 @@ def verify(session: Session, revision: str | None) -> int:
 @option("--bad", metavar="<rev>", help="a later snapshot where it fails (the newest)")
 def bisect(session: Session, good: str | None, bad: str | None) -> int:
     """Find, by binary search, the first snapshot where a check fails, and show what it changed."""
-    watch = watching(session)._replace(trying=_print_candidate, tried=_print_checked)
+    watch = make_check_listener(session)._replace(trying=_print_candidate, tried=_print_checked)
     found = session.history.checks.bisect(good, bad, _typed(session), watch)
     if session.json:
         session.print_json(_bisected_json(found))

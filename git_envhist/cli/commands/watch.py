@@ -14,7 +14,7 @@ from git_envhist.cli.views.details import read_details
 from git_envhist.errors import UsageError
 from git_envhist.integrations.watch import SETTLE, WatchCallbacks, watch
 from git_envhist.model import CaptureResult, Trigger
-from git_envhist.text import escape
+from git_envhist.printable_text import escape
 
 
 @command("watch", "git envlog watch [<options>]", writes=True)

@@ -11,7 +11,7 @@ from git_envhist.cli.formats import size
 from git_envhist.config import Settings
 from git_envhist.errors import EnvhistError, NotARepository
 from git_envhist.git.repository import Repository
-from git_envhist.text import seconds
+from git_envhist.printable_text import format_duration
 from git_envhist.watcher.client import exchange, socket_path
 from git_envhist.watcher.inotify import read_limit
 from git_envhist.watcher.start import may_run, read_failure, start, stop, wait_until_running
@@ -98,7 +98,8 @@ def watcher_lines(status: Mapping[str, Any] | None, settings: Settings) -> Itera
     directories = int(status["directories"])
     yield (
         f"the watcher follows {directories:,} directories: {size(int(status['memory']))} of memory, "
-        f"{seconds(float(status['processor_seconds']))} of processor time in {seconds(float(status['seconds']))}"
+        f"{format_duration(float(status['processor_seconds']))} of processor time "
+        f"in {format_duration(float(status['seconds']))}"
     )
     if status["wrong"]:
         yield f"  it missed a change in '{status['wrong']}', so snapshots look at everything until it starts again"

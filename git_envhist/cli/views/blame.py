@@ -14,7 +14,7 @@ from git_envhist.history.times import printed_time
 from git_envhist.history.titles import title
 from git_envhist.history.why import LineOrigin, Origin
 from git_envhist.model import EnvPath, Snapshot
-from git_envhist.text import escape, escape_invalid
+from git_envhist.printable_text import escape, escape_invalid
 
 UNCERTAIN = "?"
 MAX_TITLE = 32

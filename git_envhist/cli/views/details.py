@@ -26,10 +26,10 @@ from git_envhist.model import (
     VerdictStatus,
 )
 from git_envhist.model.checks import CheckListener
-from git_envhist.snapshots.fetched import is_fetched
+from git_envhist.printable_text import escape, format_duration
+from git_envhist.snapshots.fetched_store import is_fetched
 from git_envhist.snapshots.layout import GIT_CHANGED, MISSING, UNSTABLE
-from git_envhist.snapshots.names import RESERVED
-from git_envhist.text import escape, seconds
+from git_envhist.snapshots.stored_names import RESERVED
 
 if TYPE_CHECKING:
     from git_envhist.api import EnvHistory
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 STDERR = 2
 
 
-def watching(session: Session) -> CheckListener:
+def make_check_listener(session: Session) -> CheckListener:
     """Return the listener that prints a running check."""
     return CheckListener(
         running=lambda command: _print_running(session, command), through=_pass, waiting=_report_waiting
@@ -59,13 +59,13 @@ def verdict_line(verdict: Verdict) -> str:
 
     text = verdict_cause(verdict) or first_line(verdict.command)
     if verdict.duration_ms is not None:
-        text += f" ({seconds(verdict.duration_ms / 1000)})"
+        text += f" ({format_duration(verdict.duration_ms / 1000)})"
     if verdict.changed_something:
         text += ", it changed files"
     return f"{symbol(verdict)} {escape(text)}"
 
 
-def warn_of(verdict: Verdict) -> None:
+def warn_of_verdict(verdict: Verdict) -> None:
     """Warn about a check that did not pass."""
     from git_envhist.cli.formats import verdict_cause  # loaded late: only a check needs it
 
@@ -113,7 +113,9 @@ def fetch_sides(
             from git_envhist.remote.fetch import fetch_blobs  # loaded late: most snapshots are not fetched
 
             sides = [change.after if is_after else change.before for change in changes]
-            from git_envhist.probes.variables import is_variables  # loaded late: few snapshots are fetched
+            from git_envhist.probes.variables import (
+                is_variables_file,  # loaded late: few snapshots are fetched
+            )
 
             blobs = [
                 side.oid.hex()
@@ -121,7 +123,7 @@ def fetch_sides(
                 if side is not None
                 and side.oid is not None
                 and side.kind is not EntryKind.DIRECTORY
-                and (form in WITH_CONTENTS or is_variables(side.path))
+                and (form in WITH_CONTENTS or is_variables_file(side.path))
             ]
             fetch_blobs(history.repository, os.environ, snapshot, blobs)
 
@@ -140,7 +142,7 @@ def with_lists(history: EnvHistory, snapshot: Snapshot) -> Snapshot:
     return history.with_contents(snapshot)
 
 
-def the_one_before(snapshot: Snapshot) -> Snapshot | None:
+def snapshot_before(snapshot: Snapshot) -> Snapshot | None:
     """Return the snapshot before, as far as a comparison needs it."""
     return replace(snapshot, tree=snapshot.parent) if snapshot.parent is not None else None
 
@@ -165,7 +167,7 @@ def details_of(
         without_secrets,  # loaded late: likewise
     )
     from git_envhist.service_dumps import stored_services  # loaded late: a diff needs no services
-    from git_envhist.snapshots.records import read_git_changes  # loaded late: a diff needs no git changes
+    from git_envhist.snapshots.list_texts import read_git_changes  # loaded late: a diff needs no git changes
 
     missing = _missing(reader, snapshot)
     git_changed = _listing(reader, snapshot, GIT_CHANGED, read_git_changes)
@@ -193,21 +195,21 @@ def facts_of(history: EnvHistory, snapshot: Snapshot) -> tuple[FactChange, ...]:
 
 def file_facts(history: EnvHistory, snapshot: Snapshot) -> tuple[FactChange, ...]:
     """Return the changed configuration keys and programs since the snapshot before; none for the first."""
-    from git_envhist.cli.views.summary import config_facts  # loaded late: keeps envlog fast
-    from git_envhist.diff.path_classes import programs  # loaded late: a list needs none of it
+    from git_envhist.cli.views.diff_rows import config_facts  # loaded late: keeps envlog fast
+    from git_envhist.diff.path_classes import changed_programs  # loaded late: a list needs none of it
 
     if not snapshot.parent:
         return ()
     source = diff_source(history, snapshot, ())
-    return (*programs(source.changes), *config_facts(source))
+    return (*changed_programs(source.changes), *config_facts(source))
 
 
 def fact_lines(session: Session, changes: Sequence[FactChange], indent: int = LABEL) -> list[str]:
     """Return the changed facts as rows of the summary."""
     if not changes:
         return []
+    from git_envhist.cli.views.diff_rows import fact_texts  # loaded late: a list needs none of it
     from git_envhist.cli.views.diff_source import DiffStyle  # loaded late: keeps envlog fast
-    from git_envhist.cli.views.summary import fact_texts  # loaded late: a list needs none of it
 
     style = DiffStyle(
         session.palette, session.columns and session.columns - indent, plain=session.output.plain
@@ -237,7 +239,7 @@ def changes_of(
     history: EnvHistory, snapshot: Snapshot, pathspecs: Sequence[bytes] = ()
 ) -> tuple[Change, ...]:
     """Return every path that differs from the snapshot before."""
-    from git_envhist.diff.changes import compare  # loaded late: keeps envlog fast
+    from git_envhist.diff.compare_snapshots import compare  # loaded late: keeps envlog fast
 
     snapshot = with_lists(history, snapshot)
     return compare(history.repository.git, snapshot.parent, snapshot.commit, pathspecs=pathspecs)
@@ -251,7 +253,7 @@ def diff_source(history: EnvHistory, snapshot: Snapshot, pathspecs: Sequence[byt
     git = history.repository.git
     before = snapshot.parent or empty_tree(git, snapshot.commit)
     changes = changes_of(history, snapshot, pathspecs)
-    fetch_sides(history, the_one_before(snapshot), snapshot, changes, "patch")
+    fetch_sides(history, snapshot_before(snapshot), snapshot, changes, "patch")
     return DiffSource(git, before, snapshot.commit, changes, history.open_sealed)
 
 
@@ -279,7 +281,7 @@ def anchored_paths(session: Session, paths: Sequence[str] | None = None) -> tupl
 
 
 def _missing(reader: CatFile, snapshot: Snapshot) -> tuple[MissingPath, ...]:
-    from git_envhist.snapshots.records import read_missing  # loaded late: a diff needs no missing paths
+    from git_envhist.snapshots.list_texts import read_missing  # loaded late: a diff needs no missing paths
 
     unstable = _listing(reader, snapshot, UNSTABLE, read_missing)
     return (*_listing(reader, snapshot, MISSING, read_missing), *unstable)

@@ -85,11 +85,13 @@ def is_sealed(change: Change) -> bool:
     return is_stored(change, StoredAs.SEALED)
 
 
-def is_environment_file(change: Change) -> bool:
+def is_sealed_variables_file(change: Change) -> bool:
     """Return whether the change is a sealed file of variables, which is shown by variables."""
-    from git_envhist.probes.variables import is_variables  # loaded late: a list of paths needs none of it
+    from git_envhist.probes.variables import (
+        is_variables_file,  # loaded late: a list of paths needs none of it
+    )
 
-    return is_sealed(change) and is_variables(change.path)
+    return is_sealed(change) and is_variables_file(change.path)
 
 
 def is_in_pieces(change: Change) -> bool:

@@ -22,7 +22,7 @@ from git_envhist.history.times import printed_time
 from git_envhist.history.titles import title
 from git_envhist.lazy import replace
 from git_envhist.model import FactChange, Snapshot
-from git_envhist.text import escape
+from git_envhist.printable_text import escape
 
 if TYPE_CHECKING:
     from git_envhist.cli.command import Session

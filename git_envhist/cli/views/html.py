@@ -16,19 +16,19 @@ from typing import TYPE_CHECKING
 
 from git_envhist.cli.formats import count, size
 from git_envhist.cli.json_values import PATHS_IN_LISTS, Json, extent_json, iso_time, snapshot_json
-from git_envhist.cli.path_arguments import refuse_place
 from git_envhist.cli.progress import shown_steps
+from git_envhist.cli.refused_arguments import refuse_place
 from git_envhist.cli.views.details import details_of, with_lists, with_outputs
 from git_envhist.diff.size_history import steps_of
-from git_envhist.disk import Durability, cannot_write, remove_if_present, replacement, write_all
+from git_envhist.disk import Durability, cannot_write, open_replacement, remove_if_present, write_all
 from git_envhist.errors import EnvhistError, Refused
 from git_envhist.git.cat_file import CatFile
-from git_envhist.history.graph import LogLine, fold_turns
+from git_envhist.history.graph import LogLine, fold_snapshots
 from git_envhist.html import BEGINNING, document
 from git_envhist.model import Snapshot
 from git_envhist.platform import SYSTEM, open_nofollow
+from git_envhist.printable_text import escape
 from git_envhist.probes import kinds
-from git_envhist.text import escape
 
 if TYPE_CHECKING:
     from git_envhist.api import EnvHistory
@@ -110,7 +110,7 @@ def _write_through(place: str, data: bytes) -> None:
 
 def _replace(whole: str, data: bytes) -> None:
     temporary = TEMPORARY_NAME.format(whole, os.getpid())
-    with replacement(
+    with open_replacement(
         whole, durability=Durability.FILE, mode=None, keep_mode=True, temporary=temporary
     ) as descriptor:
         # The lock is held until the rename; other runs do not remove a locked file.
@@ -175,7 +175,7 @@ def write_page(session: Session, file: str, shown: Sequence[Snapshot]) -> None:
     with shown_steps() as report:
         report(f"measuring {count(len(shown), 'snapshot')}")
         values = json_values_with_sizes(history, shown, most_paths=PATHS_IN_LISTS)
-        values = folded(values, fold_turns(shown, history.now.tzinfo))
+        values = folded(values, fold_snapshots(shown, history.now.tzinfo))
     place = os.path.basename(history.repository.root) or history.repository.root
     text = document(place, iso_time(history.now), values)
     if file == TO_OUTPUT:

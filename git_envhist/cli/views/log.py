@@ -1,9 +1,8 @@
 """The list of snapshots: selection, lines, grouping, the graph, the full view, and JSON.
 
-`select` applies range, filters and paths in this order; `select_folded` also groups automatic snapshots of a turn or a
-run in one line; `select_graph` adds the lines of `--graph`. `list_lines`, `oneline` and `card` turn snapshots into
-text.
-"""
+`select` applies range, filters and paths in this order; `select_folded` also groups automatic snapshots of a turn
+or a run in one line; `select_graph` adds the lines of `--graph`. `list_lines`, `oneline` and `full_view_lines`
+turn snapshots into text."""
 
 from __future__ import annotations
 
@@ -17,7 +16,6 @@ from git_envhist.cli.formats import (
     body,
     carried_words,
     check_phrase,
-    claim,
     count,
     effect_words,
     first_line,
@@ -25,6 +23,7 @@ from git_envhist.cli.formats import (
     services_phrase,
     story_line,
     symbol,
+    unsigned_words,
     verdict_cause,
     verdict_symbol,
 )
@@ -38,17 +37,17 @@ from git_envhist.history.graph import (
     LogLine,
     connected,
     draw,
-    fold_turns,
-    ordered,
+    fold_snapshots,
     parents_of,
     shown_parents,
+    sort_for_graph,
 )
 from git_envhist.history.tasks_and_effects import effects_of, tasks_of
-from git_envhist.history.timeline import NO_INTENT, Choice, Timeline, choose, subject
+from git_envhist.history.timeline import NO_INTENT, SnapshotFilter, Timeline, filter_snapshots, subject
 from git_envhist.history.titles import title
 from git_envhist.lazy import dataclass, replace
 from git_envhist.model import IntentSource, MissingPath, Snapshot, Verdict
-from git_envhist.text import escape, plain_output, seconds
+from git_envhist.printable_text import escape, format_duration, plain_output
 
 if TYPE_CHECKING:
     from git_envhist.api import EnvHistory
@@ -67,7 +66,7 @@ def json_values(history: EnvHistory, shown: Sequence[Snapshot], *, most_paths: i
         with_lists,
         with_outputs,
     )
-    from git_envhist.diff.changes import AT_ONCE, changes_of  # loaded late: only JSON needs it
+    from git_envhist.diff.compare_series import AT_ONCE, changes_of  # loaded late: only JSON needs it
     from git_envhist.git.cat_file import CatFile  # loaded late: only JSON needs it
 
     git = history.repository.git
@@ -188,13 +187,15 @@ def _named(words: str, snapshot: Snapshot) -> str:
 
 def oneline(snapshot: Snapshot, context: FormatContext, palette: Palette, columns: int | None) -> str:
     """Return id and title, as `git log --oneline`, cut on a terminal only."""
-    text = " · ".join(part for part in (escape(claim(snapshot)), _named(title(snapshot), snapshot)) if part)
+    text = " · ".join(
+        part for part in (escape(unsigned_words(snapshot)), _named(title(snapshot), snapshot)) if part
+    )
     if columns is not None:
         text = shorten(text, columns - context.id_length - 1)
     return f"{palette.paint('id', context.short_id(snapshot))} {text}"
 
 
-def card(
+def full_view_lines(
     snapshot: Snapshot,
     context: FormatContext,
     palette: Palette,
@@ -321,7 +322,7 @@ def _intent_lines(snapshot: Snapshot) -> list[str]:
 def _verdict_line(verdict: Verdict, palette: Palette) -> str:
     remarks = verdict_cause(verdict) or first_line(verdict.command)
     if verdict.duration_ms is not None:
-        remarks += f", {seconds(verdict.duration_ms / 1000)}"
+        remarks += f", {format_duration(verdict.duration_ms / 1000)}"
     if verdict.carried_from:
         remarks += f", carried over from {verdict.carried_from[:SHORTEST_ID]}{services_phrase(verdict)}"
     if verdict.changed_something:
@@ -356,7 +357,7 @@ class LogQuery:
     revisions: tuple[str, ...]
     every: bool
     pathspecs: tuple[bytes, ...]
-    choice: Choice
+    choice: SnapshotFilter
     limit: int | None
     reverse: bool
 
@@ -377,7 +378,7 @@ def select(history: EnvHistory, wanted: LogQuery) -> list[Snapshot]:
     if wanted.pathspecs:
         changed = _that_changed(history, found, wanted.pathspecs)
         found = [snapshot for snapshot in found if snapshot.commit in changed]
-    shown = choose(found, wanted.choice, history.now) if wanted.choice.restricts else found
+    shown = filter_snapshots(found, wanted.choice, history.now) if wanted.choice.restricts else found
     if wanted.choice.summary is not None:
         from git_envhist.history.timeline import filter_by_summary  # loaded late: keeps envlog fast
 
@@ -449,7 +450,7 @@ def _that_changed(
     history: EnvHistory, found: Sequence[Snapshot], pathspecs: tuple[bytes, ...]
 ) -> frozenset[str]:
     from git_envhist.context import refuse_oversized_trees  # loaded late: keeps envlog fast
-    from git_envhist.diff.changes import commits_changing_paths  # loaded late: only paths need it
+    from git_envhist.diff.compare_series import commits_changing_paths  # loaded late: only paths need it
 
     refuse_oversized_trees(history, found)
     steps = [(snapshot.commit, snapshot.parent) for snapshot in found]
@@ -476,7 +477,7 @@ def _lines(history: EnvHistory, wanted: LogQuery) -> list[LogLine]:
     asked = None if most is None else most + 1
     while True:
         found = select(history, replace(wanted, limit=asked, reverse=False))
-        lines = fold_turns((history.judge(snapshot) for snapshot in found), history.now.tzinfo)
+        lines = fold_snapshots((history.judge(snapshot) for snapshot in found), history.now.tzinfo)
         if most is None or asked is None:
             return lines
         if len(lines) > most or len(found) < asked:
@@ -513,10 +514,12 @@ def _as_one(line: LogLine, story: str | None) -> Snapshot:
 
 
 def _stories(history: EnvHistory, steps: Sequence[tuple[str, str | None]]) -> Iterator[tuple[str, str]]:
-    from git_envhist.diff.changes import changes_of  # loaded late: only a turn needs it
+    from git_envhist.diff.compare_series import changes_of  # loaded late: only a turn needs it
     from git_envhist.diff.facts import compare_facts  # loaded late: keeps envlog fast
-    from git_envhist.diff.summary import count as count_changes  # loaded late: only a turn needs it
-    from git_envhist.diff.summary import summarize  # loaded late: only a turn needs it
+    from git_envhist.diff.summary import (
+        count_changes,  # loaded late: only a turn needs it
+        summarize,  # loaded late: only a turn needs it
+    )
     from git_envhist.git.cat_file import CatFile  # loaded late: only a turn needs it
     from git_envhist.probes import kinds  # loaded late: only a turn needs it
 
@@ -542,7 +545,7 @@ def select_graph(history: EnvHistory, wanted: LogQuery) -> tuple[list[Snapshot],
     if not wanted.every and not wanted.revisions:
         tied = connected((one.id for one in history.catalog.own.snapshots), parents)
         chosen = [one for one in chosen if one.id in tied]
-    shown = [history.judge(one) for one in ordered(chosen, parents)]
+    shown = [history.judge(one) for one in sort_for_graph(chosen, parents)]
     if wanted.limit is not None and wanted.limit >= 0:
         shown = shown[: wanted.limit]
     ids = [one.id for one in shown]

@@ -12,22 +12,22 @@ from typing import TYPE_CHECKING
 
 from git_envhist.cli.formats import size
 from git_envhist.cli.output import RESET, Output, Palette
-from git_envhist.cli.path_arguments import quoted
-from git_envhist.cli.terminal import marked
+from git_envhist.cli.quote_path import quoted
+from git_envhist.cli.terminal import mark_colour
 from git_envhist.cli.views.diff_source import (
     DiffContents,
     DiffSource,
     DiffStyle,
-    is_environment_file,
     is_in_pieces,
     is_sealed,
+    is_sealed_variables_file,
 )
 from git_envhist.diff.patches import PIECE, GitPatch, read_patches
-from git_envhist.diff.path_classes import has_other_bytes, is_nested_repository
+from git_envhist.diff.path_classes import content_differs, is_nested_repository
 from git_envhist.errors import SealingError
 from git_envhist.git.cat_file import CatFile
 from git_envhist.model import Change, ChangeKind, ChangeSide, EntryKind, StoredAs
-from git_envhist.text import escape
+from git_envhist.printable_text import escape
 
 if TYPE_CHECKING:
     from git_envhist.probes.variables import VariableChange
@@ -53,18 +53,20 @@ def print_diff(output: Output, form: str, source: DiffSource, style: DiffStyle) 
 def diff_texts(form: str, source: DiffSource, style: DiffStyle) -> Iterator[bytes]:
     """Yield the changes in one of `FORMS`, in parts."""
     if form == "stat":
-        from git_envhist.cli.views.git_formats import stat_texts  # loaded late: only --stat needs it
+        from git_envhist.cli.views.git_diff_formats import stat_texts  # loaded late: only --stat needs it
 
         return stat_texts(source, style)
     if form == "patch":
         return patch_texts(source, style)
     if form == "story":
-        from git_envhist.cli.views.summary import story_texts  # loaded late: only the default format needs it
+        from git_envhist.cli.views.diff_rows import (
+            story_texts,  # loaded late: only the default format needs it
+        )
 
         return story_texts(source, style)
-    from git_envhist.cli.views import git_formats  # loaded late: only lists of paths need it
+    from git_envhist.cli.views import git_diff_formats  # loaded late: only lists of paths need it
 
-    texts: Callable[[tuple[Change, ...], DiffStyle], Iterator[bytes]] = getattr(git_formats, form)
+    texts: Callable[[tuple[Change, ...], DiffStyle], Iterator[bytes]] = getattr(git_diff_formats, form)
     return texts(source.changes, style)
 
 
@@ -99,7 +101,7 @@ def patch_texts(source: DiffSource, style: DiffStyle) -> Iterator[bytes]:
 
 
 def _is_in_git_patch(change: Change) -> bool:
-    if is_sealed(change) or is_in_pieces(change) or not has_other_bytes(change):
+    if is_sealed(change) or is_in_pieces(change) or not content_differs(change):
         return False
     return any(
         side is not None and side.oid is not None and side.kind in WITH_LINES
@@ -152,16 +154,16 @@ def _in_words(change: Change, contents: DiffContents, style: DiffStyle) -> bytes
     lines = [*_head(change, style)]
     if is_nested_repository(change):
         lines.append(b"nested repository: its .git changed")
-    elif has_other_bytes(change) and is_sealed(change):
+    elif content_differs(change) and is_sealed(change):
         lines += _sealed_lines(change, contents, style)
-    elif has_other_bytes(change) and is_in_pieces(change):
+    elif content_differs(change) and is_in_pieces(change):
         lines.append(_pieces_line(change, contents))
     lines += [ATTRIBUTE_LINES[word] for word in change.attributes if word in ATTRIBUTE_LINES]
     return b"\n".join(lines) + b"\n"
 
 
 def _head(change: Change, style: DiffStyle) -> Iterator[bytes]:
-    from git_envhist.cli.views.git_formats import side_mode  # loaded late: few patches need it
+    from git_envhist.cli.views.git_diff_formats import side_mode  # loaded late: few patches need it
 
     old, new = (quoted(prefix + path, quote_all=style.quote_all) for prefix, path in _names(change))
     yield PIECE + old + b" " + new
@@ -183,7 +185,7 @@ def _move_lines(change: Change, style: DiffStyle) -> Iterator[bytes]:
 
 
 def _mode_lines(change: Change) -> list[bytes]:
-    from git_envhist.cli.views.git_formats import side_mode  # loaded late: few patches need it
+    from git_envhist.cli.views.git_diff_formats import side_mode  # loaded late: few patches need it
 
     assert change.before is not None
     assert change.after is not None
@@ -196,7 +198,7 @@ def _sealed_lines(change: Change, contents: DiffContents, style: DiffStyle) -> l
 
     text = b"sealed file " + {"A": b"added", "D": b"removed"}.get(change.kind.value, b"changed")
     shows_values = style.reveal
-    if not shows_values and not is_environment_file(change):
+    if not shows_values and not is_sealed_variables_file(change):
         return _with_masks(change, contents, style) or _as_hunk(change, style, text)
     try:
         old, new = contents.both(change)
@@ -304,5 +306,5 @@ def _slot(line: bytes) -> str:
 
 
 def _paint_line(line: bytes, slot: str, palette: Palette) -> bytes:
-    colour = marked(palette.colours.get(slot, ""))
+    colour = mark_colour(palette.colours.get(slot, ""))
     return colour.encode("ascii") + line + RESET.encode("ascii") if colour and line else line

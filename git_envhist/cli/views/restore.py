@@ -15,10 +15,10 @@ from git_envhist.checks.verdicts import answer_status
 from git_envhist.cli.command import Session
 from git_envhist.cli.errors import ask_for, print_error_line, warn
 from git_envhist.cli.formats import FormatContext, count, effect_words
-from git_envhist.cli.path_arguments import quoted
 from git_envhist.cli.progress import shown_progress
-from git_envhist.cli.views.details import verdict_line, warn_of, watching
-from git_envhist.diff.changes import compare
+from git_envhist.cli.quote_path import quoted
+from git_envhist.cli.views.details import make_check_listener, verdict_line, warn_of_verdict
+from git_envhist.diff.compare_snapshots import compare
 from git_envhist.diff.facts import outside_words
 from git_envhist.diff.summary import SummaryRow, describe_marks, fold_by_directory
 from git_envhist.errors import Refused, SnapshotNotFound, UsageError
@@ -41,10 +41,10 @@ from git_envhist.model import (
     Snapshot,
     VerdictStatus,
 )
+from git_envhist.printable_text import escape, format_duration
 from git_envhist.probes import PACKAGES, kinds
 from git_envhist.restore.options import RestoreOptions
-from git_envhist.restore.plan import SkipReason
-from git_envhist.text import escape, seconds
+from git_envhist.restore.plan_steps import SkipReason
 
 # The words that `--only` accepts besides the names of classes: the labels of `git envdiff`.
 
@@ -257,7 +257,7 @@ def done_lines(
         return
     # A restore that only removed files has nothing to verify.
     verified = f", verified {count(restored.verified, 'path')}" if restored.verified else ""
-    yield f"{did} in {seconds(restored.seconds)}{verified}"
+    yield f"{did} in {format_duration(restored.seconds)}{verified}"
     if rest:
         yield rest
     if not restored.plan.steps:
@@ -521,9 +521,9 @@ def _side(step: PlanStep, entry: Entry | None) -> ChangeSide | None:
 YES = ("y", "yes")
 
 
-def check(session: Session, restored: RestoreResult, command: str) -> CheckResult:
+def check_restored(session: Session, restored: RestoreResult, command: str) -> CheckResult:
     """Run the check; its output goes to standard error."""
-    return session.history.checks.after_restore(restored, command, watching(session))
+    return session.history.checks.after_restore(restored, command, make_check_listener(session))
 
 
 def print_check(session: Session, checked: CheckResult, restored: RestoreResult, status: int) -> int:
@@ -534,7 +534,7 @@ def print_check(session: Session, checked: CheckResult, restored: RestoreResult,
         if not session.json:
             session.line(verdict_line(checked.verdict))
         return status
-    warn_of(checked.verdict)
+    warn_of_verdict(checked.verdict)
     if restored.safety is None:
         return answer_status(checked.verdict)
     if not session.json and _is_wanted(session):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from git_envhist.cli.path_arguments import quoted
+from git_envhist.cli.quote_path import quoted
 from git_envhist.cli.views import restore as views
 from git_envhist.cli.views.restore import Signed, counts_line, root_lines
-from git_envhist.model import Conflict, RestoreResult
-from git_envhist.text import escape
+from git_envhist.model import MergeConflict, RestoreResult
+from git_envhist.printable_text import escape
 
 
 def plan_lines(planned: RestoreResult) -> Iterator[str]:
@@ -35,7 +35,7 @@ def dry_run_lines(planned: RestoreResult, signed: Signed) -> Iterator[str]:
         yield f"nothing was changed; your files would be saved first; to undo: {views.UNDO}"
 
 
-def conflict_lines(conflicts: Iterable[Conflict]) -> Iterator[str]:
+def conflict_lines(conflicts: Iterable[MergeConflict]) -> Iterator[str]:
     """Yield each conflict with its reason."""
     for conflict in conflicts:
         yield f"conflict: {escape(quoted(conflict.path, quote_all=False))}: {conflict.why}"

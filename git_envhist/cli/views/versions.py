@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from git_envhist.cli.formats import count, format_date
 from git_envhist.cli.json_values import SCHEMA, Json, iso_time, path_fields
-from git_envhist.cli.path_arguments import refuse_place
-from git_envhist.cli.views.stored_file import file_json, mask_file
+from git_envhist.cli.refused_arguments import refuse_place
+from git_envhist.cli.views.stored_file_json import file_json, mask_file
 from git_envhist.disk import cannot_write
 from git_envhist.errors import Refused, UsageError
 from git_envhist.history.times import printed_time
 from git_envhist.history.titles import title
 from git_envhist.history.why import Subject, SubjectKind
 from git_envhist.model import EnvPath, Snapshot, StoredAs
-from git_envhist.text import escape, escape_invalid
+from git_envhist.printable_text import escape, escape_invalid
 
 if TYPE_CHECKING:
     from git_envhist.cli.command import Session

@@ -16,7 +16,7 @@ from git_envhist.history.times import printed_time
 from git_envhist.history.titles import title
 from git_envhist.history.why import Origin, Subject
 from git_envhist.model import RestoreRole, Snapshot, ToolCall
-from git_envhist.text import escape, escape_invalid
+from git_envhist.printable_text import escape, escape_invalid
 
 if TYPE_CHECKING:
     from git_envhist.cli.command import Session

@@ -25,10 +25,10 @@ from git_envhist.compat.chimera.storage import (
     library_storage,
 )
 from git_envhist.compat.storage import LibraryRules, ThreadLock, literal_pattern, read_json, write_json
-from git_envhist.disk import locked
 from git_envhist.lazy import replace
+from git_envhist.locks import locked
 from git_envhist.model import EnvPath, Snapshot
-from git_envhist.rewrite.mark_dropped import drop_soon
+from git_envhist.rewrite.mark_for_drop import drop_soon
 from git_envhist.snapshots.reader import FileReader, NoSuchFile
 
 STACK, LOCK = "stack", "stack.lock"

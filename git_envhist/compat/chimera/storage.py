@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from git_envhist.api import EnvHistory
 from git_envhist.compat.storage import LibraryRules, LibraryStorage, ThreadLock
 from git_envhist.discovery import COMPAT, own_data
-from git_envhist.disk import locked
 from git_envhist.errors import EnvhistError
+from git_envhist.locks import locked
 from git_envhist.model import CaptureResult, NoteRecord, Snapshot
-from git_envhist.rewrite.mark_dropped import drop_soon, is_marked
+from git_envhist.rewrite.mark_for_drop import drop_soon, is_marked
 
 # The description of one checkpoint.
 

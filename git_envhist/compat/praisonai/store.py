@@ -32,7 +32,7 @@ from git_envhist.git.cat_file import CatFile, empty_tree
 from git_envhist.git.process import Git
 from git_envhist.model import EnvPath, RestoreResult, Snapshot
 from git_envhist.restore.options import RestoreOptions
-from git_envhist.rewrite.mark_dropped import drop_now, drop_soon, is_marked
+from git_envhist.rewrite.mark_for_drop import drop_now, drop_soon, is_marked
 from git_envhist.secrets.seal import unseal
 from git_envhist.tracking.attachments import read_attachments
 

@@ -18,13 +18,14 @@ from datetime import datetime
 
 from git_envhist.api import EnvHistory
 from git_envhist.compat.workbench.platform_id import PlatformError, find_id
-from git_envhist.disk import locked, state_directory
+from git_envhist.disk import state_directory
 from git_envhist.errors import EnvhistError, Refused, UsageError
 from git_envhist.history.tasks_and_effects import observed_of
 from git_envhist.history.timeline import subject
 from git_envhist.lazy import dataclass
+from git_envhist.locks import locked
 from git_envhist.model import ObservedCheckpoint, Snapshot
-from git_envhist.text import for_people, show
+from git_envhist.printable_text import display_bytes, for_people
 from git_envhist.tracking.effects import PlatformFailed, ask_platform, known_ids
 
 
@@ -366,7 +367,7 @@ def _restore(history: EnvHistory, options: argparse.Namespace) -> int:
         done if restored.undo else f"Nothing to restore: the working tree equals {_plain(one.id)}",
     )
     for left in (*restored.kept, *restored.losses):
-        print_error(f"warning: '{show(left.path)}': {left.why}")
+        print_error(f"warning: '{display_bytes(left.path)}': {left.why}")
     return 0 if restored.exact else NOT_EXACT
 
 

@@ -2,7 +2,7 @@
 
 Codex approves each hook by its position and by a hash of its definition, in a trusted directory. Gemini CLI and
 Copilot CLI run the hooks of a project in a trusted directory. Other agents ask for no approval of hooks. A file in a
-form that is not known here gives `Approval.UNKNOWN`.
+form that is not known here gives `HookApproval.UNKNOWN`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from git_envhist.integrations.agents import jsonc
 from git_envhist.integrations.base import InstallTarget
 from git_envhist.integrations.edits import read_state
 from git_envhist.lazy import replace
-from git_envhist.model.integrations import Approval
+from git_envhist.model.integrations import HookApproval
 
 UNKNOWN_STEP = "cannot read what is approved in {0}: look in {0} whether it runs the hooks"
 IsOurs = Callable[[object], bool]
@@ -43,7 +43,7 @@ class HookSettings(NamedTuple):
 class Approvals(NamedTuple):
     """The approval of each hook, and the step that is left."""
 
-    of: Mapping[str, Approval]
+    of: Mapping[str, HookApproval]
     """By event; an event that is missing needs no approval."""
     step: str = ""
     """The step that is left to the person before the agent runs all hooks; empty if none."""
@@ -57,10 +57,10 @@ def read_approvals(agent: str, target: InstallTarget, settings: HookSettings) ->
     try:
         return read(target, settings)
     except (UnknownForm, RecursionError):
-        return _all(settings, Approval.UNKNOWN, UNKNOWN_STEP.format(agent))
+        return _all(settings, HookApproval.UNKNOWN, UNKNOWN_STEP.format(agent))
 
 
-def _all(settings: HookSettings, approval: Approval, step: str = "") -> Approvals:
+def _all(settings: HookSettings, approval: HookApproval, step: str = "") -> Approvals:
     return Approvals(dict.fromkeys(settings.events, approval), step)
 
 
@@ -89,18 +89,18 @@ def _codex(target: InstallTarget, settings: HookSettings) -> Approvals:
     path = os.path.join(_home(target, "CODEX_HOME", ".codex"), "config.toml")
     config = _toml(_text(path))
     if _table(config, "features").get("hooks") is False:
-        return _all(settings, Approval.MISSING, CODEX_DISABLED.format(path))
+        return _all(settings, HookApproval.MISSING, CODEX_DISABLED.format(path))
     if _is_of_project(target):
         main = _main_working_tree(target)
         if main is not None:
             settings = _settings_below(main, settings)
         if not _is_trusted_by_codex(config, target, main):
-            return _all(settings, Approval.MISSING, DIRECTORY_STEP.format("codex", _root(target)))
+            return _all(settings, HookApproval.MISSING, DIRECTORY_STEP.format("codex", _root(target)))
         if main is not None and not any(_codex_hooks(settings).values()):
-            return _all(settings, Approval.MISSING, CODEX_WORKTREE.format(shlex.quote(main)))
+            return _all(settings, HookApproval.MISSING, CODEX_WORKTREE.format(shlex.quote(main)))
     states = _table(_table(config, "hooks"), "state")
     found = {event: _codex_approval(states, rows) for event, rows in _codex_hooks(settings).items()}
-    missing = [event for event, approval in found.items() if approval is Approval.MISSING]
+    missing = [event for event, approval in found.items() if approval is HookApproval.MISSING]
     return Approvals(found, CODEX_STEP.format(", ".join(missing)) if missing else "")
 
 
@@ -133,14 +133,14 @@ def _codex_hash(event: str, group: Mapping[str, Any], hook: Mapping[str, Any]) -
     return f"sha256:{hashlib.sha256(text.encode('utf-8', 'surrogateescape')).hexdigest()}"
 
 
-def _codex_approval(states: Mapping[str, Any], hooks: Sequence[tuple[str, str]]) -> Approval:
+def _codex_approval(states: Mapping[str, Any], hooks: Sequence[tuple[str, str]]) -> HookApproval:
     found = ((_dict(states.get(key, {})), wanted) for key, wanted in hooks)
     # A second hash, of the files of the plugin, can follow.
     is_approved = any(
         str(state.get("trusted_hash")).partition("/")[0] == wanted and state.get("enabled", True) is True
         for state, wanted in found
     )
-    return Approval.APPROVED if is_approved else Approval.MISSING
+    return HookApproval.APPROVED if is_approved else HookApproval.MISSING
 
 
 def _is_trusted_by_codex(config: Mapping[str, Any], target: InstallTarget, main: str | None) -> bool:
@@ -181,7 +181,7 @@ def read_plugin_approvals(agent: str, target: InstallTarget) -> Approvals:
     try:
         settings = settings._replace(text=_text(newest))
     except UnknownForm:
-        return _all(settings, Approval.UNKNOWN, UNKNOWN_STEP.format(agent))
+        return _all(settings, HookApproval.UNKNOWN, UNKNOWN_STEP.format(agent))
     return read_approvals(agent, replace(target, everywhere=True), settings)
 
 
@@ -196,13 +196,13 @@ def _gemini(target: InstallTarget, settings: HookSettings) -> Approvals:
     for path, value in ((user, config), (settings.path, _json(settings.text))):
         hooks = _table(value, "hooksConfig")
         if hooks.get("enabled") is False or "git-envhist" in _list(hooks.get("disabled")):
-            return _all(settings, Approval.MISSING, GEMINI_DISABLED.format(path))
+            return _all(settings, HookApproval.MISSING, GEMINI_DISABLED.format(path))
     if not _is_of_project(target):
         return Approvals({})
     trust = _table(_table(config, "security"), "folderTrust")
     if trust.get("enabled") is False or _is_trusted_by_gemini(target):
-        return _all(settings, Approval.APPROVED)
-    return _all(settings, Approval.MISSING, DIRECTORY_STEP.format("gemini", _root(target)))
+        return _all(settings, HookApproval.APPROVED)
+    return _all(settings, HookApproval.MISSING, DIRECTORY_STEP.format("gemini", _root(target)))
 
 
 def _is_trusted_by_gemini(target: InstallTarget) -> bool:
@@ -227,10 +227,10 @@ def _copilot(target: InstallTarget, settings: HookSettings) -> Approvals:
     # Earlier versions wrote the other name.
     named = [*_list(config.get("trustedFolders")), *_list(config.get("trusted_folders"))]
     if any(isinstance(place, str) and _contains(place, _root(target)) for place in named):
-        return _all(settings, Approval.APPROVED)
+        return _all(settings, HookApproval.APPROVED)
     return _all(
         settings,
-        Approval.MISSING,
+        HookApproval.MISSING,
         DIRECTORY_STEP.format("copilot", _root(target)) + " (with -p: --trust-folder)",
     )
 

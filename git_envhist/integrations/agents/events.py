@@ -1,10 +1,9 @@
 """Read events from the hooks of coding agents, and decide which capture each one starts.
 
-`read_event` validates the JSON of seven agents, with several spellings each, into one `AgentEvent`. `advance` tracks
-the turn of a session: its number, its prompt, how many tools have changed something, and which events were already
-seen. The last section reads spooled events and stores the session states, under one lock and in order: the background
-process that a hook started, or a hook that waits, handles all events up to its own.
-"""
+`read_event` validates the JSON of seven agents, with several spellings each, into one `AgentEvent`.
+`advance_session` tracks the turn of a session: its number, its prompt, how many tools have changed something, and
+which events were already seen. The last section reads spooled events and stores the session states, under one lock
+and in order: the background process that a hook started, or a hook that waits, handles all events up to its own."""
 
 from __future__ import annotations
 
@@ -17,12 +16,13 @@ from contextlib import contextmanager, suppress
 from datetime import datetime
 from typing import Any, TypeGuard, TypeVar
 
-from git_envhist.disk import Durability, locked, remove_if_present, replace_file, state_directory
+from git_envhist.directories_of_others import refuse_others_directory
+from git_envhist.disk import Durability, remove_if_present, replace_file, state_directory
 from git_envhist.errors import EnvhistError, in_words
-from git_envhist.git.config import version_of_agent
-from git_envhist.integrations.agents.arguments import trace_context
+from git_envhist.git.current_actor import version_of_agent
+from git_envhist.integrations.agents.tool_arguments import trace_context
 from git_envhist.lazy import dataclass, replace
-from git_envhist.owners import refuse_others
+from git_envhist.locks import locked
 from git_envhist.platform import START_TIME, open_file_only, process_fields
 from git_envhist.secrets.masking import title_of
 
@@ -111,7 +111,7 @@ class AgentEvent:
     @property
     def call_key(self) -> str:
         """The key that the events before and after one tool call have in common."""
-        return self.call or _hash(self.arguments)
+        return self.call or hash_text(self.arguments)
 
     @property
     def modifies(self) -> bool:
@@ -135,12 +135,12 @@ class AgentEvent:
         """The key that two hook calls for the same tool call or prompt have in common."""
         if self.kind == "before":
             return f"before {self.call_key}"
-        return f"prompt {self.turn or _hash(self.prompt)}"
+        return f"prompt {self.turn or hash_text(self.prompt)}"
 
     @property
     def exact_key(self) -> str | None:
         """The key of an event whose time the agent sends: two calls of hooks with this key are one event."""
-        return None if self.at is None else f"{self.at} {self.kind} {_hash(self.arguments + self.prompt)}"
+        return None if self.at is None else f"{self.at} {self.kind} {hash_text(self.arguments + self.prompt)}"
 
 
 PROJECT_VARIABLES = {
@@ -167,7 +167,9 @@ def read_event(
         # The snapshot before a tool is made without its input.
         value = {} if kind == "before" else None
     if isinstance(value, dict) and registered == "antigravity":
-        from git_envhist.integrations.agents.antigravity import common_form  # loaded late: one agent needs it
+        from git_envhist.integrations.agents.antigravity_events import (
+            common_form,  # loaded late: one agent needs it
+        )
 
         value = common_form(kind, value)
     if not isinstance(value, dict):
@@ -306,7 +308,7 @@ def _as_text(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value, sort_keys=True, default=str)
 
 
-def _hash(text: str) -> str:
+def hash_text(text: str) -> str:
     import hashlib  # loaded late: a tool that only reads does not need it, and it takes a fifth of the hook's time
 
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
@@ -348,7 +350,7 @@ class SessionState:
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class DueCapture:
     """A capture that an event starts."""
 
     event: AgentEvent
@@ -357,9 +359,9 @@ class Job:
     """The root of the working tree to capture."""
 
 
-def advance(
+def advance_session(
     turn: SessionState, event: AgentEvent, *, now: float, every: int, places: Sequence[str] = ("",)
-) -> tuple[SessionState, list[Job]]:
+) -> tuple[SessionState, list[DueCapture]]:
     """Return the turn after an event in some working trees, and the captures that are due."""
     turn, repeated = _mark_seen(turn, event, now)
     if repeated:
@@ -384,23 +386,25 @@ def advance(
         places=_newest((*turn.places, *places)),
         open=_newest((*turn.open, *changed)),
     )
-    return turn, [Job(event, turn, place) for place in due]
+    return turn, [DueCapture(event, turn, place) for place in due]
 
 
-def _begin_turn(turn: SessionState, event: AgentEvent) -> tuple[SessionState, list[Job]]:
+def _begin_turn(turn: SessionState, event: AgentEvent) -> tuple[SessionState, list[DueCapture]]:
     """Begin a turn; capture what a turn left that a person broke off, or that an error ended."""
     left = dict.fromkeys(place for place, _ in turn.open)
     new = replace(turn, number=turn.number + 1, prompt="", sealed="", tools=0, places=(), open=())
-    return new, [Job(event, turn, place) for place in left]
+    return new, [DueCapture(event, turn, place) for place in left]
 
 
-def _end_work(turn: SessionState, event: AgentEvent, places: Sequence[str]) -> tuple[SessionState, list[Job]]:
+def _end_work(
+    turn: SessionState, event: AgentEvent, places: Sequence[str]
+) -> tuple[SessionState, list[DueCapture]]:
     """Capture after a tool, a subagent or a turn; the end of a subagent concerns the places that it changed."""
     own = [one for one in turn.open if event.subagent in (None, one[1])]
     left = tuple(one for one in turn.open if one not in own)
     changed = [place for place, _ in own]
     due = changed if event.subagent and changed else [*places, *changed]
-    return replace(turn, open=left), [Job(event, turn, place) for place in dict.fromkeys(due)]
+    return replace(turn, open=left), [DueCapture(event, turn, place) for place in dict.fromkeys(due)]
 
 
 def _newest(rows: Iterable[Row]) -> tuple[Row, ...]:
@@ -412,7 +416,7 @@ def is_due(tools: int, every: int) -> bool:
     return (tools - 1) % every == 0 if every > 0 else tools == 1
 
 
-def write_turn(turn: SessionState) -> dict[str, Any]:
+def encode_session(turn: SessionState) -> dict[str, Any]:
     return {
         "number": turn.number,
         "prompt": turn.prompt,
@@ -424,8 +428,8 @@ def write_turn(turn: SessionState) -> dict[str, Any]:
     }
 
 
-def read_turn(value: object) -> SessionState:
-    """Return the turn that `write_turn` wrote; a new one for any other value."""
+def decode_session(value: object) -> SessionState:
+    """Return the turn that `encode_session` wrote; a new one for any other value."""
     try:
         if not isinstance(value, Mapping):
             return SessionState()
@@ -479,7 +483,7 @@ OLD = 7 * 86_400
 @contextmanager
 def spool_lock(spool: str) -> Iterator[None]:
     """Hold the lock of the spool."""
-    refuse_others(spool)
+    refuse_others_directory(spool)
     state_directory(spool)
     with locked(os.path.join(spool, LOCK)):
         yield
@@ -521,16 +525,16 @@ def put_back(taken: str) -> None:
             os.rename(taken, f"{spooled}{AGAIN}{SPOOLED}")
 
 
-def turn_after(
+def advance_stored_session(
     state: str, event: AgentEvent, places: Sequence[str], every: int, seal: Callable[[str], str]
-) -> list[Job]:
+) -> list[DueCapture]:
     """Advance the session of an event in some working trees, and return the captures that are due.
 
     `seal` returns the whole prompt as it may be stored: between two hooks no file contains a prompt in plain text.
     """
     path = _session_path(state_directory(os.path.join(state, SESSIONS)), event.session)
     before = _read(path)
-    turn, jobs = advance(before, event, now=time.time(), every=every, places=places)
+    turn, jobs = advance_session(before, event, now=time.time(), every=every, places=places)
     if event.kind == "prompt":
         _delete_old_sessions(os.path.dirname(path))
     if turn.number != before.number:
@@ -549,14 +553,14 @@ def read_session(state: str, session: str) -> SessionState:
     return _read(_session_path(os.path.join(state, SESSIONS), session))
 
 
-def session_lock(state: str, job: Job) -> str:
+def session_lock(state: str, job: DueCapture) -> str:
     """Return the path of the lock under which a session captures a working tree."""
-    name = _hash(f"{job.event.session}\0{job.place}")
+    name = hash_text(f"{job.event.session}\0{job.place}")
     return os.path.join(state, SESSIONS, f"{name}.lock")
 
 
 def _session_path(directory: str, session: str) -> str:
-    return os.path.join(directory, _hash(session))
+    return os.path.join(directory, hash_text(session))
 
 
 def _oldest_first(spool: str) -> list[str]:
@@ -603,13 +607,13 @@ def _is_abandoned(entry: os.DirEntry[str]) -> bool:
 def _read(path: str) -> SessionState:
     try:
         with open(path, "rb", opener=open_file_only) as file:
-            return read_turn(json.load(file))
+            return decode_session(json.load(file))
     except (OSError, ValueError, RecursionError):
         return SessionState()
 
 
 def _write(path: str, turn: SessionState) -> None:
-    value = write_turn(turn)
+    value = encode_session(turn)
     try:
         replace_file(path, json.dumps(value).encode("utf-8"), durability=Durability.NONE)
     except OSError as error:

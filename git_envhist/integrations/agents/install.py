@@ -1,8 +1,8 @@
 """Install hooks in the settings of coding agents, and remove them.
 
 The hooks call our shell script in the user's data directory. It is never in a repository: the directory that an agent
-works in may have come with a clone. `AgentSettingsForm` describes the settings of one agent; `add_hooks` and
-`remove_hooks` edit them as text (JSON with comments, or a block in TOML) and keep every other byte.
+works in may have come with a clone. `AgentSettingsForm` describes the settings of one agent; `with_hooks` and
+`without_hooks` edit them as text (JSON with comments, or a block in TOML) and keep every other byte.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ from git_envhist.integrations.agents.events import (
     READ_ONLY_TOOLS,
     spool_lock,
 )
-from git_envhist.integrations.agents.outcomes import last_event
+from git_envhist.integrations.agents.last_events import last_event
 from git_envhist.integrations.base import NOT_NAMED, InstallPlan, InstallTarget
 from git_envhist.integrations.edits import PROGRAM_MODE, plan_content, read_record, read_state
-from git_envhist.integrations.git_hooks import template
-from git_envhist.integrations.remove_history import states_of
+from git_envhist.integrations.git_hooks import read_template
+from git_envhist.integrations.remove_history import existing_state_directories
 from git_envhist.lazy import dataclass, field, replace
-from git_envhist.model.integrations import Approval, FileEdit, InstalledPart
+from git_envhist.model.integrations import FileEdit, HookApproval, InstalledPart
 
 # Files of agents in our own directories, which are removed with the last agent.
 
 SPOOL = "spool"
 
 
-def leftovers(target: InstallTarget, gone: Collection[str]) -> tuple[str, ...]:
+def unneeded_directories(target: InstallTarget, gone: Collection[str]) -> tuple[str, ...]:
     """Return the directories that no agent needs after these agents are removed: spool and session states."""
     return tuple(path for path in _unneeded(target, gone) if os.path.isdir(path))
 
@@ -65,7 +65,7 @@ def _unneeded(target: InstallTarget, gone: Collection[str]) -> Iterator[str]:
     # An agent installed for every repository can also have sessions in this one, and vice versa.
     other = target.repository.common_dir if target.everywhere else None
     if not trusted.agents(other):
-        yield from (os.path.join(state, "agents") for state in states_of(target.repository))
+        yield from (os.path.join(state, "agents") for state in existing_state_directories(target.repository))
 
 
 # The settings of each agent: paths, names of events, form of a hook.
@@ -250,7 +250,7 @@ class UnknownSettingsForm(ValueError):
     """The settings are not in the documented form."""
 
 
-def add_hooks(text: str, form: AgentSettingsForm, commands: dict[str, str]) -> str:
+def with_hooks(text: str, form: AgentSettingsForm, commands: dict[str, str]) -> str:
     """Return the settings with a hook for each event; unchanged if all are present."""
     if not text.strip("\ufeff \t\r\n"):
         return _new_settings(form, commands)
@@ -269,7 +269,7 @@ def add_hooks(text: str, form: AgentSettingsForm, commands: dict[str, str]) -> s
     return text
 
 
-def remove_hooks(text: str, form: AgentSettingsForm) -> str | None:
+def without_hooks(text: str, form: AgentSettingsForm) -> str | None:
     """Return the settings without our hooks; None if nothing that a user wrote is left."""
     if not text.strip("\ufeff \t\r\n"):
         return text
@@ -283,11 +283,11 @@ def remove_hooks(text: str, form: AgentSettingsForm) -> str | None:
 
 def has_hooks(text: str, form: AgentSettingsForm, commands: dict[str, str]) -> bool:
     """Return whether each of our hooks is present once and unchanged."""
-    found = elements(text)
+    found = find_hooks(text)
     return found == {hook.event: [form.element(hook, commands[hook.event])] for hook in form.hooks}
 
 
-def elements(text: str) -> dict[str, list[object]]:
+def find_hooks(text: str) -> dict[str, list[object]]:
     """Return our hooks in the settings by event; none if the settings cannot be parsed."""
     try:
         value = jsonc.load(text, jsonc.parse(text))
@@ -297,9 +297,9 @@ def elements(text: str) -> dict[str, list[object]]:
     return _ours(hooks)
 
 
-def add_table(text: str, form: AgentSettingsForm, commands: dict[str, str]) -> str:
+def with_table(text: str, form: AgentSettingsForm, commands: dict[str, str]) -> str:
     """Return settings in TOML with a block of our hooks at the end."""
-    plain = remove_table(text)
+    plain = without_table(text)
     newline = "\r\n" if "\r\n" in text else "\n"
     gap = "" if not plain or plain.endswith("\n") else newline
     block = newline.join((START, *_lines(form, commands), END, ""))
@@ -309,7 +309,7 @@ def add_table(text: str, form: AgentSettingsForm, commands: dict[str, str]) -> s
     return new
 
 
-def remove_table(text: str) -> str:
+def without_table(text: str) -> str:
     """Return settings in TOML without our block."""
     start = text.find(START)
     end = text.find(END, start)
@@ -319,7 +319,7 @@ def remove_table(text: str) -> str:
     return text[:start] + ("" if newline < 0 else text[newline + 1 :])
 
 
-def table_elements(text: str) -> dict[str, list[object]]:
+def find_table_hooks(text: str) -> dict[str, list[object]]:
     """Return our hooks in settings in TOML, by event."""
     try:
         return _ours(_read_toml(text).get("hooks"))
@@ -432,7 +432,7 @@ class AgentIntegration:
         """Plan the script in the user's data directory that the hooks call."""
         reading = " ".join(sorted(READ_ONLY_TOOLS))
         script = (
-            template(SCRIPT_TEMPLATE)
+            read_template(SCRIPT_TEMPLATE)
             .replace("@READ_ONLY_TOOLS@", reading)
             .replace("@OWN_PREFIX@", OWN_PREFIX)
             .replace("@OWN_READ_ONLY_TOOLS@", " ".join(sorted(OWN_READ_ONLY_TOOLS)))
@@ -521,19 +521,23 @@ class AgentIntegration:
     # The three functions of a form; an agent with another form has its own (`other_forms`).
 
     def _with_hooks(self, path: str, text: str, form: AgentSettingsForm, commands: dict[str, str]) -> str:
-        return (add_table if _is_toml(path) else add_hooks)(text, form, commands)
+        return (with_table if _is_toml(path) else with_hooks)(text, form, commands)
 
     def _without_hooks(self, path: str, text: str) -> str | None:
-        return remove_table(text) if _is_toml(path) else remove_hooks(text, self.form)
+        return without_table(text) if _is_toml(path) else without_hooks(text, self.form)
 
     def _found_hooks(self, path: str, text: str) -> dict[str, list[object]]:
-        return table_elements(text) if _is_toml(path) else elements(text)
+        return find_table_hooks(text) if _is_toml(path) else find_hooks(text)
 
     def _settings(self, target: InstallTarget) -> str:
         """Return the file into which hooks are written."""
         json_file, *toml_file = self._settings_files(target)
         # Codex warns if both forms are in use, so the existing hooks decide.
-        if toml_file and not os.path.exists(json_file) and has_table_hooks(remove_table(_read(toml_file[0]))):
+        if (
+            toml_file
+            and not os.path.exists(json_file)
+            and has_table_hooks(without_table(_read(toml_file[0])))
+        ):
             return toml_file[0]
         return json_file
 
@@ -578,9 +582,9 @@ def _with_approval(part: InstalledPart, approvals: Approvals) -> InstalledPart:
         return part
     return replace(
         part,
-        active=approval is not Approval.MISSING,
+        active=approval is not HookApproval.MISSING,
         approval=approval,
-        step="" if approval is Approval.APPROVED else approvals.step,
+        step="" if approval is HookApproval.APPROVED else approvals.step,
     )
 
 

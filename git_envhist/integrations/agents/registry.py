@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+from git_envhist.integrations.agents.antigravity_and_opencode import (
+    ANTIGRAVITY,
+    OPENCODE,
+    NamedHooksIntegration,
+    PluginFileIntegration,
+)
 from git_envhist.integrations.agents.install import (
     CLAUDE_CODE,
     CODEX,
@@ -9,12 +15,6 @@ from git_envhist.integrations.agents.install import (
     CURSOR,
     GEMINI,
     AgentIntegration,
-)
-from git_envhist.integrations.agents.other_forms import (
-    ANTIGRAVITY,
-    OPENCODE,
-    NamedHooksIntegration,
-    PluginFileIntegration,
 )
 from git_envhist.integrations.base import Integration
 

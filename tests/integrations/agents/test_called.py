@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from git_envhist.api import EnvHistory
-from git_envhist.integrations.agents.events import SessionState, advance, read_event
+from git_envhist.integrations.agents.events import SessionState, advance_session, read_event
 from git_envhist.integrations.agents.registry import AGENTS
 from git_envhist.model import IntentSource, Snapshot, Trigger
 from tests.support.repository import Repo
@@ -318,7 +318,7 @@ def test_nothing_is_captured_after_a_tool_that_only_reads() -> None:
     data = b'{"tool_name":"mcp_envhist_environment_history_log","session_id":"s"}'
     event = read_event("gemini", "after", data, {})
     assert event is not None
-    assert advance(SessionState(), event, now=1.0, every=1)[1] == []
+    assert advance_session(SessionState(), event, now=1.0, every=1)[1] == []
 
 
 def test_hook_does_nothing_without_the_program_or_script(working: Callable[..., Working]) -> None:

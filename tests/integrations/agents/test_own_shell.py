@@ -9,7 +9,7 @@ import pytest
 
 from git_envhist import EnvHistory
 from git_envhist.consent import is_person
-from git_envhist.git.config import agent_of
+from git_envhist.git.current_actor import agent_of
 from git_envhist.model import AgentName
 from tests.integrations.agents.test_called import Working, told
 from tests.support.repository import Repo

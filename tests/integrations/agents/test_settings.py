@@ -19,12 +19,12 @@ from git_envhist.integrations.agents.install import (
     GEMINI,
     AgentSettingsForm,
     UnknownSettingsForm,
-    add_hooks,
-    add_table,
     has_hooks,
     is_ours,
-    remove_hooks,
-    remove_table,
+    with_hooks,
+    with_table,
+    without_hooks,
+    without_table,
 )
 
 SHAPES = (CLAUDE_CODE, CODEX, GEMINI, CURSOR, COPILOT)
@@ -66,11 +66,11 @@ OTHERS = """\
 def test_removed_hooks_leave_the_original_text(shape: AgentSettingsForm, text: str) -> None:
     if shape.skeleton and '"version"' not in text:
         text = text.replace("{", '{"version": 1,', 1)
-    put = add_hooks(text, shape, commands(shape))
+    put = with_hooks(text, shape, commands(shape))
 
     assert has_hooks(put, shape, commands(shape))
-    assert add_hooks(put, shape, commands(shape)) == put, "a second installation changes nothing"
-    assert remove_hooks(put, shape) == text
+    assert with_hooks(put, shape, commands(shape)) == put, "a second installation changes nothing"
+    assert without_hooks(put, shape) == text
     # The original text is a subsequence of the new text: only our entries and their commas are added.
     rest = iter(put)
     assert all(letter in rest for letter in text)
@@ -88,12 +88,12 @@ def test_removed_hooks_leave_the_original_text(shape: AgentSettingsForm, text: s
 def test_any_settings_are_restored_and_keep_their_meaning(value: object, indent: int | str | None) -> None:
     whole = {"theirs": value, "hooks": {"Stop": [{"hooks": [{"command": "theirs"}]}]}}
     text = json.dumps(whole, indent=indent, ensure_ascii=False)
-    put = add_hooks(text, CLAUDE_CODE, commands(CLAUDE_CODE))
+    put = with_hooks(text, CLAUDE_CODE, commands(CLAUDE_CODE))
     read = json.loads(put)
     assert read["theirs"] == value
     assert read["hooks"]["Stop"][0] == whole["hooks"]["Stop"][0]  # type: ignore[index]
 
-    left = remove_hooks(put, CLAUDE_CODE)
+    left = without_hooks(put, CLAUDE_CODE)
     assert left is not None
     assert json.loads(left) == whole
     if indent is not None:
@@ -102,25 +102,25 @@ def test_any_settings_are_restored_and_keep_their_meaning(value: object, indent:
 
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.name)
 def test_file_with_only_our_hooks_is_removed(shape: AgentSettingsForm) -> None:
-    made = add_hooks("", shape, commands(shape))
+    made = with_hooks("", shape, commands(shape))
     assert json.loads(made)
-    assert remove_hooks(made, shape) is None
+    assert without_hooks(made, shape) is None
 
 
 def test_later_user_edits_are_kept() -> None:
-    put = add_hooks(OTHERS, CLAUDE_CODE, commands(CLAUDE_CODE))
+    put = with_hooks(OTHERS, CLAUDE_CODE, commands(CLAUDE_CODE))
     edited = put.replace('"model": "large"', '"model": "small"').replace("their-check", "their-other-check")
-    left = remove_hooks(edited, CLAUDE_CODE)
+    left = without_hooks(edited, CLAUDE_CODE)
     assert left == OTHERS.replace('"large"', '"small"').replace("their-check", "their-other-check")
 
 
 def test_hooks_of_an_older_version_are_replaced() -> None:
-    older = add_hooks(
+    older = with_hooks(
         OTHERS, CLAUDE_CODE, {event: f"{each} older" for event, each in commands(CLAUDE_CODE).items()}
     )
-    newer = add_hooks(older, CLAUDE_CODE, commands(CLAUDE_CODE))
+    newer = with_hooks(older, CLAUDE_CODE, commands(CLAUDE_CODE))
     assert "older" not in newer
-    assert newer == add_hooks(OTHERS, CLAUDE_CODE, commands(CLAUDE_CODE))
+    assert newer == with_hooks(OTHERS, CLAUDE_CODE, commands(CLAUDE_CODE))
 
 
 @pytest.mark.parametrize(
@@ -128,7 +128,7 @@ def test_hooks_of_an_older_version_are_replaced() -> None:
 )
 def test_settings_of_another_form_are_refused(text: str) -> None:
     with pytest.raises(UnknownSettingsForm):
-        add_hooks(text, CLAUDE_CODE, commands(CLAUDE_CODE))
+        with_hooks(text, CLAUDE_CODE, commands(CLAUDE_CODE))
 
 
 @pytest.mark.parametrize(
@@ -141,9 +141,9 @@ def test_settings_of_another_form_are_refused(text: str) -> None:
     ],
 )
 def test_comments_in_odd_places_are_kept(text: str) -> None:
-    put = add_hooks(text, CLAUDE_CODE, commands(CLAUDE_CODE))
+    put = with_hooks(text, CLAUDE_CODE, commands(CLAUDE_CODE))
     assert has_hooks(put, CLAUDE_CODE, commands(CLAUDE_CODE))
-    left = remove_hooks(put, CLAUDE_CODE)
+    left = without_hooks(put, CLAUDE_CODE)
     assert left is not None
     for comment in ("// theirs", "// more", "/* one */", "// last", "/* none */"):
         assert left.count(comment) == text.count(comment)
@@ -168,16 +168,16 @@ command = "theirs"
 
 @pytest.mark.parametrize("text", [TOML, TOML.rstrip("\n"), TOML.replace("\n", "\r\n"), ""])
 def test_toml_settings_get_a_removable_block(text: str) -> None:
-    put = add_table(text, CODEX, commands(CODEX))
+    put = with_table(text, CODEX, commands(CODEX))
     hooks = tomllib.loads(put.replace("\r\n", "\n"))["hooks"]
     assert [len(hooks[hook.event]) for hook in CODEX.hooks] == [1, 1, 1, 2 if text else 1, 1]
-    assert add_table(put, CODEX, commands(CODEX)) == put
-    assert remove_table(put).rstrip("\r\n") == text.rstrip("\r\n")
+    assert with_table(put, CODEX, commands(CODEX)) == put
+    assert without_table(put).rstrip("\r\n") == text.rstrip("\r\n")
 
 
 def test_inline_toml_hooks_are_refused() -> None:
     with pytest.raises(UnknownSettingsForm):
-        add_table("hooks = {Stop = [{hooks = []}]}\n", CODEX, commands(CODEX))
+        with_table("hooks = {Stop = [{hooks = []}]}\n", CODEX, commands(CODEX))
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.name)

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from git_envhist.api import EnvHistory
-from git_envhist.integrations.agents.events import read_event, turn_after
-from git_envhist.integrations.agents.outcomes import last_version
+from git_envhist.integrations.agents.events import advance_stored_session, read_event
+from git_envhist.integrations.agents.last_events import last_version
 from git_envhist.integrations.base import InstallTarget
 from git_envhist.integrations.status import IN_PROGRESS, RECENT, read_status
 from tests.integrations.agents.test_called import Working
@@ -120,7 +120,7 @@ def test_status_warns_of_an_agent_that_worked_and_called_no_hook(repo: Repo, age
     # A hook was called in this session.
     event = read_event(agent, "prompt", json.dumps({"session_id": SESSION, "cwd": root}).encode(), {})
     assert event is not None
-    turn_after(str(repo.path / ".git/envhist/agents"), event, [root], 1, lambda _: "")
+    advance_stored_session(str(repo.path / ".git/envhist/agents"), event, [root], 1, lambda _: "")
     assert warnings(repo, worked + 60) == []
 
 

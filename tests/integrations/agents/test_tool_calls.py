@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from git_envhist.integrations.agents.arguments import only_reads, read_arguments, trace_context
 from git_envhist.integrations.agents.events import has_failed
+from git_envhist.integrations.agents.tool_arguments import only_reads, read_arguments, trace_context
 from tests.integrations.agents.test_called import Working, working
 
 __all__ = ["working"]

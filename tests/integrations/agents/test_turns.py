@@ -19,15 +19,15 @@ from git_envhist.handlers.agent_hook import _work
 from git_envhist.integrations.agents.events import (
     REPEAT_SECONDS,
     AgentEvent,
-    Job,
+    DueCapture,
     SessionState,
     _process_mark,
-    advance,
+    advance_session,
+    decode_session,
+    encode_session,
     put_back,
     read_event,
-    read_turn,
     take_spooled,
-    write_turn,
 )
 from tests.integrations.agents.test_called import Working, hooks_of, told
 from tests.support.needs import require
@@ -45,10 +45,10 @@ def event(kind: str, **more: object) -> AgentEvent:
     return found
 
 
-def walk(*events: AgentEvent, step: float = 1.0) -> tuple[SessionState, list[Job]]:
+def walk(*events: AgentEvent, step: float = 1.0) -> tuple[SessionState, list[DueCapture]]:
     state, jobs = SessionState(), []
     for number, each in enumerate(events):
-        state, due = advance(state, each, now=number * step, every=1)
+        state, due = advance_session(state, each, now=number * step, every=1)
         jobs += due
     return state, jobs
 
@@ -78,7 +78,7 @@ def test_prompt_of_a_subagent_begins_no_turn() -> None:
 
 def test_turn_without_an_end_is_captured_at_the_next_prompt() -> None:
     first = SessionState(number=1, prompt="add a page", tools=1, open=(("/here", ""), ("/there", "a1")))
-    state, jobs = advance(first, event("prompt", prompt="go on"), now=0.0, every=1)
+    state, jobs = advance_session(first, event("prompt", prompt="go on"), now=0.0, every=1)
     assert [(job.turn.number, job.turn.prompt, job.place) for job in jobs] == [
         (1, "add a page", "/here"),
         (1, "add a page", "/there"),
@@ -133,7 +133,7 @@ def test_equal_prompts_at_two_times_are_two_turns() -> None:
 
 def test_work_in_two_worktrees_is_captured_in_both_after_the_turn() -> None:
     here, there = ("/here",), ("/there",)
-    state, _ = advance(SessionState(), event("prompt", prompt="a"), now=0.0, every=0, places=here)
+    state, _ = advance_session(SessionState(), event("prompt", prompt="a"), now=0.0, every=0, places=here)
     captured = []
     for number, (what, places) in enumerate(
         (
@@ -145,7 +145,7 @@ def test_work_in_two_worktrees_is_captured_in_both_after_the_turn() -> None:
             (event("after"), here),
         )
     ):
-        state, jobs = advance(state, what, now=float(number), every=0, places=places)
+        state, jobs = advance_session(state, what, now=float(number), every=0, places=places)
         captured.append([job.place for job in jobs])
     # The end of the subagent is reported from the project, and concerns the worktree.
     assert captured == [["/here"], ["/there"], [], ["/there"], ["/here"], ["/here"]]
@@ -154,7 +154,7 @@ def test_work_in_two_worktrees_is_captured_in_both_after_the_turn() -> None:
 def test_session_state_is_unchanged_after_writing_and_reading() -> None:
     seen = (("prompt x", 1.0, ("claude-code",)),)
     state = SessionState(2, "title", "sealed", 3, seen, ("/here",), (("/here", "a1"),))
-    assert read_turn(json.loads(json.dumps(write_turn(state)))) == state
+    assert decode_session(json.loads(json.dumps(encode_session(state)))) == state
 
 
 def test_subagent_is_recorded_with_its_snapshot(repo: Repo, tmp_path: Path) -> None:
@@ -235,13 +235,13 @@ def test_end_of_a_turn_whose_capture_failed_is_captured_by_the_next_hook(repo: R
 
 
 def test_event_that_is_handled_again_is_no_repetition_of_itself() -> None:
-    turn, _ = advance(SessionState(), event("prompt", prompt="x"), now=0.0, every=1)
+    turn, _ = advance_session(SessionState(), event("prompt", prompt="x"), now=0.0, every=1)
     timed = replace(event("after"), at="2026-11-20T10:00:00Z")
-    turn, first = advance(turn, timed, now=1.0, every=1)
+    turn, first = advance_session(turn, timed, now=1.0, every=1)
     assert first
     # The hooks of the user and of the project call with the same event.
-    assert advance(turn, timed, now=2.0, every=1)[1] == []
-    assert advance(turn, replace(timed, again=True), now=3.0, every=1)[1]
+    assert advance_session(turn, timed, now=2.0, every=1)[1] == []
+    assert advance_session(turn, replace(timed, again=True), now=3.0, every=1)[1]
 
 
 def test_event_that_fails_twice_is_given_up(tmp_path: Path) -> None:

@@ -24,9 +24,9 @@ from git_envhist.handlers.agent_client import (
     TAKEN,
     WAIT,
     await_done,
+    encode_request,
     environment_of,
-    is_alike,
-    request,
+    has_same_restrictions,
     restrictions_of,
     with_short_path,
 )
@@ -242,7 +242,7 @@ def test_id_of_a_process_that_ended_names_no_other(tmp_path: Path) -> None:
                 pytest.skip("another process took the id")
             try:
                 assert restrictions_of(str(other)) == restrictions_of("self")
-                assert not is_alike(connection)
+                assert not has_same_restrictions(connection)
             finally:
                 os.kill(other, signal.SIGKILL)
                 os.waitpid(other, 0)
@@ -255,7 +255,7 @@ def test_variables_are_never_taken_from_a_request(here: Working, is_own: bool) -
     with socket(AF_UNIX, SOCK_STREAM) as connection:
         connection.settimeout(LONG)
         assert connected(connection, waiting(here.repo)[0])
-        connection.sendall(request(environment, b"/", b"{}", b""))
+        connection.sendall(encode_request(environment, b"/", b"{}", b""))
         assert connection.recv(len(TAKEN)) == (TAKEN if is_own else b"")
 
 
@@ -306,7 +306,7 @@ def test_process_of_a_changed_program_answers_nothing(tmp_path: Path) -> None:
             wait_until(lambda: connected(connection, path))
             # The process may end the connection before it has read the request.
             with suppress(ConnectionError):
-                connection.sendall(request(environment_of(os.environ), b"/", b"{}", b""))
+                connection.sendall(encode_request(environment_of(os.environ), b"/", b"{}", b""))
                 return connection.recv(len(TAKEN))
             return b""
 

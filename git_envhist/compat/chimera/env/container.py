@@ -26,9 +26,10 @@ from git_envhist.compat.chimera.storage import (
     read_test_output,
 )
 from git_envhist.compat.storage import read_json, write_json
+from git_envhist.directories_of_others import refuse_others_directory
 from git_envhist.discovery import COMPAT, own_data
-from git_envhist.disk import locked, state_directory
-from git_envhist.owners import refuse_others
+from git_envhist.disk import state_directory
+from git_envhist.locks import locked
 
 TOOLS = ("docker", "podman")
 BEFORE = "before"
@@ -197,7 +198,7 @@ class ContainerEnvironment:
     @contextmanager
     def _locked(self) -> Iterator[None]:
         with errors_as_os_errors():
-            refuse_others(self._labels_file)
+            refuse_others_directory(self._labels_file)
             state_directory(os.path.dirname(self._labels_file))
             with locked(f"{self._labels_file}.lock"):
                 yield
