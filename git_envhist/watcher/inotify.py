@@ -14,14 +14,13 @@ MODIFY, ATTRIB, CLOSE_WRITE = 0x2, 0x4, 0x8
 MOVED_FROM, MOVED_TO, CREATE, DELETE = 0x40, 0x80, 0x100, 0x200
 DELETE_SELF, MOVE_SELF = 0x400, 0x800
 UNMOUNT, OVERFLOW, IGNORED, IS_DIRECTORY = 0x2000, 0x4000, 0x8000, 0x40000000
-ONLY_DIRECTORY, NO_FOLLOW = 0x01000000, 0x02000000
+ONLY_DIRECTORY = 0x01000000
 WANTED = (
     MODIFY | ATTRIB | CLOSE_WRITE | MOVED_FROM | MOVED_TO | CREATE | DELETE | DELETE_SELF | MOVE_SELF
-    | ONLY_DIRECTORY | NO_FOLLOW
+    | ONLY_DIRECTORY
 )  # fmt: skip
 HEAD = struct.Struct("iIII")
 READ_SIZE = 1 << 18
-GONE = frozenset((errno.ENOENT, errno.ENOTDIR, errno.ELOOP))
 SHARE = 0.5
 """The part of the watches of a user that one watcher takes: editors and other programs need the same watches."""
 LIMITS = "/proc/sys/fs/inotify"
@@ -46,14 +45,13 @@ class Inotify:
         if self.descriptor < 0:
             raise InotifyUnavailable("the system gives no more inotify descriptors")
 
-    def watch(self, path: bytes) -> int | None:
-        """Watch a directory and return the number of its watch; None if it does not exist or cannot be read."""
-        watch: int = self._libc.inotify_add_watch(self.descriptor, path, WANTED)
+    def watch(self, directory: int) -> int:
+        """Watch an open directory and return the number of its watch."""
+        # The path of a descriptor is this very directory, whatever has its name meanwhile.
+        watch: int = self._libc.inotify_add_watch(self.descriptor, path_of(directory), WANTED)
         if watch >= 0:
             return watch
         number = ctypes.get_errno()
-        if number in GONE or number == errno.EACCES:
-            return None
         raise InotifyUnavailable(
             os.strerror(number) if number != errno.ENOSPC else "no inotify watches are left"
         )
@@ -74,6 +72,11 @@ class Inotify:
         descriptor, self.descriptor = self.descriptor, -1
         if descriptor >= 0:
             os.close(descriptor)
+
+
+def path_of(descriptor: int) -> bytes:
+    """Return a path of an open directory that no other process can change."""
+    return b"/proc/self/fd/%d" % descriptor
 
 
 def events_in(data: bytes) -> Iterator[Event]:

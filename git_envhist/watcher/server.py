@@ -24,7 +24,7 @@ from git_envhist.watcher.client import LOCK, path_of_text, socket_path, text_of_
 from git_envhist.watcher.file_systems import EXPORTED, Points, exports_files, points_in, why_unwatchable
 from git_envhist.watcher.inotify import Inotify, InotifyUnavailable
 from git_envhist.watcher.open_files import OpenFiles, OutOfSight
-from git_envhist.watcher.verify import differing_directories, wrong_claims
+from git_envhist.watcher.verify import Differing, differing_directories, wrong_claims
 from git_envhist.watcher.watched_directories import WatchedDirectories, WatchedScope
 
 TICK = 10.0
@@ -213,7 +213,8 @@ class WatcherProcess:
             return {}
         operation = request["op"]
         if operation == "since":
-            self._asked = time.monotonic()
+            if not self._wrong:
+                self._asked = time.monotonic()
             return self._changes(request)
         if operation == "begin":
             self._question, self._listed = request["question"], None
@@ -336,7 +337,7 @@ class WatcherProcess:
                 os.closerange(writing + 1, MAX_DESCRIPTORS)
                 os.nice(NICE)
                 found = differing_directories(os.path.join(self._state, "cache"), bases, cache)
-                paths = None if found is None else [text_of_path(path) for path in found]
+                paths = None if found is None else [list(map(text_of_path, some)) for some in found]
                 with open(writing, "w", encoding="ascii") as file:
                     json.dump(paths, file)
             finally:
@@ -356,12 +357,14 @@ class WatcherProcess:
         has_result = False
         with suppress(ValueError):
             found = json.loads(running.data)
-            has_result = found is not None and self._judge([path_of_text(text) for text in found], running)
+            has_result = found is not None and self._judge(
+                Differing(*(list(map(path_of_text, some)) for some in found)), running
+            )
         if not has_result:
             # A capture wrote the stat cache meanwhile, or changes became unknown.
             self._checked, self._has_answered = time.monotonic() - self._check_every + RETRY, True
 
-    def _judge(self, differing: list[bytes], running: Verification) -> bool:
+    def _judge(self, differing: Differing, running: Verification) -> bool:
         """Compare what a full look found with what the watcher knows; return whether it knows enough."""
         changed = self._watched.known_since(running.token)
         if changed is None:
@@ -369,7 +372,10 @@ class WatcherProcess:
         listed = self._list_open_files()
         if listed == OUT_OF_SIGHT:
             return False
-        wrong = wrong_claims(differing, {*changed, *listed})
+        known = {*changed, *listed}
+        wrong = wrong_claims(differing.changed, known)
+        if wrong_claims(differing.touched, known):
+            self._watched.doubt("a change time is new without an event")
         if wrong:
             self._wrong = os.fsdecode(wrong[0]).replace("\0", "") or "."
         self._last_check = {"at": running.began, "result": "wrong" if wrong else "right"}

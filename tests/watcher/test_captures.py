@@ -14,6 +14,7 @@ from socket import AF_UNIX, SOCK_STREAM, socket
 
 import pytest
 
+from git_envhist._version import __version__
 from git_envhist.capture.environment_trees import open_stat_cache
 from git_envhist.disk import state_directory
 from git_envhist.locks import try_lock
@@ -21,6 +22,8 @@ from git_envhist.peers import with_short_path
 from git_envhist.watcher import server
 from git_envhist.watcher.client import LOCK, SILENT, begin_asking, exchange, socket_path
 from git_envhist.watcher.open_files import OpenFiles
+from git_envhist.watcher.server import WatcherProcess
+from git_envhist.watcher.verify import Differing
 from tests.support.repository import Repo
 from tests.watcher.helpers import RunningWatcher, asked, full_look, look, open_history, running
 
@@ -57,6 +60,15 @@ def capture(repo: Repo) -> str:
 def told() -> object:
     """Return what the last capture was told to scan."""
     return capture.told  # type: ignore[attr-defined]
+
+
+def verified(watcher: RunningWatcher) -> dict[str, object]:
+    """Return the result of a verification."""
+    exchange(watcher.state, {"op": "verify"})
+    until = time.monotonic() + 60
+    while watcher.status().get("verified") is None and time.monotonic() < until:
+        time.sleep(0.01)
+    return watcher.status()["verified"]  # type: ignore[return-value]
 
 
 def test_second_capture_scans_nothing(repo: Repo, watched: RunningWatcher) -> None:
@@ -241,14 +253,38 @@ def test_verification_finds_a_change_that_gave_no_event(repo: Repo, watched: Run
     assert told() is None
 
 
+def test_watcher_that_was_wrong_is_not_kept_by_questions(repo: Repo) -> None:
+    process = WatcherProcess(str(repo.path), lambda: pytest.fail("asked"), 600)
+    process._wrong, process._asked = "c", 0.0
+    process._answer({"version": __version__, "op": "since"})
+    assert process._asked == 0.0
+
+
+def test_verification_of_a_new_change_time_makes_everything_unknown_once(
+    repo: Repo, watched: RunningWatcher
+) -> None:
+    # The record of a file that is as young as its capture has no change time.
+    time.sleep(0.05)
+    repo.write("a/b/file", "2")
+    capture(repo)
+    time.sleep(0.05)
+    repo.write("a/b/other", "2")
+    capture(repo)
+    outside = repo.path.parent / "outside"
+    os.link(repo.path / "a/b/file", outside)
+    outside.unlink()
+    assert verified(watched)["result"] == "right"
+    assert watched.status()["wrong"] is None
+    capture(repo)
+    assert told() is None
+    capture(repo)
+    assert told() == []
+
+
 def test_verification_agrees_with_what_is_known(repo: Repo, watched: RunningWatcher) -> None:
     capture(repo)
     repo.write("a/b/file", "2")
-    exchange(watched.state, {"op": "verify"})
-    until = time.monotonic() + 60
-    while watched.status().get("verified") is None and time.monotonic() < until:
-        time.sleep(0.01)
-    assert watched.status()["verified"]["result"] == "right"  # type: ignore[index]
+    assert verified(watched)["result"] == "right"
 
 
 def test_stopped_watcher_is_not_waited_for(repo: Repo, watched: RunningWatcher) -> None:
@@ -275,12 +311,12 @@ def test_verification_ends_although_a_capture_wrote_the_cache(
 ) -> None:
     began, end = tmp_path / "began", tmp_path / "end"
 
-    def verify(*_: object) -> list[bytes]:
+    def verify(*_: object) -> Differing:
         began.touch()
         until = time.monotonic() + 30
         while not end.exists() and time.monotonic() < until:
             time.sleep(0.01)
-        return [b"a/b"]
+        return Differing([b"a/b"], [])
 
     monkeypatch.setattr(server, "differing_directories", verify)
     with running(str(repo.path)) as watcher:
