@@ -156,6 +156,10 @@ class SealingError(EnvhistError):
     usual_hint = "'git envlog key' lists your keys"
 
 
+class KeyMissing(SealingError):
+    """The key of a sealed file is missing here."""
+
+
 class Interrupted(EnvhistError):
     """The command was stopped by a signal; no step is half done."""
 

@@ -73,11 +73,11 @@ def commits_changing_paths(git: Git, steps: Sequence[Step], pathspecs: Sequence[
 
 def commits_changing_content(
     git: Git, steps: Sequence[Step], search: ContentSearch, pathspecs: Sequence[bytes]
-) -> frozenset[str]:
-    """Return the commits whose files differ from those before by a text or a pattern, as `git log -S` and `-G` do.
+) -> dict[str, frozenset[bytes]]:
+    """Return the stored paths that differ by a text or a pattern, as for `git log -S` and `-G`, of each such commit.
 
-    git searches the stored bytes, so nothing is found in sealed files and in files stored in chunks (see
-    `history.search`).
+    git searches the stored bytes, so its answer about sealed files and about files stored in chunks is not about their
+    content (see `history.search`).
     """
     limits: tuple[bytes, ...] = (
         (*with_positive(pathspecs), NOT_RESERVED) if pathspecs else (b":(top)", NOT_RESERVED)
@@ -92,27 +92,28 @@ def commits_changing_content(
         "--",
         *limits,
     )
-    return frozenset(_commits_listed(git, words, steps))
+    return _paths_listed(git, words, steps)
 
 
-def _commits_listed(git: Git, words: Sequence[str | bytes], steps: Sequence[Step]) -> set[str]:
-    """Return the commits of the steps for which git lists a difference."""
-    found: set[str] = set()
+def _paths_listed(
+    git: Git, words: Sequence[str | bytes], steps: Sequence[Step]
+) -> dict[str, frozenset[bytes]]:
+    """Return the stored paths that git lists for each commit of the steps that has a difference."""
+    found: dict[str, frozenset[bytes]] = {}
     for start in range(0, len(steps), AT_ONCE):
         asked = steps[start : start + AT_ONCE]
         lines = "".join(f"{commit} {before or ''}".rstrip() + "\n" for commit, before in asked)
         trees = [name for step in asked for name in step if name]
-        found.update(
-            commit for commit, _ in _by_commit(compare_many(git, words, lines.encode("ascii"), trees))
-        )
+        for commit, rows in _by_commit(compare_many(git, words, lines.encode("ascii"), trees)):
+            found[commit] = frozenset(stored for stored, _ in rows)
     return found
 
 
-def steps_changing_chunks(git: Git, steps: Sequence[Step]) -> list[Step]:
-    """Return the steps that changed which chunks of big files exist."""
-    words = (*RAW, *PLAIN_DIFF, "--stdin", "--root", "--no-renames", "--", b":(top).envhist/pieces")
-    found = _commits_listed(git, words, steps)
-    return [step for step in steps if step[0] in found]
+def steps_with_chunks(reader: CatFile, steps: Sequence[Step]) -> list[Step]:
+    """Return the steps with files stored in chunks on a side; a copy of such a file changes no chunks."""
+    names = {name for step in steps for name in step if name}
+    found = {name for name in names if reader.read(f"{name}:.envhist/pieces") is not None}
+    return [step for step in steps if not found.isdisjoint(step)]
 
 
 def matches_pattern(git: Git, lines: bytes, search: ContentSearch) -> bool:

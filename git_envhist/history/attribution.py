@@ -9,9 +9,9 @@ captures. Nobody reports the edits of persons and of other programs, so a call i
   between the two: by the time of the file, and of its directory. No time shows when a path was removed: then it must
   also be the only call since a capture for which it waited.
 
-A call cannot have made a change if it edits other files only, if its command line only reads, or if it began after the
-file was last written. What a package manager installs is written as a whole: there, calls that had ended before do not
-come into question either.
+A call cannot have made a change if it edits other files only, or if its command line only reads. What a package manager
+installs is written as a whole: there, calls that had ended before do not come into question either. A call that began
+after the time of the file does: it may have set the time back, as `cp -p` does.
 
 Everything else is uncertain, with the calls that come into question. A program that writes while a call runs cannot be
 told from the call.
@@ -247,8 +247,7 @@ def _may_have_written(call: ToolCall, time: ChangeTime) -> bool:
     """Return whether the times of a change allow that a call of its step made it."""
     if time.is_directory or time.is_indirect or time.written is None or time.placed is None:
         return True
-    if call.began is not None and call.began > max(time.written, time.placed) + SLACK:
-        return False
+    # A later call may have set the time back (`cp -p`, `touch -r`), so only an earlier one can be excluded.
     is_over = call.ended is not None and not call.may_continue
     return not (time.is_whole and is_over and call.ended is not None and call.ended < time.written - SLACK)
 

@@ -7,7 +7,7 @@ summaries, then the text in files.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from difflib import SequenceMatcher
 from typing import TYPE_CHECKING, TypedDict
@@ -22,7 +22,7 @@ from git_envhist.history.timeline import (
     filter_by_summary,
     filter_snapshots,
 )
-from git_envhist.model import Change, EnvPath, Snapshot, StoredAs, Trigger, VerdictStatus
+from git_envhist.model import Change, ChangeSide, EnvPath, Snapshot, StoredAs, Trigger, VerdictStatus
 
 if TYPE_CHECKING:
     from git_envhist.snapshots.sealed_facts import FindFactsKey
@@ -123,50 +123,61 @@ def filter_by_content(
     """Return the snapshots that changed the text of the choice in files; raise `UsageError` for a bad pattern.
 
     git searches the files that are stored as they are. Files in chunks, and sealed ones if the choice says so, are
-    opened and searched here, in memory.
+    opened and searched here, in memory. A file that cannot be opened on a side is not searched.
     """
     steps = [(snapshot.commit, snapshot.parent) for snapshot in found]
     search = compare_series.ContentSearch(choice.content, choice.content_pattern, choice.ignore_case)
     try:
-        chosen = compare_series.commits_changing_content(git, steps, search, pathspecs)
+        listed = compare_series.commits_changing_content(git, steps, search, pathspecs)
     except GitFailed as failed:
         if choice.content_pattern is not None and "regex" in failed.message:
             raise UsageError(
                 f"not a pattern: '{choice.content_pattern}'", hint="-S <text> searches for a plain text"
             ) from failed
         raise
-    left = [snapshot for snapshot in found if snapshot.commit not in chosen]
-    chosen |= _changing_opened_files(git, left, search, choice, pathspecs, read)
+    chosen = _changing_opened_files(git, found, listed, search, choice, pathspecs, read)
     return [snapshot for snapshot in found if snapshot.commit in chosen]
 
 
 def _changing_opened_files(
     git: Git,
     found: Sequence[Snapshot],
+    listed: Mapping[str, frozenset[bytes]],
     search: compare_series.ContentSearch,
     choice: SnapshotFilter,
     pathspecs: Sequence[bytes],
     read: ReadVersion,
 ) -> frozenset[str]:
-    """Return the commits of snapshots that changed the text in files whose stored bytes are others."""
-    from git_envhist.git.cat_file import CatFile  # loaded late: only -S and -G need it
+    """Return the commits of snapshots that changed the text, by the paths that git listed and by opened files."""
+    from git_envhist.diff.compare_snapshots import stored_side  # loaded late: only -S and -G need it
+    from git_envhist.git.cat_file import CatFile
 
-    kinds = {StoredAs.PIECES, *((StoredAs.SEALED,) if choice.reveal else ())}
+    kinds = {StoredAs.PLAIN, StoredAs.PIECES, *((StoredAs.SEALED,) if choice.reveal else ())}
     steps = [(snapshot.commit, snapshot.parent) for snapshot in found]
-    if not choice.reveal:
-        steps = compare_series.steps_changing_chunks(git, steps)
     by_commit = {snapshot.commit: snapshot for snapshot in found}
     chosen = set()
     with CatFile(git) as reader:
+        if not choice.reveal:
+            with_chunks = set(compare_series.steps_with_chunks(reader, steps))
+            steps = [step for step in steps if step[0] in listed or step in with_chunks]
         for commit, changed in compare_series.changes_of(git, reader, steps):
-            opened = _limited([one for one in changed if _is_stored_as(one, kinds)], git, pathspecs)
-            if any(_has_changed(read, by_commit[commit], change, search, git) for change in opened):
+            others = [one for one in changed if _storages(one) - {StoredAs.PLAIN}]
+            opened = _limited([one for one in others if _storages(one) <= kinds], git, pathspecs)
+            # What git found in a file that is stored in another way on a side is not about its content.
+            not_plain = {stored_side(side) for one in others for side in _sides(one)}
+            if listed.get(commit, frozenset()) - not_plain or any(
+                _has_changed(read, by_commit[commit], change, search, git) for change in opened
+            ):
                 chosen.add(commit)
     return frozenset(chosen)
 
 
-def _is_stored_as(change: Change, kinds: set[StoredAs]) -> bool:
-    return any(side is not None and side.stored in kinds for side in (change.before, change.after))
+def _sides(change: Change) -> list[ChangeSide]:
+    return [side for side in (change.before, change.after) if side is not None]
+
+
+def _storages(change: Change) -> set[StoredAs]:
+    return {side.stored for side in _sides(change)}
 
 
 def _limited(found: list[Change], git: Git, pathspecs: Sequence[bytes]) -> list[Change]:
@@ -182,6 +193,8 @@ def _has_changed(
 ) -> bool:
     old = None if change.before is None else read(snapshot, snapshot.parent, change.before.path)
     new = None if change.after is None else read(snapshot, snapshot.commit, change.after.path)
+    if (change.before is not None and old is None) or (change.after is not None and new is None):
+        return False
     if search.text is not None:
         text = os.fsencode(search.text)
         return count_text(old, text, search.ignore_case) != count_text(new, text, search.ignore_case)
@@ -216,9 +229,9 @@ def changes_line(git: Git, old: bytes, new: bytes, search: compare_series.Conten
     before, after = _lines(old), _lines(new)
     blocks = SequenceMatcher(None, before, after, autojunk=False).get_opcodes()
     lines = [line for kind, a, b, c, d in blocks if kind != "equal" for line in (*before[a:b], *after[c:d])]
-    return bool(lines) and compare_series.matches_pattern(
-        git, b"\n".join(line.rstrip(b"\n") for line in lines), search
-    )
+    # Only the last line of a content may lack its line feed.
+    text = b"".join(line if line.endswith(b"\n") else line + b"\n" for line in lines)
+    return bool(lines) and compare_series.matches_pattern(git, text, search)
 
 
 def _lines(data: bytes) -> list[bytes]:

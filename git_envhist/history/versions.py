@@ -261,9 +261,8 @@ class VersionReader:
         return found
 
     def _find(self, data: bytes, name: bytes) -> PathId:
-        # An entry's bytes are longer than an id, so an id cannot contain them.
         last = self._last.get(name)
-        if last is not None and last[1] in data:
+        if last is not None and _has_entry(data, last[1], self._length):
             return last[0]
         if b" %b\0" % name not in data:
             return ABSENT
@@ -301,6 +300,14 @@ class VersionReader:
             if not directory:
                 return ChangeTime()
             directory = EnvPath(directory.rpartition(b"/")[0])
+
+
+def _has_entry(data: bytes, entry: bytes, length: int) -> bool:
+    """Return whether a tree certainly has an entry; False if its bytes may be a part of another entry's name."""
+    at = data.find(entry)
+    # Before an entry comes the end of the previous one, a NUL and an id: a space may be one of a name.
+    above = data[max(0, at - length - 1) : at]
+    return at == 0 or (at > 0 and above.startswith(b"\0") and b" " not in above)
 
 
 def _row(fact: Fact) -> FactRow:

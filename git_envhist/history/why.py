@@ -36,6 +36,7 @@ from git_envhist.lazy import dataclass, replace
 from git_envhist.model import EnvPath, Fact, FactChange, Snapshot, StoredAs
 from git_envhist.objects.trees import DIRECTORY
 from git_envhist.probes import DATABASES, PACKAGES, PROBES, SERVICES, VARIABLES
+from git_envhist.snapshots.message import MAX_APPLIED
 from git_envhist.snapshots.stored_names import stored_path, true_path
 
 V = TypeVar("V")
@@ -299,6 +300,7 @@ class OriginReader:
     ) -> Iterator[tuple[BlameLine, EnvPath]]:
         newest = self._snapshots[0]
         kind = self._reader.stored_as(newest, path)
+        meant: set[int] | None = None
         if kind is StoredAs.PLAIN:
             # Raises an error that says what there is instead of a file.
             self._reader.must_exist(newest, path)
@@ -308,14 +310,17 @@ class OriginReader:
             if all(self._is_plain_before(commit, there) for commit, there in steps):
                 yield from zip(found, places, strict=True)
                 return
+            meant = {line.number for line in found}
         if kind is StoredAs.SEALED and not reveal:
             raise NoLines(
                 "the file is sealed",
                 hint="print its lines with --reveal, or ask: git envlog why --var <name>",
             )
-        if lines is not None:
+        if kind is StoredAs.SEALED and lines is not None:
             raise UsageError("-L and a sealed file exclude each other")
-        yield from self._compared_lines(path)
+        for line, there in self._compared_lines(path):
+            if meant is None or line.number in meant:
+                yield line, there
 
     def _compared_lines(self, path: EnvPath) -> Iterator[tuple[BlameLine, EnvPath]]:
         """Yield the lines of the newest version; all versions are compared here, in memory."""
@@ -485,7 +490,7 @@ class OriginReader:
         """Return whether a snapshot that a restore read has the result of the step; False if this is not known."""
         if snapshot.restore not in RESTORED:
             return False
-        sources = (snapshot.restored_from, *(after for _, after in snapshot.applied))
+        sources = (snapshot.restored_from, *(after for _, after in snapshot.applied[:MAX_APPLIED]))
         trees = filter(None, map(self._tree_of, filter(None, sources)))
         return any(
             self._has_paths(source, snapshot, path, renamed) or is_same(source)

@@ -21,6 +21,7 @@ from git_envhist.history.revisions import WorkingTree
 from git_envhist.history.timeline import FIRST_TOOL, PRINTED_ID, RELOCATED, Position, Timeline
 from git_envhist.model import RestoreRole, Snapshot, SnapshotRef
 from git_envhist.restore.decisions import UNDECIDED, Decisions
+from git_envhist.snapshots.message import MAX_APPLIED
 
 MAX_NAMED = 4
 """Runs of steps that an intent names."""
@@ -257,10 +258,6 @@ def _rewriting(history: HistoryContext, chain: Sequence[Snapshot]) -> Span | Non
 
 def _newest(timeline: Timeline) -> Iterator[Position]:
     yield from timeline.newest()
-
-
-MAX_APPLIED = 100
-"""How many spans the snapshot of a revert or a merge records."""
 
 
 class Span(NamedTuple):

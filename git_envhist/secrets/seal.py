@@ -22,7 +22,7 @@ import hmac
 from collections.abc import Callable, Iterator
 from typing import NamedTuple, Protocol
 
-from git_envhist.errors import SealingError
+from git_envhist.errors import KeyMissing, SealingError
 
 MAGIC = b"envhist-sealed "
 VERSION = b"1"
@@ -151,7 +151,7 @@ def _read_head(path: bytes, sealed: bytes) -> SealedHeader:
 def _key_of(find_key: Callable[[str], SealingKey | None], path: bytes, head: SealedHeader) -> SealingKey:
     key = find_key(head.key_id)
     if key is None or key.id != head.key_id:
-        raise SealingError(
+        raise KeyMissing(
             f"'{_show(path)}' is sealed with the key '{_show(head.key_id.encode())}', which is missing",
             hint="import the key from a backup: git envlog key import <file>",
         )

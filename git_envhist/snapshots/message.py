@@ -97,6 +97,8 @@ NO_INTENT = b"(no intent)"
 OPENING = b"Env-Format: "
 MAX_TRAILERS = 4 << 20
 MAX_TRAILERS_COUNT = 20_000
+MAX_APPLIED = 100
+"""How many spans the snapshot of a revert or a merge records; a reader ignores more."""
 
 # git cuts a message at NUL; this is the visible symbol for it.
 PICTURE_OF_NUL = "\u2400".encode()

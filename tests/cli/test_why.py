@@ -278,6 +278,33 @@ def test_versions_of_a_file_are_printed_and_extracted(told: Repo, tmp_path: Path
     assert (again.status, "the file exists" in again.err) == (3, True)
 
 
+def test_lines_of_a_file_that_was_once_sealed_are_chosen(repo: Repo) -> None:
+    repo.write(".env", "A=1\nB=2\n")
+    repo.run("envlog", "capture", "-m", "sealed", check=True)
+    repo.git("config", "--add", "envhist.secret", "!.env")
+    repo.write(".env", "A=1\nB=3\n")
+    repo.run("envlog", "capture", "-m", "plain", check=True)
+    (line,) = repo.run("envlog", "blame", "-L2,2", ".env", check=True).out.splitlines()
+    assert ("  plain  " in line, line.endswith(" 2) B=3")) == (True, True)
+
+
+def test_versions_whose_key_is_missing_do_not_hide_the_others(repo: Repo, tmp_path: Path) -> None:
+    repo.write("f", "1\n")
+    repo.run("envlog", "capture", "-m", "one", check=True)
+    repo.git("config", "--add", "envhist.secret", "f")
+    repo.write("f", "2\n")
+    repo.run("envlog", "capture", "-m", "two", check=True)
+    for place in (repo.path / ".git/envhist/keys", Path(repo.env["XDG_CONFIG_HOME"]) / "git-envhist/keys"):
+        place.rename(f"{place}.gone")
+    out = repo.run("envlog", "show", "--versions", "f", check=True).out
+    assert (out.count("(sealed; key missing)\n"), out.endswith("1\n")) == (1, True)
+    to = tmp_path / "to"
+    assert "key missing" in repo.run("envlog", "show", "--versions", "--to", str(to), "f", check=True).out
+    assert [one.read_text() for one in to.iterdir()] == ["1\n"]
+    found = json.loads(repo.run("envlog", "show", "--versions", "--json", "f", check=True).out)["versions"]
+    assert [(one["text"], one["omitted"]) for one in found] == [(None, "key"), ("1\n", None)]
+
+
 def test_versions_of_a_sealed_file_are_masked_unless_revealed(told: Repo, tmp_path: Path) -> None:
     for words in ((), ("--json",)):
         out = told.run("envlog", "show", "--versions", *words, ".env", check=True).out

@@ -117,11 +117,12 @@ def test_several_calls_that_may_have_written_are_uncertain() -> None:
         assert (found.reason, found.call, found.candidates) == (Reason.SEVERAL, None, (SHELL, other))
 
 
-def test_call_that_began_after_the_last_write_does_not_count() -> None:
-    other = replace(SHELL, id="9", began=106.0, ended=115.0)
-    assert of(step(SHELL, other)).call == SHELL
-    assert of(step(SHELL, other), "f", ChangeTime(105.0, 106.0)).reason is Reason.SEVERAL
-    # Its directory may have changed at any time.
+def test_call_that_began_after_the_time_of_the_file_may_have_set_it_back() -> None:
+    # `cp -p x f` gives f the time of x, and leaves the time of the directory.
+    other = replace(SHELL, id="9", command="cp -p x f", began=112.0, ended=115.0)
+    for time in (INSIDE, ChangeTime(105.0, 106.0), ChangeTime(105.0, 106.0, is_whole=True)):
+        found = of(step(SHELL, other), "f", time)
+        assert (found.reason, found.candidates) == (Reason.SEVERAL, (SHELL, other))
     assert of(step(SHELL, other), "f", ChangeTime(105.0, 104.0, is_indirect=True)).reason is Reason.SEVERAL
     assert of(step(other), "f").reason is Reason.OTHER_TIME
 

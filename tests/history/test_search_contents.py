@@ -52,7 +52,7 @@ def gits(repo: Repo, *words: str | bytes) -> list[str]:
     [
         ("-Sneedle",), ("-Sneedle", "-i"), (b"-S\xff\xfe",), ("-Shay=\nL",), ("-SL1=",), ("-Sedle",), ("-Sx.y",),
         ("-Gneedle",), ("-Gneedle", "-i"), ("-G[N]EED|\\.[[:upper:]]", "-i"),
-        ("-Gx.y",), ("-G^L[0-9]=$",), ("-Gn?edle|hay",), ("-G[[]z]",), ("-GL1",),
+        ("-Gx.y",), ("-G^L[0-9]=$",), ("-Gn?edle|hay",), ("-G[[]z]",), ("-GL1",), ("-G^$",),
     ],
 )  # fmt: skip
 def test_search_answers_as_git_does(same: Repo, words: tuple[str | bytes, ...]) -> None:
@@ -94,6 +94,56 @@ def test_file_in_chunks_is_searched(repo: Repo) -> None:
     repo.run("envlog", "capture", "-m", "n3", check=True)
     assert ours(repo, "-Sneedle") == ["n3", "n1"]
     assert ours(repo, "-Sneedle", "--", "a*") == []
+
+
+def test_copy_of_a_file_in_chunks_is_found_if_no_chunk_is_new(repo: Repo) -> None:
+    repo.git("config", "envhist.bigFile", "1m")
+    noise = random.Random(1).randbytes(1 << 20)
+    contents = {"v1.db": noise, "v2.db": noise + b"needle", "cur.db": noise}
+    for name, content in contents.items():
+        repo.write(name, content)
+    repo.run("envlog", "capture", "-m", "n1", check=True)
+    repo.write("cur.db", contents["v2.db"])
+    repo.run("envlog", "capture", "-m", "n2", check=True)
+    assert ours(repo, "-Sneedle", "--", "cur.db") == ["n2"]
+
+
+def test_another_storage_is_no_change_of_the_text(repo: Repo) -> None:
+    repo.git("config", "envhist.bigFile", "1m")
+    repo.write("log", b"needle\n")
+    repo.write("conf", b"needle\n")
+    repo.run("envlog", "capture", "-m", "n1", check=True)
+    repo.write("log", b"needle\n" + b"0" * (1 << 20))
+    repo.run("envlog", "capture", "-m", "n2", check=True)
+    repo.git("config", "--add", "envhist.secret", "conf")
+    repo.write("conf", b"needle\n\n")
+    repo.run("envlog", "capture", "-m", "n3", check=True)
+    for words in (("-Sneedle",), ("-Sneedle", "--reveal"), ("-G^needle", "--reveal")):
+        assert ours(repo, *words, "--", "log", "conf") == ["n1"], words
+
+
+def test_sealed_side_of_a_file_is_not_opened_without_reveal(repo: Repo) -> None:
+    repo.git("config", "envhist.bigFile", "1m")
+    repo.write(".env", b"A=needle\n")
+    repo.run("envlog", "capture", "-m", "n1", check=True)
+    repo.git("config", "--add", "envhist.secret", "!.env")
+    repo.write(".env", b"0" * (1 << 20))
+    repo.run("envlog", "capture", "-m", "n2", check=True)
+    assert ours(repo, "-Sneedle", "--", ".env") == []
+    assert ours(repo, "-Sneedle", "--reveal", "--", ".env") == ["n2", "n1"]
+
+
+def test_side_whose_key_is_missing_is_not_counted_as_empty(repo: Repo) -> None:
+    repo.write(".env", "A=const\nB=1\n")
+    repo.run("envlog", "capture", "-m", "n1", check=True)
+    places = [Path(one) for one in (repo.path / ".git", repo.env["XDG_CONFIG_HOME"])]
+    old = [one for place in places for one in place.rglob("keys/*") if re.fullmatch("[0-9a-f]{32}", one.name)]
+    repo.run("envlog", "key", "new", check=True)
+    repo.write(".env", "A=const\nB=2\n")
+    repo.run("envlog", "capture", "-m", "n2", check=True)
+    for one in old:
+        one.unlink()
+    assert ours(repo, "-Sconst", "--reveal", "--", ".env") == []
 
 
 def test_reveal_alone_is_refused(repo: Repo) -> None:

@@ -53,6 +53,18 @@ def test_ids_of_paths_are_those_that_git_lists(repo: Repo) -> None:
             assert found == [listed(repo, one.tree, path) for one in made], path
 
 
+@pytest.mark.parametrize("hostile", ["x 100644 b", "100644 b", "x100644 b", "0 100644 b"])
+def test_entry_inside_of_the_name_of_another_is_not_found(repo: Repo, hostile: str) -> None:
+    blob = repo.git("hash-object", "-w", "--stdin", input="one")
+    rows = {name: f"100644 blob {blob}\t{name}\n" for name in ("a", "b", hostile)}
+    chosen = [("a", "b"), ("a", hostile), ("a", "b", hostile), (hostile,), ("b",)]
+    found = [repo.git("mktree", input="".join(rows[name] for name in names)) for names in chosen]
+    made = [replace(snapshot(tree), tree=tree) for tree in found]
+    with VersionReader(Git(str(repo.path / ".git"), str(repo.path)), made[0].tree) as reader:
+        exists = [reader.path_id(one, EnvPath(b"b")) != ABSENT for one in made]
+    assert exists == ["b" in names for names in chosen]
+
+
 def test_missing_tree_is_reported(repo: Repo) -> None:
     gone = replace(snapshot("gone"), tree="1" * 40)
     git = Git(str(repo.path / ".git"), str(repo.path))

@@ -101,6 +101,25 @@ def test_restore_is_named_only_for_a_path_as_in_the_restored_snapshot() -> None:
         assert first.attribution.certainty is certainty
 
 
+def test_only_as_many_applied_spans_are_read_as_one_snapshot_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = replace(snapshot("before", "10:01"), tree="before", trusted=True)
+    spans = tuple((f"{at}", f"{at}") for at in range(2000))
+    merged = replace(
+        snapshot("merged", "10:02"),
+        tree="merged",
+        parent=before.commit,
+        restore=RestoreRole.MERGE,
+        applied=spans,
+        trusted=True,
+    )
+    asked: list[str] = []
+    reader = cast(VersionReader, Renamed())
+    origins = RenamedOriginReader(cast(Git, None), [merged, before], reader, lambda taken: taken)
+    monkeypatch.setattr(origins, "_tree_of", asked.append)
+    next(origins.of(Subject(SubjectKind.PATH, "merged")))
+    assert len(asked) == 100
+
+
 def test_path_is_followed_across_any_number_of_renames() -> None:
     one = snapshot("one", "10:00")
     line = [

@@ -14,7 +14,7 @@ from git_envhist.cli.json_values import SCHEMA, Json, iso_time, path_fields
 from git_envhist.cli.refused_arguments import refuse_place
 from git_envhist.cli.views.stored_file_json import file_json, mask_file
 from git_envhist.disk import cannot_write
-from git_envhist.errors import Refused, UsageError
+from git_envhist.errors import KeyMissing, Refused, UsageError
 from git_envhist.history.times import printed_time
 from git_envhist.history.titles import title
 from git_envhist.history.why import Subject, SubjectKind
@@ -66,7 +66,10 @@ def _versions(session: Session, revision: str, path: EnvPath) -> Iterator[FileVe
 
 
 def _content(session: Session, version: FileVersion, *, reveal: bool) -> bytes | None:
-    """Return the bytes of a version, with masked values if it is sealed; None if all of it is secret."""
+    """Return the bytes of a version, with masked values if it is sealed; None if all of it is secret.
+
+    Raise `KeyMissing` if its key is missing.
+    """
     data = session.history.read_file(version.snapshot, version.path)
     return data if reveal or not version.sealed else mask_file(version.path, data)
 
@@ -83,7 +86,11 @@ def _print(session: Session, versions: list[FileVersion], style: str | None, *, 
         session.line(
             f"{session.paint('id', version.snapshot.id[:7])}  {session.paint('time', time)}  {heading}"
         )
-        content = _content(session, version, reveal=reveal)
+        try:
+            content = _content(session, version, reveal=reveal)
+        except KeyMissing:
+            session.line("(sealed; key missing)")
+            continue
         if content is None:
             session.line("(sealed; print it with --reveal)")
             continue
@@ -98,13 +105,30 @@ def _json(session: Session, path: EnvPath, versions: list[FileVersion], *, revea
         **path_fields(path),
         "versions": [
             {
-                **file_json(session.history, version.snapshot, version.path, reveal=reveal),
+                **_file(session, version, reveal=reveal),
                 "at": iso_time(version.snapshot.at),
                 "title": escape_invalid(title(version.snapshot)),
             }
             for version in versions
         ],
     }
+
+
+def _file(session: Session, version: FileVersion, *, reveal: bool) -> Json:
+    try:
+        return file_json(session.history, version.snapshot, version.path, reveal=reveal)
+    except KeyMissing:
+        return {
+            "schema": SCHEMA,
+            "id": version.snapshot.id,
+            **path_fields(version.path),
+            "kind": "file",
+            "mode": None,
+            "size": None,
+            "sealed": True,
+            "text": None,
+            "omitted": "key",
+        }
 
 
 def _extract(session: Session, versions: list[FileVersion], to: str, *, reveal: bool) -> None:
@@ -115,7 +139,11 @@ def _extract(session: Session, versions: list[FileVersion], to: str, *, reveal: 
     try:
         os.makedirs(to, exist_ok=True)
         for number, version in enumerate(reversed(versions), 1):
-            content = _content(session, version, reveal=reveal)
+            try:
+                content = _content(session, version, reveal=reveal)
+            except KeyMissing:
+                session.line(f"skipped {version.snapshot.id[:7]}: sealed; key missing")
+                continue
             if content is None:
                 session.line(f"skipped {version.snapshot.id[:7]}: sealed; extract it with --reveal")
                 continue
