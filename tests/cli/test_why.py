@@ -393,3 +393,16 @@ def test_hostile_text_in_any_field_commands_no_terminal(repo: Repo) -> None:
             assert not commanding, (words, commanding)
     heads = repo.run("envlog", "show", "--versions", odd, check=True).stdout.split(b"x" * 1000)
     assert sum(head.count(b"\x1b") for head in heads) == 3 * HOSTILE.count("\x1b")
+
+
+def test_path_that_ends_like_a_line_is_a_path_from_the_top_and_in_the_past(repo: Repo) -> None:
+    repo.write("log", "one\ntwo\nthree\n")
+    repo.write("log:3", "x")
+    repo.run("envlog", "capture", "-m", "first", check=True)
+    assert json.loads(repo.run("envlog", "why", "--json", ":/log:3", check=True).out)["name"] == "log:3"
+    (repo.path / "log:3").unlink()
+    assert (
+        json.loads(repo.run("envlog", "why", "--json", "--at", "@", "log:3", check=True).out)["name"]
+        == "log:3"
+    )
+    assert json.loads(repo.run("envlog", "why", "--json", "log:2", check=True).out)["line"] == 2
