@@ -92,7 +92,7 @@ def _is_file(session: Session, place: str, revision: str | None) -> bool:
     history = session.history
     try:
         path = EnvPath(os.fsencode(_path(session, place)))
-        if b"://" not in path and os.path.lexists(os.path.join(os.fsencode(history.repository.root), path)):
+        if "://" not in place and os.path.lexists(os.path.join(os.fsencode(history.repository.root), path)):
             return True
         with closing(history.reader(history.resolve(revision or "@"))) as files:
             return files.entry(path) is not None
