@@ -7,17 +7,19 @@ are compared here, in memory: their plain bytes are never written.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from difflib import SequenceMatcher
+from collections.abc import Iterable, Iterator
 
 from git_envhist.errors import EnvhistError, GitFailed, UsageError
 from git_envhist.git.pathspecs import at_top
 from git_envhist.git.process import Git
+from git_envhist.history.matching_lines import matching_blocks
 from git_envhist.lazy import dataclass
 from git_envhist.snapshots.stored_names import RESERVED
 
 MAX_LINES = 20_000
 """The number of lines of a sealed file up to which its versions are compared."""
+MAX_BYTES = 512 << 20
+"""The bytes of all versions of a sealed file that are compared."""
 OPTIONS = ("-c", "blame.ignoreRevsFile=", "-c", "blame.markUnblamableLines=false")
 
 
@@ -91,38 +93,55 @@ def is_of_environment(stored: bytes) -> bool:
     )
 
 
-def blame_versions(stored: bytes, versions: Sequence[tuple[str, bytes]]) -> list[BlameLine]:
-    """Return the lines of the newest of some (commit, content), the newest first."""
-    if not versions:
-        return []
-    newest = versions[0][1].split(b"\n")
-    lines = newest[:-1] if newest[-1] == b"" else newest
-    if len(lines) > MAX_LINES:
-        raise NoLines(f"the file has more than {MAX_LINES:,} lines", hint="git envlog why <path>")
+def blame_versions(stored: bytes, versions: Iterable[tuple[str, bytes]]) -> list[BlameLine]:
+    """Return the lines of the newest of some (commit, content), the newest first.
+
+    At most two versions are held in memory. Raise `NoLines` if one has too many lines, or all have too many bytes.
+    """
+    texts = _bounded(versions)
+    commit, current = next(texts, ("", []))
+    lines = current[:-1] if current[-1:] == [b""] else current
     # For each line that is not assigned yet, its number in the version that is looked at.
     places = {number: number for number in range(len(lines))}
     assigned: dict[int, tuple[str, int]] = {}
-    for (commit, content), older in zip(versions, [*versions[1:], None], strict=True):
-        kept = {} if older is None else _kept(content.split(b"\n"), older[1].split(b"\n"))
+    while places:
+        older_commit, older = next(texts, ("", None))
+        kept = {} if older is None else _kept(current, older)
         for number, place in list(places.items()):
             if place in kept:
                 places[number] = kept[place]
             else:
                 assigned[number] = (commit, place + 1)
                 del places[number]
+        commit, current = older_commit, older or []
     return [BlameLine(number + 1, lines[number], *assigned[number], stored) for number in sorted(assigned)]
+
+
+def _bounded(versions: Iterable[tuple[str, bytes]]) -> Iterator[tuple[str, list[bytes]]]:
+    """Yield (commit, lines) of the versions; raise `NoLines` at the limits."""
+    total = 0
+    for commit, content in versions:
+        total += len(content)
+        if total > MAX_BYTES:
+            raise NoLines("the versions of the file are too large to compare", hint="git envlog why <path>")
+        yield commit, _split(content)
+
+
+def _split(content: bytes) -> list[bytes]:
+    """Return the lines of a version; raise `NoLines` if there are too many."""
+    if content.count(b"\n") > MAX_LINES:
+        raise NoLines(
+            f"a version of the file has more than {MAX_LINES:,} lines", hint="git envlog why <path>"
+        )
+    return content.split(b"\n")
 
 
 def _kept(new: list[bytes], old: list[bytes]) -> dict[int, int]:
     """Return for each line of the newer version that the older one has too its place there."""
-    blocks = SequenceMatcher(None, old, new, autojunk=False).get_matching_blocks()
-    return {b + at: a + at for a, b, size in blocks for at in range(size)}
+    return {b + at: a + at for a, b, size in matching_blocks(old, new) for at in range(size)}
 
 
 def line_before(old: bytes, new: bytes, number: int) -> int | None:
     """Return the number in the older content of a line of the newer one; None if the line is new."""
-    older, newer = old.split(b"\n"), new.split(b"\n")
-    if max(len(older), len(newer)) > MAX_LINES:
-        raise NoLines(f"the file has more than {MAX_LINES:,} lines", hint="git envlog why <path>")
-    found = _kept(newer, older).get(number - 1)
+    found = _kept(_split(new), _split(old)).get(number - 1)
     return None if found is None else found + 1

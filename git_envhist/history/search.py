@@ -7,9 +7,9 @@ summaries, then the text in files.
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
-from difflib import SequenceMatcher
 from typing import TYPE_CHECKING, TypedDict
 
 from git_envhist.diff import compare_series
@@ -17,6 +17,7 @@ from git_envhist.errors import GitFailed, UsageError
 from git_envhist.git.pathspecs import match_paths
 from git_envhist.git.process import Git
 from git_envhist.history.catalog import as_sequence
+from git_envhist.history.matching_lines import matching_blocks
 from git_envhist.history.timeline import (
     SnapshotFilter,
     filter_by_summary,
@@ -33,6 +34,8 @@ BINARY_START = 8_000
 """A file with a NUL in so many bytes at its beginning is binary for git, and has no lines."""
 MAX_LINES_SIZE = 64 << 20
 """Bytes of an opened file up to which its lines are compared."""
+MAX_MOVED = 20_000
+"""The number of differing lines up to which a line that moved counts as changed, as for git."""
 ReadVersion = Callable[[Snapshot, str | None, EnvPath], Iterable[bytes] | None]
 """Return the bytes of a file on one side of a snapshot's step, given its commit; None if it cannot be opened."""
 CheckTrees = Callable[[Sequence[Snapshot]], None]
@@ -198,7 +201,18 @@ def _has_changed(
     if search.text is not None:
         text = os.fsencode(search.text)
         return count_text(old, text, search.ignore_case) != count_text(new, text, search.ignore_case)
-    return changes_line(git, b"".join(old or ()), b"".join(new or ()), search)
+    before, after = read_text(old), read_text(new)
+    return before is not None and after is not None and changes_line(git, before, after, search)
+
+
+def read_text(blocks: Iterable[bytes] | None) -> bytes | None:
+    """Return the blocks of a file as one text; None, without reading on, if it is binary or too large."""
+    data = bytearray()
+    for block in blocks or ():
+        data += block
+        if len(data) > MAX_LINES_SIZE or b"\0" in data[:BINARY_START]:
+            return None
+    return bytes(data)
 
 
 def count_text(blocks: Iterable[bytes] | None, text: bytes, ignore_case: bool) -> int:
@@ -224,14 +238,24 @@ def _end_of_last(data: bytes, wanted: bytes) -> int:
 
 def changes_line(git: Git, old: bytes, new: bytes, search: compare_series.ContentSearch) -> bool:
     """Return whether a line that only one of two contents has matches a pattern, as for `git log -G`."""
-    if any(b"\0" in data[:BINARY_START] for data in (old, new)) or max(len(old), len(new)) > MAX_LINES_SIZE:
-        return False
-    before, after = _lines(old), _lines(new)
-    blocks = SequenceMatcher(None, before, after, autojunk=False).get_opcodes()
-    lines = [line for kind, a, b, c, d in blocks if kind != "equal" for line in (*before[a:b], *after[c:d])]
+    lines = _changed_lines(_lines(old), _lines(new))
     # Only the last line of a content may lack its line feed.
     text = b"".join(line if line.endswith(b"\n") else line + b"\n" for line in lines)
     return bool(lines) and compare_series.matches_pattern(git, text, search)
+
+
+def _changed_lines(old: list[bytes], new: list[bytes]) -> list[bytes]:
+    """Return the lines that only one side has; of very many, without those that may have moved."""
+    is_old_kept, is_new_kept = bytearray(len(old)), bytearray(len(new))
+    for at, new_at, size in matching_blocks(old, new):
+        is_old_kept[at : at + size] = b"\1" * size
+        is_new_kept[new_at : new_at + size] = b"\1" * size
+    removed = [line for line, kept in zip(old, is_old_kept, strict=True) if not kept]
+    added = [line for line, kept in zip(new, is_new_kept, strict=True) if not kept]
+    if len(removed) + len(added) <= MAX_MOVED:
+        return removed + added
+    before, after = Counter(removed), Counter(added)
+    return [*(before - after), *(after - before)]
 
 
 def _lines(data: bytes) -> list[bytes]:

@@ -324,14 +324,16 @@ class OriginReader:
 
     def _compared_lines(self, path: EnvPath) -> Iterator[tuple[BlameLine, EnvPath]]:
         """Yield the lines of the newest version; all versions are compared here, in memory."""
-        versions: list[tuple[str, bytes]] = []
         paths: dict[str, EnvPath] = {}
-        for snapshot, place in self.contents_of(path):
-            if self._reader.stored_as(snapshot, place) not in (StoredAs.PLAIN, StoredAs.SEALED):
-                raise NoLines("the file is too large to compare its lines", hint="git envlog why <path>")
-            paths[snapshot.commit] = place
-            versions.append((snapshot.commit, self._reader.content(snapshot, place) or b""))
-        for line in blame_versions(stored_path(path), versions):
+
+        def versions() -> Iterator[tuple[str, bytes]]:
+            for snapshot, place in self.contents_of(path):
+                if self._reader.stored_as(snapshot, place) not in (StoredAs.PLAIN, StoredAs.SEALED):
+                    raise NoLines("the file is too large to compare its lines", hint="git envlog why <path>")
+                paths[snapshot.commit] = place
+                yield snapshot.commit, self._reader.content(snapshot, place) or b""
+
+        for line in blame_versions(stored_path(path), versions()):
             yield line, paths[line.commit]
 
     def has_content(self, snapshot: Snapshot, path: EnvPath) -> bool:

@@ -420,3 +420,28 @@ def test_hostile_text_in_any_field_commands_no_terminal(repo: Repo) -> None:
             assert not commanding, (words, commanding)
     heads = repo.run("envlog", "show", "--versions", odd, check=True).stdout.split(b"x" * 1000)
     assert sum(head.count(b"\x1b") for head in heads) == 3 * HOSTILE.count("\x1b")
+
+
+def test_path_that_ends_like_a_line_is_a_path_from_the_top_and_in_the_past(repo: Repo) -> None:
+    repo.write("log", "one\ntwo\nthree\n")
+    repo.write("log:3", "x")
+    repo.run("envlog", "capture", "-m", "first", check=True)
+    assert json.loads(repo.run("envlog", "why", "--json", ":/log:3", check=True).out)["name"] == "log:3"
+    (repo.path / "log:3").unlink()
+    assert (
+        json.loads(repo.run("envlog", "why", "--json", "--at", "@", "log:3", check=True).out)["name"]
+        == "log:3"
+    )
+    assert json.loads(repo.run("envlog", "why", "--json", "log:2", check=True).out)["line"] == 2
+
+
+def test_versions_of_a_directory_or_to_a_file_are_refused_with_a_reason(repo: Repo) -> None:
+    repo.write("f", "x")
+    (repo.path / "empty").mkdir()
+    repo.run("envlog", "capture", "-m", "first", check=True)
+    for path, name in ((".", "."), ("empty", "empty")):
+        done = repo.run("envlog", "show", "--versions", path)
+        assert (done.status, f"a directory has no versions: '{name}'" in done.err) == (129, True)
+    for to in ("", "f"):
+        done = repo.run("envlog", "show", "--versions", "--to", to, "f")
+        assert (done.status, f"not a directory: '{to}'" in done.err) == (129, True)

@@ -157,3 +157,14 @@ FEW = st.lists(st.sampled_from((b"\0", b"\1")), max_size=6).map(b"".join)
 @given(st.lists(FEW), FEW.filter(bool))
 def test_text_is_counted_the_same_in_any_blocks(blocks: list[bytes], text: bytes) -> None:
     assert count_text(blocks, text, False) == b"".join(blocks).count(text)
+
+
+def test_word_that_is_a_removed_path_gets_a_hint(repo: Repo) -> None:
+    repo.write("gone", "x")
+    repo.run("envlog", "capture", "-m", "first", check=True)
+    (repo.path / "gone").unlink()
+    repo.run("envlog", "capture", "-m", "second", check=True)
+    done = repo.run("envlog", "gone")
+    assert done.status == 4
+    assert "git envlog -- gone" in done.err
+    assert "git envlog -- " not in repo.run("envlog", "@{25:99}").err

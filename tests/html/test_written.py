@@ -209,3 +209,8 @@ def test_page_of_a_thousand_snapshots_is_below_five_megabytes(told: Repo) -> Non
     values = json.loads(told.run("envlog", "--json", "--stat", check=True).stdout)
     many = [{**values[number % len(values)], "id": f"{number:040x}"} for number in range(1000)]
     assert len(document("app", values[0]["at"], many).encode("utf-8")) < 5_000_000
+
+
+def test_list_of_origins_says_that_it_may_be_incomplete(repo: Repo) -> None:
+    repo.run("envlog", "capture", "-m", "first", check=True)
+    assert "Of the changes listed on this page" in repo.run("envlog", "--html", "-", check=True).out

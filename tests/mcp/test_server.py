@@ -320,6 +320,9 @@ def test_agent_asks_why_and_searches(repo: Repo) -> None:
         variable = await answer(client, "why", name="TOKEN", kind="var", limit=1)
         assert (len(variable["steps"]), "Tr0ub" in json.dumps(variable)) == (1, False)
         assert "only a path has lines" in await refusal(client, "why", name="x", kind="package", line=1)
+        assert "no name given" in await refusal(client, "why", kind="package")
+        # Without a name: the check that failed last; none failed here.
+        assert error_in(await refusal(client, "why", kind="failed"))["code"] == "no-failure"
         assert error_in(await refusal(client, "why", name="none"))["code"] == "no-such-subject"
         rows = await answer(client, "search", text="needle")
         assert [row["title"].split(" ")[0] for row in rows["snapshots"]] == ["second"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from git_envhist.cli.command import Session, command
@@ -18,7 +19,7 @@ from git_envhist.cli.views.log import (
     select,
     select_folded,
 )
-from git_envhist.errors import UsageError
+from git_envhist.errors import SnapshotNotFound, UsageError
 from git_envhist.history.timeline import NO_VERDICT, SnapshotFilter
 from git_envhist.lazy import dataclass, replace
 from git_envhist.model import Snapshot, Trigger, VerdictStatus
@@ -133,7 +134,10 @@ def log_command(session: Session, revisions: tuple[str, ...], **options: Any) ->
     style = session.date_style(options["date"])
     history = session.history
     is_raw = bool(session.json or (write and not options["folded"]) or options["unfolded"])
-    listing, shown, rows = _select(history, _wanted(session, revisions, options), listing, is_raw)
+    try:
+        listing, shown, rows = _select(history, _wanted(session, revisions, options), listing, is_raw)
+    except SnapshotNotFound as error:
+        raise _with_removed_path(error, revisions) from None
     several = len({one.timeline for one in shown}) > 1
     listing = replace(listing, timelines=listing.timelines and several)
     for warning in (*history.problems, *history.warnings):
@@ -161,6 +165,15 @@ def log_command(session: Session, revisions: tuple[str, ...], **options: Any) ->
         # The fields of a template are printed unchanged.
         session.output.plain &= write is None
         _print_all(session, shown, rows, listing, context, write)
+
+
+def _with_removed_path(error: SnapshotNotFound, revisions: tuple[str, ...]) -> SnapshotNotFound:
+    """Return the error; if the word may be a path that was removed, with a hint how to ask about it."""
+    word = error.revision
+    if word not in revisions or any(sign in word for sign in ("..", "@", "^", ":")):
+        return error
+    hint = f"'git envlog --no-fold' lists every snapshot; for a removed path: git envlog -- {quote(word)}"
+    return SnapshotNotFound(word, hint=hint, message=error.message)
 
 
 def _select(

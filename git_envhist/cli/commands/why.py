@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import closing
 from typing import Any
 
 from git_envhist.cli.command import Session, command
@@ -76,7 +77,7 @@ def _subject(session: Session, place: str | None, options: dict[str, Any]) -> Su
         return subject_of(None, None, _from_top(session, keywords))
     name, colon, number = place.rpartition(":")
     is_number = number.isascii() and number.isdecimal() and len(number) <= MAX_DIGITS
-    is_line = colon and is_number and name and not os.path.lexists(place)
+    is_line = colon and is_number and name and not _is_file(session, place, options["revision"])
     path, line = (name, int(number)) if is_line else (place, None)
     inside = _path(session, path)
     if not inside and path:
@@ -84,6 +85,19 @@ def _subject(session: Session, place: str | None, options: dict[str, Any]) -> Su
             f"the whole environment: '{path}'", hint="name a path below it: git envlog why <path>"
         )
     return subject_of(inside, line, keywords)
+
+
+def _is_file(session: Session, place: str, revision: str | None) -> bool:
+    """Return whether the whole word is a path of the working tree, or of the snapshot that is asked about."""
+    history = session.history
+    try:
+        path = EnvPath(os.fsencode(_path(session, place)))
+        if "://" not in place and os.path.lexists(os.path.join(os.fsencode(history.repository.root), path)):
+            return True
+        with closing(history.reader(history.resolve(revision or "@"))) as files:
+            return files.entry(path) is not None
+    except EnvhistError:
+        return False
 
 
 def _from_top(session: Session, keywords: Any) -> Any:

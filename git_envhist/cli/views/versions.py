@@ -17,7 +17,7 @@ from git_envhist.disk import cannot_write
 from git_envhist.errors import KeyMissing, Refused, UsageError
 from git_envhist.history.times import printed_time
 from git_envhist.history.titles import title
-from git_envhist.history.why import Subject, SubjectKind
+from git_envhist.history.why import Subject, SubjectKind, SubjectNotFound
 from git_envhist.model import EnvPath, Snapshot, StoredAs
 from git_envhist.printable_text import escape, escape_invalid
 
@@ -42,10 +42,18 @@ def print_versions(
     """Print all versions of a file up to a snapshot, the newest first, or write them into a directory."""
     if to is not None and session.json:
         raise UsageError("--to and --json exclude each other")
-    versions = list(_versions(session, revision, path))
+    if to is not None and not os.path.isdir(to) and (not to or os.path.lexists(to)):
+        raise UsageError(f"not a directory: '{to}'", hint="name another directory: --to <directory>")
+    try:
+        versions = list(_versions(session, revision, path)) if path else []
+    except SubjectNotFound:
+        # git's trees contain no empty directory.
+        if not os.path.isdir(os.path.join(os.fsencode(session.history.repository.root), path)):
+            raise
+        versions = []
     if not versions:
         raise UsageError(
-            f"a directory has no versions: '{os.fsdecode(path)}'",
+            f"a directory has no versions: '{os.fsdecode(path) or '.'}'",
             hint="name a file: git envlog show --versions <path>",
         )
     if to is not None:

@@ -127,7 +127,9 @@ function origins(words, found, shared) {
   const rows = found.map((snapshot) => make("li", {},
     elsewhere(snapshot.id, shared), ` ${shortDay(snapshot.at)} ${clock(snapshot.at)} `, isolated(heading(snapshot)),
     snapshot.calls.length ? make("p", { class: "words" }, "ran in this step: ", ...snapshot.calls.flatMap((call, place) => [place ? "; " : "", ...callWords(call)])) : ""));
-  return [make("h3", {}, "Why ", isolated(words)), make("ol", { class: "origins" }, ...rows)];
+  // A snapshot lists only its first changed paths and facts, so a snapshot that is not listed here may have changed it too.
+  const limits = make("p", { class: "words" }, "Of the changes listed on this page; a snapshot with many changes lists only some.");
+  return [make("h3", {}, "Why ", isolated(words)), make("ol", { class: "origins" }, ...rows), limits];
 }
 
 const weightOf = (area) => Math.max(area.bytes_before, area.bytes_after);

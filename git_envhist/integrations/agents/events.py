@@ -212,7 +212,8 @@ def has_failed(value: Mapping[str, Any]) -> bool | None:
     """Return whether the tool of an event failed; None for an event that does not report it.
 
     Claude Code has an event of its own for a tool that failed, Gemini CLI an error in the response, Copilot CLI a
-    result, and Codex the exit status of the command.
+    result, and Codex the exit status of the command. A response that only says that something went wrong, such as
+    `interrupted`, leaves the result unknown.
     """
     result, response = value.get("toolResult"), value.get("tool_response")
     if value.get("hook_event_name") == FAILED_EVENT:
@@ -223,7 +224,10 @@ def has_failed(value: Mapping[str, Any]) -> bool | None:
     if not isinstance(response, Mapping):
         return False if value.get("hook_event_name") == "PostToolUse" and response is not None else None
     status = response.get("exit_code")
-    return bool(response.get("error")) or (isinstance(status, int) and status != 0)
+    if response.get("error") or (isinstance(status, int) and status != 0):
+        return True
+    is_unclear = response.get("isError") or response.get("interrupted") or response.get("success") is False
+    return None if is_unclear else False
 
 
 def _is_in_background(response: object) -> bool:

@@ -54,9 +54,10 @@ GIT_READERS = frozenset(("status", "log", "diff", "show", "rev-parse", "ls-files
 NOT_READING = {
     "find": re.compile(r"-(?:exec|ok|delete|fprint|fls)"),
     "git": re.compile(r"--(?:out|ext|no-index|textconv)|-[A-Za-z]*[oO]"),
+    "printf": re.compile(r"-v"),
     "rg": re.compile(r"--(?:pre|hostname)|-[A-Za-z]*z"),
 }
-"""Options with which a program may write, or run another one."""
+"""Options with which a program may write, run another one, or set a variable such as `PATH`."""
 PRINTED_LINES = re.compile(r"[0-9,$]+p(?:;[0-9,$]+p)*")
 SHELL_PART = re.compile(
     r"(?P<end>\s*(?:\|\||&&|\||;|\n)\s*)|(?P<gap>[ \t]+)"

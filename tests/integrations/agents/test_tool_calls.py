@@ -197,7 +197,7 @@ def test_command_that_only_reads_changes_nothing(command: str) -> None:
         "find . -delete", "find . -exec rm {} +", "find . '-delete'", "git commit -m x", "git", "git -c a=b status",
         "git diff --output=f", "git log '--out'put=f", "rg --pre rm x", "sort -o f f", "tee f", "xargs rm",
         "ls 2>/dev/nullx", "ls 2>&1x", "ls >/dev/null/x", "ls {a,b}", "ls *", "(ls)", "! ls", "ls 'a", "'ls'",
-        "ls \\\n", "eval ls", "ls " * 900,
+        "ls \\\n", "eval ls", "printf -v PATH /tmp/x\nls", "printf '-vPATH' x", "ls " * 900,
     ],
 )  # fmt: skip
 def test_any_other_command_may_change_something(command: str) -> None:
@@ -211,6 +211,11 @@ def test_any_other_command_may_change_something(command: str) -> None:
         ({"hook_event_name": "PostToolUse", "tool_response": {"stdout": ""}}, False),
         ({"hook_event_name": "PostToolUse", "tool_response": "text"}, False),
         ({"tool_response": {"exit_code": 1}}, True),
+        ({"tool_response": {"exit_code": 1, "interrupted": True}}, True),
+        ({"hook_event_name": "PostToolUse", "tool_response": {"isError": True}}, None),
+        ({"hook_event_name": "PostToolUse", "tool_response": {"interrupted": True}}, None),
+        ({"hook_event_name": "PostToolUse", "tool_response": {"success": False}}, None),
+        ({"hook_event_name": "PostToolUse", "tool_response": {"success": True, "interrupted": False}}, False),
         ({"tool_response": {"llmContent": "", "error": {"message": "x"}}}, True),
         ({"toolResult": {"resultType": "failure"}}, True),
         ({"toolResult": {"resultType": "success"}}, False),
