@@ -393,3 +393,14 @@ def test_hostile_text_in_any_field_commands_no_terminal(repo: Repo) -> None:
             assert not commanding, (words, commanding)
     heads = repo.run("envlog", "show", "--versions", odd, check=True).stdout.split(b"x" * 1000)
     assert sum(head.count(b"\x1b") for head in heads) == 3 * HOSTILE.count("\x1b")
+
+
+@pytest.mark.parametrize("number", ["0", "-1"])
+def test_failed_check_with_less_than_one_change_is_refused(repo: Repo, number: str) -> None:
+    refused = repo.run("envlog", "why", "--failed", "-n", number)
+    assert (refused.status, f"not a number of changes: {number}" in refused.err) == (129, True)
+
+
+def test_negative_limit_of_changes_is_an_error(repo: Repo) -> None:
+    with pytest.raises(ValueError, match="not a number of changes"):
+        EnvHistory.open(str(repo.path), workers="here").why_failed(limit=-1)
