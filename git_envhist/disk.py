@@ -277,8 +277,6 @@ def system_errors(place: str) -> Iterator[None]:
         raise EnvhistError(f"cannot access '{where}': {reason}", hint=hint) from error
 
 
-LOCK_TIMEOUT = 600.0
-"""Seconds that commands which rewrite or clean a history wait for other processes."""
 STATE_PART = "/envhist/"
 """The state directories inside a git directory have this name."""
 

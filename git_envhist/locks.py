@@ -10,10 +10,12 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
-from git_envhist.disk import LOCK_TIMEOUT, cannot_write
+from git_envhist.disk import cannot_write
 from git_envhist.errors import EnvhistError
 from git_envhist.platform import NOFOLLOW, SYSTEM, guard_descriptor, guarded_open
 
+LOCK_TIMEOUT = 600.0
+"""Seconds that commands which rewrite or clean a history wait for other processes."""
 COMMON_LOCK = "lock.shared"
 """The name of the lock in the common state: captures share it, and removing packs takes it alone."""
 UPKEEP_LOCK = "lock.upkeep"

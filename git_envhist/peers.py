@@ -26,6 +26,7 @@ FLAGS = frozenset((
     *(b"CapInh", b"CapPrm", b"CapEff", b"CapBnd", b"CapAmb"),
 ))  # fmt: skip
 """Lines of a process's status that say what it may do."""
+NO_NEW_PRIVILEGES = b"NoNewPrivs:\t1"
 LINKS = ("root", "ns/mnt", "ns/user", "ns/pid")
 
 
@@ -37,17 +38,28 @@ def is_alike(connection: socket) -> bool:
         return False
     process, user = (int.from_bytes(found[at : at + 4], sys.byteorder) for at in (0, 4))
     own = restrictions_of("self")
-    if user != os.geteuid() or own is None or restrictions_of(str(process)) != own:
+    if user != os.geteuid() or own is None or not can_recognise(own) or restrictions_of(str(process)) != own:
         return False
     try:
         descriptor = connection.getsockopt(SOL_SOCKET, SO_PEERPIDFD)
     except OSError as error:
         # Linux before 6.5 has no such option; the id of a process that ended could name another one there.
         return error.errno == errno.ENOPROTOOPT
-    # A readable pidfd: the process has ended, and the values may be those of another process with the same id.
-    has_ended = select.select([descriptor], [], [], 0)[0]
-    os.close(descriptor)
-    return not has_ended
+    try:
+        # A readable pidfd: the process has ended, and the values may be those of another process with the same id.
+        poll = select.poll()
+        poll.register(descriptor, select.POLLIN)
+        return not poll.poll(0)
+    finally:
+        os.close(descriptor)
+
+
+def can_recognise(own: tuple[bytes, ...]) -> bool:
+    """Return whether a process with these restrictions can tell whether another one is in a sandbox.
+
+    The system does not tell which processes Landlock restricts, but they have `NoNewPrivs`, unless root entered it.
+    """
+    return NO_NEW_PRIVILEGES not in own
 
 
 def restrictions_of(process: str) -> tuple[bytes, ...] | None:

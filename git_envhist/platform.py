@@ -257,7 +257,12 @@ ESCAPED = pattern(rb"\\([0-7]{3})")
 def list_mounts(table: str = f"{PROCESSES}/self/mountinfo") -> list[Mount]:
     """Return the mounts that a process sees, OSError or IndexError if the table cannot be read."""
     with open(table, "rb", opener=open_file_only) as file:
-        return [_parse_mount(line) for line in file]
+        return parse_mounts(file.read())
+
+
+def parse_mounts(data: bytes) -> list[Mount]:
+    """Return the mounts of the text of a table; IndexError if a line is incomplete."""
+    return [_parse_mount(line) for line in data.split(b"\n") if line]
 
 
 def _parse_mount(line: bytes) -> Mount:

@@ -482,10 +482,13 @@ class TreeCapture:
         if base is None:
             return
         before = self._cache_head
+        is_complete = before is not None and before.again is not None
         if base == environment.base and not environment.scan_result.changed:
-            if before is not None and before.again is not None:
+            if before is not None and is_complete:
                 self._watch.keep(before.id)
-            return
+            if is_complete or not self._watch.is_watched:
+                return
+            # The cache was written without a watcher, and cannot be used with one.
         records, scope = environment.records, self.scope
         head = CacheHeader(
             id=os.urandom(16).hex(),

@@ -112,10 +112,13 @@ def has_same_restrictions(connection: _socket.socket) -> bool:
     except OSError as error:
         # Linux before 6.5 has no such option; the id of a process that ended could name another one there.
         return error.errno == errno.ENOPROTOOPT
-    # A readable pidfd: the process has ended, and the values may be those of another process with the same id.
-    has_ended = select.select([descriptor], [], [], 0)[0]
-    os.close(descriptor)
-    return not has_ended
+    try:
+        # A readable pidfd: the process has ended, and the values may be those of another process with the same id.
+        poll = select.poll()
+        poll.register(descriptor, select.POLLIN)
+        return not poll.poll(0)
+    finally:
+        os.close(descriptor)
 
 
 def restrictions_of(process: str) -> tuple[bytes, ...] | None:

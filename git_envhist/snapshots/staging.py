@@ -39,7 +39,6 @@ from types import TracebackType
 from typing import NamedTuple, Self
 
 from git_envhist.disk import (
-    LOCK_TIMEOUT,
     STAGING_IN_STATE,
     can_rename,
     cannot_write,
@@ -51,7 +50,7 @@ from git_envhist.disk import (
     sync_files,
     write_all,
 )
-from git_envhist.locks import lock_file, lock_within
+from git_envhist.locks import LOCK_TIMEOUT, lock_file, lock_within
 from git_envhist.objects.own_packs import (
     GONE,
     KEEP_MARK,

@@ -11,8 +11,11 @@ stat cache. The answer is a token and a list of directories, or "unknown": then 
 - Files that can change without an event are looked at by each capture: those with several hard links and those that
   could not be captured (a list in the head of the stat cache), and those that a process holds open or mapped for
   writing (`open_files`).
-- Any doubt makes earlier tokens unknown: an overflow of the queue, a watch that could not be set, another table of
-  mounts, a new hard link, a file system that reports no changes of other machines.
+- A file is found by its place in its file system (`mounted_files`), because a process may use another mount or another
+  namespace. One whose name is unknown, e.g. because the name by which it was opened is gone, leads to a full look and
+  to no token: what is written to it gives an event elsewhere.
+- Any doubt makes earlier tokens unknown: an overflow of the queue, another table of mounts, a new hard link, a new name
+  that was gone before its links were counted (`new_paths`), a file system that reports no changes of other machines.
 - From time to time a child of the process compares every directory with the stat cache (`verify`). A difference
-  that the process does not know of ends its use.
+  that the process does not know of ends its use; a change time alone is a doubt.
 """

@@ -1,17 +1,21 @@
 """Ask the watcher of a working tree what may have changed. Without a watcher, or with any doubt, everything has.
 
 A request and its answer are one JSON object each, over a socket in the private state directory of the working tree.
+Paths in them are bytes written as Latin-1, because the two processes may have different encodings for paths.
 """
 
 from __future__ import annotations
 
 import os
+import sys
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from git_envhist._version import __version__
-from git_envhist.peers import is_alike, with_short_path
+from git_envhist.disk import Durability, replace_file
+from git_envhist.peers import CREDENTIALS, SO_PEERCRED, SOL_SOCKET, is_alike, with_short_path
 
 if TYPE_CHECKING:
     from _socket import socket
@@ -19,7 +23,13 @@ if TYPE_CHECKING:
 SOCKET = "watcher"
 LOCK = "watcher.lock"
 TIMEOUT = 0.75
-"""Seconds in which the watcher answers; a stopped one costs a capture this time."""
+"""Seconds in which the watcher answers."""
+SILENT = "watcher-silent"
+"""The file whose time is that of the last request without an answer in time."""
+ASK_AGAIN = 10.0
+"""Seconds after such a request in which captures do not ask."""
+STOPPED = frozenset((b"T", b"t"))
+"""States of a process that a signal or a debugger stopped."""
 MAX_ANSWER = 64 << 20
 
 
@@ -45,7 +55,7 @@ def begin_asking(state: str) -> str:
     The list may be older than the token: a file that is opened later is still open when the next capture asks, or its
     end is an event after the token.
     """
-    if not os.path.exists(socket_path(state)):
+    if not os.path.exists(socket_path(state)) or _was_silent(state):
         return ""
     question = os.urandom(8).hex()
     return question if exchange(state, {"op": "begin", "question": question}) is not None else ""
@@ -58,17 +68,34 @@ def ask_changes(
     if not question:
         return None
     try:
-        roots = [[os.fsdecode(name), *_identity(base)] for name, base in sorted(bases.items())]
+        roots = [[text_of_path(name), *_identity(base)] for name, base in sorted(bases.items())]
     except OSError:
         return None
     answer = exchange(
         state, {"op": "since", "question": question, "cache": cache, "naming": naming, "roots": roots}
     )
-    if answer is None or not isinstance(answer.get("token"), str):
+    return None if answer is None else _read_answer(answer)
+
+
+def text_of_path(path: bytes) -> str:
+    """Return a path as it is written in a message."""
+    return path.decode("latin-1")
+
+
+def path_of_text(text: str) -> bytes:
+    """Return the path that a message names; raise ValueError if the text is none."""
+    return text.encode("latin-1")
+
+
+def _read_answer(answer: Mapping[str, Any]) -> WatcherAnswer | None:
+    token, found = answer.get("token"), answer.get("directories")
+    if not isinstance(token, str):
         return None
-    found = answer.get("directories")
-    directories = [os.fsencode(path) for path in found] if isinstance(found, list) else None
-    return WatcherAnswer(answer["token"], directories, str(answer.get("reason", "")))
+    try:
+        directories = [path_of_text(text) for text in found] if isinstance(found, list) else None
+    except (AttributeError, ValueError):
+        return None
+    return WatcherAnswer(token, directories, str(answer.get("reason", "")))
 
 
 def keep_token(state: str, token: str, cache: str) -> None:
@@ -92,15 +119,32 @@ def exchange(state: str, request: Mapping[str, object], timeout: float = TIMEOUT
         try:
             connection.settimeout(timeout)
             with_short_path(socket_path(state), connection.connect)
-            if not is_alike(connection):
+            if _is_stopped(connection) or not is_alike(connection):
                 return None
             asked = {**request, "version": __version__}
             connection.sendall(json.dumps(asked).encode("ascii") + b"\n")
             answer = json.loads(_receive(connection))
+        except TimeoutError:
+            replace_file(os.path.join(state, SILENT), b"", durability=Durability.NONE)
+            return None
         finally:
             connection.close()
         return answer if isinstance(answer, dict) else None
     return None
+
+
+def _was_silent(state: str) -> bool:
+    try:
+        return abs(time.time() - os.lstat(os.path.join(state, SILENT)).st_mtime) < ASK_AGAIN
+    except OSError:
+        return False
+
+
+def _is_stopped(connection: socket) -> bool:
+    """Return whether the process at the other end cannot answer because it was stopped, e.g. by SIGSTOP."""
+    found = connection.getsockopt(SOL_SOCKET, SO_PEERCRED, CREDENTIALS)
+    with open(f"/proc/{int.from_bytes(found[:4], sys.byteorder)}/stat", "rb", buffering=0) as file:
+        return file.read().rpartition(b")")[2].split()[0] in STOPPED
 
 
 def _receive(connection: socket) -> bytes:

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 
 from git_envhist.platform import SYSTEM, Mount, list_mounts
 
 LOCAL = frozenset((
-    *(b"ext2", b"ext3", b"ext4", b"xfs", b"btrfs", b"f2fs", b"zfs", b"bcachefs", b"jfs", b"reiserfs"),
+    *(b"ext2", b"ext3", b"ext4", b"xfs", b"btrfs", b"f2fs", b"bcachefs", b"jfs", b"reiserfs"),
     *(b"tmpfs", b"ramfs"),
 ))  # fmt: skip
-"""File systems that only this system's kernel changes. An overlay's lower directories can change beside it."""
+"""File systems that only calls to this system's kernel change.
 
-EXPORTS = "/proc/fs/nfsd/exports"
+An overlay's lower directories can change beside it, and `zfs rollback` changes a mounted dataset.
+"""
+
+EXPORTS = "/proc/fs/nfsd/exports", "/var/lib/nfs/etab"
+"""The kernel's list has only what clients asked for, the other one all that `exportfs` set."""
+EXPORTED = "this system exports file systems by NFS, and changes of its clients are not reported"
 Points = frozenset[tuple[bytes, bytes]]
 """Mount points in an environment, each with the number of its mount."""
 
@@ -30,9 +36,9 @@ def why_unwatchable(bases: Mapping[bytes, bytes]) -> str:
         mounts = list_mounts()
     except (OSError, IndexError, ValueError):
         return "the table of mounts cannot be read"
-    if _exports_files():
-        return "this system exports file systems by NFS, and changes of its clients are not reported"
-    kinds = {mount.file_system for base in real if (mount := _mount_of(base, mounts)) is not None}
+    if exports_files():
+        return EXPORTED
+    kinds = {mount.file_system for base in real if (mount := mount_of(base, mounts)) is not None}
     foreign = b", ".join(sorted(kinds - LOCAL)).decode("utf-8", "replace")
     return f"the file system '{foreign}' does not report all changes" if foreign else ""
 
@@ -49,11 +55,11 @@ def points_in(bases: Iterable[bytes]) -> Points:
         for mount in mounts
         if any(mount.point.startswith(base.rstrip(b"/") + b"/") for base in real)
     }
-    own = {(found.point, found.number) for base in real if (found := _mount_of(base, mounts)) is not None}
+    own = {(found.point, found.number) for base in real if (found := mount_of(base, mounts)) is not None}
     return frozenset(below | own)
 
 
-def _mount_of(path: bytes, mounts: list[Mount]) -> Mount | None:
+def mount_of(path: bytes, mounts: list[Mount]) -> Mount | None:
     """Return the mount that a path is on: the last one of the longest mount point above it."""
     found = None
     for mount in mounts:
@@ -64,10 +70,10 @@ def _mount_of(path: bytes, mounts: list[Mount]) -> Mount | None:
     return found
 
 
-def _exports_files() -> bool:
+def exports_files() -> bool:
     """Return whether the kernel serves files to other machines: some of their writes give no event."""
-    try:
-        with open(EXPORTS, "rb") as file:
-            return any(line.strip() and not line.startswith(b"#") for line in file)
-    except OSError:
-        return False
+    for table in EXPORTS:
+        with suppress(OSError), open(table, "rb") as file:
+            if any(line.strip() and not line.startswith(b"#") for line in file):
+                return True
+    return False

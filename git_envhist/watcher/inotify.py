@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import math
 import os
 import struct
 import sys
@@ -13,14 +14,15 @@ MODIFY, ATTRIB, CLOSE_WRITE = 0x2, 0x4, 0x8
 MOVED_FROM, MOVED_TO, CREATE, DELETE = 0x40, 0x80, 0x100, 0x200
 DELETE_SELF, MOVE_SELF = 0x400, 0x800
 UNMOUNT, OVERFLOW, IGNORED, IS_DIRECTORY = 0x2000, 0x4000, 0x8000, 0x40000000
-ONLY_DIRECTORY, NO_FOLLOW = 0x01000000, 0x02000000
+ONLY_DIRECTORY = 0x01000000
 WANTED = (
     MODIFY | ATTRIB | CLOSE_WRITE | MOVED_FROM | MOVED_TO | CREATE | DELETE | DELETE_SELF | MOVE_SELF
-    | ONLY_DIRECTORY | NO_FOLLOW
+    | ONLY_DIRECTORY
 )  # fmt: skip
 HEAD = struct.Struct("iIII")
 READ_SIZE = 1 << 18
-GONE = frozenset((errno.ENOENT, errno.ENOTDIR, errno.ELOOP))
+SHARE = 0.5
+"""The part of the watches of a user that one watcher takes: editors and other programs need the same watches."""
 LIMITS = "/proc/sys/fs/inotify"
 
 Event = tuple[int, int, int, bytes]
@@ -43,15 +45,16 @@ class Inotify:
         if self.descriptor < 0:
             raise InotifyUnavailable("the system gives no more inotify descriptors")
 
-    def watch(self, path: bytes) -> int | None:
-        """Watch a directory and return the number of its watch; None if it does not exist or cannot be read."""
-        watch: int = self._libc.inotify_add_watch(self.descriptor, path, WANTED)
+    def watch(self, directory: int) -> int:
+        """Watch an open directory and return the number of its watch."""
+        # The path of a descriptor is this very directory, whatever has its name meanwhile.
+        watch: int = self._libc.inotify_add_watch(self.descriptor, path_of(directory), WANTED)
         if watch >= 0:
             return watch
         number = ctypes.get_errno()
-        if number in GONE or number == errno.EACCES:
-            return None
-        raise InotifyUnavailable(os.strerror(number) if number != errno.ENOSPC else "no watches are left")
+        raise InotifyUnavailable(
+            os.strerror(number) if number != errno.ENOSPC else "no inotify watches are left"
+        )
 
     def unwatch(self, watch: int) -> None:
         """End a watch; it may have ended already."""
@@ -71,6 +74,11 @@ class Inotify:
             os.close(descriptor)
 
 
+def path_of(descriptor: int) -> bytes:
+    """Return a path of an open directory that no other process can change."""
+    return b"/proc/self/fd/%d" % descriptor
+
+
 def events_in(data: bytes) -> Iterator[Event]:
     """Yield the events in bytes that `Inotify.read` returned."""
     size, read_head = HEAD.size, HEAD.unpack_from
@@ -80,6 +88,12 @@ def events_in(data: bytes) -> Iterator[Event]:
         at += size
         yield watch, mask, cookie, data[at : at + length].rstrip(b"\0")
         at += length
+
+
+def watch_budget() -> float:
+    """Return the number of directories that one watcher may watch."""
+    limit = read_limit("max_user_watches")
+    return math.inf if limit is None else SHARE * limit
 
 
 def read_limit(name: str) -> int | None:

@@ -20,14 +20,14 @@ from git_envhist.lazy import dataclass
 from git_envhist.locks import try_lock
 from git_envhist.peers import is_alike, with_short_path
 from git_envhist.platform import SYSTEM
-from git_envhist.watcher.client import LOCK, socket_path
-from git_envhist.watcher.file_systems import Points, points_in, why_unwatchable
+from git_envhist.watcher.client import LOCK, path_of_text, socket_path, text_of_path
+from git_envhist.watcher.file_systems import EXPORTED, Points, exports_files, points_in, why_unwatchable
 from git_envhist.watcher.inotify import Inotify, InotifyUnavailable
 from git_envhist.watcher.open_files import OpenFiles, OutOfSight
-from git_envhist.watcher.verify import differing_directories, wrong_claims
+from git_envhist.watcher.verify import Differing, differing_directories, wrong_claims
 from git_envhist.watcher.watched_directories import WatchedDirectories, WatchedScope
 
-TICK = 2.0
+TICK = 10.0
 """Seconds between two looks at the socket file and the program."""
 GATHER = 0.02
 """Seconds for which events gather in the queue: waking up for each would take more of a processor."""
@@ -36,10 +36,17 @@ READ_TIMEOUT = 0.5
 MAX_REQUEST = 1 << 16
 CHECK_EVERY = 600.0
 """Seconds between two comparisons of everything, if captures asked meanwhile."""
+RETRY = 60.0
+"""Seconds after which a comparison that came to no result is made again."""
 NICE = 10
+MAX_DESCRIPTORS = 1 << 16
 MOUNTS = "/proc/self/mountinfo"
 OUT_OF_SIGHT = frozenset((b"\0\0",))
 """The result of a list of open files if one of them cannot be assigned to a directory; no path begins so."""
+
+
+Place = tuple[int, int] | None
+"""Device and inode of the socket; None if it does not exist."""
 
 
 @dataclass(slots=True)
@@ -48,7 +55,8 @@ class Verification:
 
     child: int
     reading: int
-    cache: str
+    token: int
+    """The stat cache has everything up to this token."""
     began: float
     data: bytes = b""
 
@@ -77,6 +85,10 @@ class WatcherProcess:
         self._question = ""
         """The name of the question for which open files are listed."""
         self._listed: frozenset[bytes] | None = None
+        self._listed_at = 0
+        """The number of events before that list was made."""
+        self._hidden = ""
+        """Why a file that is open for writing cannot be assigned to a directory."""
         self._failed = ""
         """Why the environment cannot be watched any more."""
         self._wrong = ""
@@ -94,24 +106,28 @@ class WatcherProcess:
         with try_lock(os.path.join(state, LOCK)) as acquired:
             if not acquired:
                 return ""
+            # A killed watcher left its socket.
+            remove_if_present(socket_path(state))
             try:
                 return self._watch() or self._run()
             except InotifyUnavailable as error:
                 return str(error)
-            finally:
-                remove_if_present(socket_path(state))
 
     def _run(self) -> str:
         path = socket_path(self._state)
-        remove_if_present(path)
         with socket(AF_UNIX, SOCK_STREAM) as listening:
             with_short_path(path, listening.bind)
-            os.chmod(path, stat.S_IRUSR | stat.S_IWUSR)
-            listening.listen(16)
-            signal.signal(signal.SIGPIPE, signal.SIG_IGN)
-            place = os.lstat(path).st_ino
-            while not self._must_end(path, place):
-                self._wait(listening)
+            place = _place_of(path)
+            try:
+                os.chmod(path, stat.S_IRUSR | stat.S_IWUSR)
+                listening.listen(16)
+                signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+                while not self._must_end(path, place):
+                    self._wait(listening)
+            finally:
+                # A repository that was made again at this place may have a watcher of its own.
+                if _place_of(path) == place:
+                    remove_if_present(path)
         return self._failed
 
     def _watch(self) -> str:
@@ -126,14 +142,11 @@ class WatcherProcess:
         self._watched.walk()
         return ""
 
-    def _must_end(self, path: str, place: int) -> bool:
+    def _must_end(self, path: str, place: Place) -> bool:
         """Return whether nobody asked for long, the environment is gone, or the socket is no longer this process's."""
         if self._stopped or self._watched.is_gone or time.monotonic() > self._asked + self._idle:
             return True
-        try:
-            return os.lstat(path).st_ino != place
-        except OSError:
-            return True
+        return place is None or _place_of(path) != place
 
     # Events.
 
@@ -163,7 +176,9 @@ class WatcherProcess:
         self._begin_verification()
 
     def _gather(self, listening: socket) -> None:
-        if select.select([listening], [], [], GATHER)[0]:
+        poll = select.poll()
+        poll.register(listening, select.POLLIN)
+        if poll.poll(GATHER * 1000):
             self._accept(listening)
 
     def _look_at_mounts(self) -> None:
@@ -171,6 +186,9 @@ class WatcherProcess:
         if points != self._points:
             self._points = points
             self._watched.walk_again("a file system was mounted or unmounted")
+        if exports_files():
+            self._failed, self._stopped = EXPORTED, True
+            self._watched.doubt(EXPORTED)
 
     # Questions.
 
@@ -184,6 +202,8 @@ class WatcherProcess:
                 connection.sendall(json.dumps(answer).encode("ascii"))
             if self._question and self._listed is None:
                 # The asking process continues meanwhile.
+                self._watched.drain()
+                self._listed_at = self._watched.events
                 self._listed = self._list_open_files()
 
     def _answer(self, request: Mapping[str, Any]) -> dict[str, object]:
@@ -193,7 +213,8 @@ class WatcherProcess:
             return {}
         operation = request["op"]
         if operation == "since":
-            self._asked = time.monotonic()
+            if not self._wrong:
+                self._asked = time.monotonic()
             return self._changes(request)
         if operation == "begin":
             self._question, self._listed = request["question"], None
@@ -220,23 +241,31 @@ class WatcherProcess:
         self._look_at_mounts()
         found = self._watched.changes_since(known)
         token = None if found.token is None else f"{self._name}-{found.token}"
+        listed = self._listed_for(request["question"])
+        if listed == OUT_OF_SIGHT:
+            # The file may be written to and closed before the next question, without an event here.
+            self._watched.doubt(self._hidden)
+            return {"token": None, "reason": self._hidden}
         if found.directories is None:
             return {"token": token, "reason": found.reason}
         self._has_answered = True
-        listed, self._listed = self._listed, None
-        if listed is None or self._question != request["question"]:
-            listed = self._list_open_files()
-        self._question = ""
-        if listed == OUT_OF_SIGHT:
-            return {"token": token, "reason": "a process in another namespace has a file open for writing"}
         directories = {*found.directories, *listed}
-        return {"token": token, "directories": [os.fsdecode(path) for path in directories]}
+        return {"token": token, "directories": [text_of_path(path) for path in directories]}
+
+    def _listed_for(self, question: str) -> frozenset[bytes]:
+        """Return the list made since the process was told of a question, or make it now."""
+        listed, self._listed = self._listed, None
+        is_made = self._question == question and self._listed_at == self._watched.events
+        self._question = ""
+        # A name that appeared after the list may be one of a file that was opened by another.
+        return listed if is_made and listed is not None else self._list_open_files()
 
     def _list_open_files(self) -> frozenset[bytes]:
         """Return the directories with files open for writing, or `OUT_OF_SIGHT`."""
         try:
             return frozenset(self._open_files.directories())
-        except OutOfSight:
+        except OutOfSight as error:
+            self._hidden = str(error)
             return OUT_OF_SIGHT
 
     def _why_other_scope(self, request: Mapping[str, Any]) -> str:
@@ -250,7 +279,7 @@ class WatcherProcess:
             if scope.naming == request["naming"]:
                 self._watch_other(scope)
             return "the scope of the environment has changed"
-        roots = {os.fsencode(name): (device, inode) for name, device, inode in request["roots"]}
+        roots = {path_of_text(name): (device, inode) for name, device, inode in request["roots"]}
         if roots != self._watched.identities():
             # The next capture starts another watcher.
             self._stopped = True
@@ -271,7 +300,8 @@ class WatcherProcess:
         name, _, number = token.partition("-")
         if name == self._name and cache:
             self._kept = (cache, int(number))
-            self._watched.forget_until(int(number))
+            running = self._verification
+            self._watched.forget_until(min(int(number), running.token) if running else int(number))
         return {}
 
     def status(self) -> dict[str, object]:
@@ -297,21 +327,23 @@ class WatcherProcess:
         if not is_due or self._verification is not None or self._kept is None or self._wrong:
             return
         self._checked, self._has_answered = now, False
-        cache, bases = self._kept[0], self._watched.scope.bases
+        (cache, token), bases = self._kept, self._watched.scope.bases
         reading, writing = os.pipe()
         child = os.fork()
         if child == 0:
             try:
-                os.close(reading)
+                # With the lock and the socket it would keep a new watcher from starting if this process is killed.
+                os.closerange(3, writing)
+                os.closerange(writing + 1, MAX_DESCRIPTORS)
                 os.nice(NICE)
                 found = differing_directories(os.path.join(self._state, "cache"), bases, cache)
-                paths = None if found is None else [os.fsdecode(path) for path in found]
+                paths = None if found is None else [list(map(text_of_path, some)) for some in found]
                 with open(writing, "w", encoding="ascii") as file:
                     json.dump(paths, file)
             finally:
                 os._exit(0)
         os.close(writing)
-        self._verification = Verification(child, reading, cache, time.time())
+        self._verification = Verification(child, reading, token, time.time())
 
     def _read_verification(self, running: Verification) -> None:
         data = os.read(running.reading, 1 << 16)
@@ -322,26 +354,32 @@ class WatcherProcess:
         with suppress(OSError):
             os.waitpid(running.child, 0)
         self._verification = None
+        has_result = False
         with suppress(ValueError):
             found = json.loads(running.data)
-            if found is not None:
-                self._judge([os.fsencode(path) for path in found], running)
+            has_result = found is not None and self._judge(
+                Differing(*(list(map(path_of_text, some)) for some in found)), running
+            )
+        if not has_result:
+            # A capture wrote the stat cache meanwhile, or changes became unknown.
+            self._checked, self._has_answered = time.monotonic() - self._check_every + RETRY, True
 
-    def _judge(self, differing: list[bytes], running: Verification) -> None:
-        """Compare what a full look found with what the watcher knows."""
-        kept = self._kept
-        if kept is None or kept[0] != running.cache:
-            return
-        changed = self._watched.known_since(kept[1])
+    def _judge(self, differing: Differing, running: Verification) -> bool:
+        """Compare what a full look found with what the watcher knows; return whether it knows enough."""
+        changed = self._watched.known_since(running.token)
         if changed is None:
-            return
+            return False
         listed = self._list_open_files()
         if listed == OUT_OF_SIGHT:
-            return
-        wrong = wrong_claims(differing, {*changed, *listed})
+            return False
+        known = {*changed, *listed}
+        wrong = wrong_claims(differing.changed, known)
+        if wrong_claims(differing.touched, known):
+            self._watched.doubt("a change time is new without an event")
         if wrong:
             self._wrong = os.fsdecode(wrong[0]).replace("\0", "") or "."
         self._last_check = {"at": running.began, "result": "wrong" if wrong else "right"}
+        return True
 
 
 def _read_line(connection: socket) -> bytes:
@@ -353,6 +391,14 @@ def _read_line(connection: socket) -> bytes:
             raise ValueError("incomplete request")
         received += data
     return received
+
+
+def _place_of(path: str) -> Place:
+    try:
+        seen = os.lstat(path)
+    except OSError:
+        return None
+    return seen.st_dev, seen.st_ino
 
 
 def _memory() -> int:

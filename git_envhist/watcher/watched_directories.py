@@ -8,17 +8,20 @@ a later event into the queue.
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from typing import NamedTuple
 
 from git_envhist.lazy import dataclass
-from git_envhist.paths import DOT_GIT, ROOT_PREFIX, is_root_top, join, path_below_root, root_name_of
+from git_envhist.paths import DOT_GIT, ROOT_PREFIX, is_root_top, join
 from git_envhist.watcher.inotify import (
     ATTRIB,
     CREATE,
+    DELETE,
     DELETE_SELF,
     IGNORED,
     IS_DIRECTORY,
@@ -30,15 +33,24 @@ from git_envhist.watcher.inotify import (
     Inotify,
     InotifyUnavailable,
     events_in,
+    path_of,
+    watch_budget,
 )
+from git_envhist.watcher.new_paths import NewPaths, Taken
+from git_envhist.watcher.open_below import DirectoriesBelow, Identity, RootMoved, identity_of
 
-STRUCTURAL = CREATE | MOVED_FROM | MOVED_TO | DELETE_SELF | MOVE_SELF | OVERFLOW | UNMOUNT | IGNORED
+STRUCTURAL = CREATE | DELETE | MOVED_FROM | MOVED_TO | DELETE_SELF | MOVE_SELF | OVERFLOW | UNMOUNT | IGNORED
 DRAIN_EVERY = 256
 """Number of directories of a walk after which pending events are read, so that the queue does not overflow."""
 
+LOOKS = 8
+"""Times that new paths are looked at if they are moved meanwhile."""
+MANY_CHANGED = 10_000
+"""Directories that are known to have changed, beyond those that exist: a full look costs less than more of them."""
+GONE = frozenset((errno.ENOENT, errno.ENOTDIR, errno.ELOOP))
+
 LINKED = "a hard link was added"
-Identity = tuple[int, int] | None
-"""Device and inode of a directory; None if it does not exist."""
+UNSEEN = "a new path was gone before its hard links were counted"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +76,14 @@ class Changes(NamedTuple):
     reason: str = ""
 
 
+class _Move(NamedTuple):
+    """The first half of a move."""
+
+    old: bytes
+    is_directory: bool
+    new_paths: Taken
+
+
 class WatchedDirectories:
     """The watches of one environment. Raises `InotifyUnavailable` if a directory cannot be watched."""
 
@@ -74,6 +94,7 @@ class WatchedDirectories:
         self.overflows = 0
         self.events = 0
         self._inotify = inotify
+        self._budget = watch_budget()
         self._paths: dict[int, bytes] = {}
         self._watches: dict[bytes, int] = {}
         self._changed: dict[bytes, int] = {}
@@ -83,14 +104,15 @@ class WatchedDirectories:
         """Earlier tokens are unknown."""
         self._doubt = "the watcher has just started"
         self._must_walk = True
-        self._moves: dict[int, tuple[bytes, bool]] = {}
-        """Cookie -> old path and whether it is a directory, of the first half of a move."""
+        self._moves: dict[int, _Move] = {}
+        """By cookie."""
         self._unhandled: deque[bytes] = deque()
         """Events that were read and not handled yet."""
-        self._has_unseen = False
-        """True if a new path was gone before its number of links was read, since the last token."""
-        self._has_closed = False
-        """True if a directory cannot be read, so that a change of permissions may open it."""
+        self._new = NewPaths()
+        self._closed: set[bytes] = set()
+        """Directories that cannot be read; a change of permissions may open them."""
+        self._former: set[int] = set()
+        """Watches of another scope, which end with the next walk."""
         self._identities = {root: _identity(base) for root, base in scope.bases.items()}
 
     def __len__(self) -> int:
@@ -118,22 +140,34 @@ class WatchedDirectories:
         """Watch every directory of the environment."""
         if not self._must_walk:
             return
-        self._must_walk = self._has_closed = False
-        before, self._paths, self._watches = self._paths, {}, {}
+        self._must_walk = False
+        before = self._former.union(self._paths)
+        self._forget_all()
         for root in self.scope.bases:
             top = ROOT_PREFIX + root if root else b""
             self._walk(top, is_first=True)
             if top not in self._watches:
                 raise InotifyUnavailable("a root of the environment cannot be read")
-        for watch in before.keys() - self._paths.keys():
+        for watch in before - self._paths.keys():
             self._inotify.unwatch(watch)
         self.drain()
+
+    def _forget_all(self) -> None:
+        self._paths, self._watches, self._former = {}, {}, set()
+        self._moves.clear()
+        self._new.clear()
+        self._closed.clear()
 
     def drain(self) -> None:
         """Handle all pending events."""
         self._handle_pending()
+        if self._new and not self._must_walk:
+            self._look_at_new_paths()
         # These were moved out of the environment, or the other half of the move is still to come.
         self._end_moves(b"")
+        if len(self._changed) > len(self._paths) + MANY_CHANGED:
+            self._changed.clear()
+            self.doubt("very many directories have changed")
 
     def changes_since(self, token: int | None) -> Changes:
         """Return what changed since a token, and the next token; all events before this call are counted."""
@@ -142,7 +176,6 @@ class WatchedDirectories:
             return Changes(None, None, self._doubt)
         now = self._interval
         self._interval += 1
-        self._has_unseen = False
         if token is None:
             return Changes(now, None, "the stat cache is not that of the last capture")
         if token < self._valid_from:
@@ -165,6 +198,10 @@ class WatchedDirectories:
         self.scope = scope
         self._identities = {root: _identity(base) for root, base in scope.bases.items()}
         self._changed.clear()
+        before = self._former.union(self._paths)
+        self._forget_all()
+        # The paths of pending events may be in no root of this scope.
+        self._former = before
         self.walk_again("the scope of the environment has changed")
 
     def forget_until(self, token: int) -> None:
@@ -174,12 +211,6 @@ class WatchedDirectories:
     def close(self) -> None:
         """End all watches."""
         self._inotify.close()
-
-    def full_path(self, path: bytes) -> bytes:
-        """Return the path of a directory in the file system."""
-        base, below = self.scope.bases[root_name_of(path)], path_below_root(path)
-        # A root may be named by a link; other directories are watched only if they are none.
-        return base + b"/" + (below or b".")
 
     # Events.
 
@@ -200,9 +231,8 @@ class WatchedDirectories:
                 self._changed[path] = interval
             if mask & STRUCTURAL:
                 self._handle(mask, cookie, name, path, watch)
-            elif self._has_closed and mask & ATTRIB and mask & IS_DIRECTORY and path is not None:
-                # It may be readable now.
-                self._walk(join(path, name) if name else path)
+            elif self._closed and mask & ATTRIB and mask & IS_DIRECTORY and path is not None:
+                self._enter_closed(join(path, name) if name else path)
         self.events += number
 
     def _handle(self, mask: int, cookie: int, name: bytes, path: bytes | None, watch: int) -> None:
@@ -226,37 +256,108 @@ class WatchedDirectories:
         """Handle a name that appeared in a directory or disappeared from it by a move."""
         if not path and name == DOT_GIT:
             return
+        where, is_directory = join(path, name), bool(mask & IS_DIRECTORY)
         if mask & MOVED_FROM:
-            self._moves[cookie] = (join(path, name), bool(mask & IS_DIRECTORY))
-            return
-        if mask & MOVED_TO:
-            self._moves.pop(cookie, None)
-        if mask & IS_DIRECTORY:
-            self._end_moves(join(path, name))
-            if not self._must_walk and not self.scope.is_left_out(path, name):
-                self._walk(join(path, name))
+            self._moves[cookie] = _Move(where, is_directory, self._new.take(where, is_directory=is_directory))
+        elif mask & DELETE:
+            if self._new.remove(where):
+                self.doubt(UNSEEN)
+        elif is_directory:
+            self._handle_new_directory(cookie, path, name)
         else:
-            self._look_at_links(path, name)
+            if mask & MOVED_TO and self._new.remove(where):
+                # The file that had this name until now.
+                self.doubt(UNSEEN)
+            self._new.add(where)
+            self._put_moved(cookie, where)
+
+    def _handle_new_directory(self, cookie: int, path: bytes, name: bytes) -> None:
+        where = join(path, name)
+        is_left_out = self.scope.is_left_out(path, name)
+        if not is_left_out:
+            self._put_moved(cookie, where)
+        # What was moved to a path that is left out was moved out of the environment.
+        self._end_moves(where)
+        if not is_left_out and not self._must_walk:
+            self._new.add(where)
+            self._walk(where)
+
+    def _put_moved(self, cookie: int, where: bytes) -> None:
+        """End a move within the environment."""
+        move = self._moves.pop(cookie, None) if cookie else None
+        if move is not None:
+            self._new.put(where, move.new_paths)
 
     def _end_moves(self, top: bytes) -> None:
         """Forget the directories that were moved away from a path, or from below it, and appeared nowhere."""
-        for cookie, (old, is_directory) in list(self._moves.items()):
+        gone: list[bytes] = []
+        for cookie, (old, is_directory, new_paths) in list(self._moves.items()):
             if not top or old == top or old.startswith(top + b"/"):
                 del self._moves[cookie]
-                if self._has_unseen:
-                    self.doubt("a path was moved out of the environment: files in it may have other names")
+                if new_paths:
+                    self.doubt(UNSEEN)
                 if is_directory:
-                    self._forget_below(old)
+                    gone.append(old)
+        if gone:
+            self._forget_below(gone)
 
-    def _look_at_links(self, path: bytes, name: bytes) -> None:
-        """A new name of a file changes its other names without an event in their directories."""
+    def _enter_closed(self, top: bytes) -> None:
+        """Try again to watch the directories at and below a path that could not be read."""
+        for path in [path for path in self._closed if not top or path == top or path.startswith(top + b"/")]:
+            self._closed.remove(path)
+            self._walk(path)
+
+    # Hard links.
+
+    def _look_at_new_paths(self) -> None:
+        """Count the links of new paths: a file of the environment may have changed under its other name.
+
+        A look is certain if no event follows that removes or replaces the name.
+        """
+        until = self._new.now()
+        for _ in range(LOOKS):
+            entries = self._new.entries()
+            seen = self._count_links(entries)
+            self._handle_pending()
+            if not self._new.settle(entries, seen):
+                self.doubt(UNSEEN)
+            # Later ones are looked at by the next call.
+            if self._must_walk or not self._new.has_since(until):
+                return
+        self._new.clear()
+        self.doubt(UNSEEN)
+
+    def _count_links(self, paths: Iterable[bytes]) -> set[bytes]:
+        """Return those of some paths that exist; doubt if one of them is a file with several links."""
+        names: dict[bytes, list[bytes]] = {}
+        for path in paths:
+            above, name = _split(path)
+            names.setdefault(above, []).append(name)
+        seen: set[bytes] = set()
+        with self._open_below() as directories:
+            for above, some in names.items():
+                directory = self._open(directories, above)
+                if directory is not None:
+                    try:
+                        seen.update(
+                            join(above, name) for name in some if self._is_seen(directory, above, name)
+                        )
+                        _wait_for_changes(directory)
+                    finally:
+                        os.close(directory)
+        return seen
+
+    def _is_seen(self, directory: int, above: bytes, name: bytes) -> bool:
         try:
-            seen = os.lstat(join(self.full_path(path), name))
+            seen = os.stat(name, dir_fd=directory, follow_symlinks=False)
         except OSError:
-            self._has_unseen = True
-            return
-        if seen.st_nlink > 1 and not stat.S_ISDIR(seen.st_mode):
+            return False
+        if stat.S_ISDIR(seen.st_mode):
+            path = join(above, name)
+            return path in self._watches or path in self._closed
+        if seen.st_nlink > 1:
             self.doubt(LINKED)
+        return True
 
     # Watches.
 
@@ -266,68 +367,109 @@ class WatchedDirectories:
         `is_first`: no token of before is known, so a hard link makes none unknown.
         """
         waiting, number = [top], 0
-        while waiting:
-            path = waiting.pop()
-            full = self.full_path(path)
-            if not self._watch(path, full):
-                self._has_unseen = True
-                continue
-            number += 1
-            if number % DRAIN_EVERY == 0:
-                self._unhandled.extend(self._inotify.read())
-            # The watch exists before the listing: a later subdirectory has an event.
-            waiting += self._list(path, full, is_first=is_first)
+        with self._open_below() as directories:
+            while waiting:
+                path = waiting.pop()
+                # Also if it cannot be read: it may be another directory than the recorded one.
+                self._changed[path] = self._interval
+                directory = self._open(directories, path)
+                if directory is None:
+                    continue
+                try:
+                    self._watch(path, directory, directories)
+                    number += 1
+                    if number % DRAIN_EVERY == 0:
+                        self._unhandled.extend(self._inotify.read())
+                    # The watch exists before the listing: a later subdirectory has an event.
+                    waiting += self._list(path, directory, is_first=is_first)
+                finally:
+                    os.close(directory)
 
-    def _list(self, path: bytes, full: bytes, *, is_first: bool) -> list[bytes]:
-        """Return the subdirectories of a watched directory, and look at its files if it is new."""
-        found = []
+    def _open_below(self) -> DirectoriesBelow:
+        return DirectoriesBelow(self.scope.bases, self._identities)
+
+    def _open(self, directories: DirectoriesBelow, path: bytes) -> int | None:
+        """Open a directory; return None if it is gone or cannot be read."""
         try:
-            with os.scandir(full) as entries:
+            return directories.open(path)
+        except RootMoved:
+            self.walk_again("a root of the environment is at another place")
+        except OSError as error:
+            if error.errno == errno.EACCES:
+                # The record of a directory that cannot be read is incomplete, so each capture looks at it.
+                self._closed.add(path)
+            elif error.errno not in GONE:
+                raise InotifyUnavailable(error.strerror) from error
+        return None
+
+    def _list(self, path: bytes, directory: int, *, is_first: bool) -> list[bytes]:
+        """Return the subdirectories of a watched directory; its names are new unless this is the first walk."""
+        found: list[bytes] = []
+        try:
+            with os.scandir(path_of(directory)) as entries:
                 for entry in entries:
-                    if self._is_entered(path, entry):
-                        found.append(join(path, entry.name))
-                    elif not is_first and not entry.is_dir(follow_symlinks=False):
-                        # No event told of a link that was added before the watch.
-                        self._look_at_links(path, entry.name)
-        except OSError:
-            self._note_unwatched(path, full)
-            self._has_unseen = True
+                    is_directory = entry.is_dir(follow_symlinks=False)
+                    if is_directory and self._is_left_out(path, entry.name):
+                        continue
+                    where = join(path, entry.name)
+                    if is_directory:
+                        found.append(where)
+                    if not is_first:
+                        # No event reported a link that was added before the watch.
+                        self._new.add(where)
+        except OSError as error:
+            raise InotifyUnavailable(error.strerror) from error
         return found
 
-    def _is_entered(self, path: bytes, entry: os.DirEntry[bytes]) -> bool:
-        if not path and entry.name == DOT_GIT:
-            return False
-        return entry.is_dir(follow_symlinks=False) and not self.scope.is_left_out(path, entry.name)
+    def _is_left_out(self, path: bytes, name: bytes) -> bool:
+        return (not path and name == DOT_GIT) or self.scope.is_left_out(path, name)
 
-    def _watch(self, path: bytes, full: bytes) -> bool:
-        """Watch a directory; return whether it exists and can be read."""
-        watch = self._inotify.watch(full)
-        if watch is None:
-            self._note_unwatched(path, full)
-            return False
+    def _watch(self, path: bytes, directory: int, directories: DirectoriesBelow) -> None:
+        watch = self._inotify.watch(directory)
         before = self._paths.get(watch)
         if before is not None and before != path and self._watches.get(before) == watch:
+            own = identity_of(os.fstat(directory))
+            if all(_identity_at(directories, one) == own for one in (before, path)):
+                # A watch reports one of them only.
+                raise InotifyUnavailable("a directory is in the environment under two paths")
             del self._watches[before]
         self._paths[watch] = path
+        if len(self._paths) > self._budget:
+            raise InotifyUnavailable("it has more directories than half of the inotify watches of a user")
         self._watches[path] = watch
-        self._changed[path] = self._interval
-        return True
 
-    def _note_unwatched(self, path: bytes, full: bytes) -> None:
-        """Note why a directory is not watched: it is gone, cannot be read, or a root is at another place now."""
-        root = root_name_of(path)
-        if _identity(self.scope.bases[root]) != self._identities[root]:
-            self.walk_again("a root of the environment is at another place")
-        elif os.path.lexists(full):
-            # The record of a directory that cannot be read is incomplete, so each capture looks at it.
-            self._has_closed = True
-
-    def _forget_below(self, top: bytes) -> None:
-        prefix = top + b"/"
-        for path in [path for path in self._watches if path == top or path.startswith(prefix)]:
+    def _forget_below(self, tops: list[bytes]) -> None:
+        exact, prefixes = frozenset(tops), tuple(top + b"/" for top in tops)
+        for path in [path for path in self._watches if path in exact or path.startswith(prefixes)]:
             watch = self._watches.pop(path)
             if self._paths.pop(watch, None) is not None:
                 self._inotify.unwatch(watch)
+
+
+def _split(path: bytes) -> tuple[bytes, bytes]:
+    """Return the directory of a path, as the stat cache names it, and the name in it."""
+    above, slash, name = path.rpartition(b"/")
+    return (above, name) if slash else (b"", path)
+
+
+def _wait_for_changes(directory: int) -> None:
+    """Return when the events of all changes of a directory that can be seen are in the queue.
+
+    The system holds the lock of the directory from a change until its event, and takes it to list the directory.
+    """
+    with suppress(OSError), os.scandir(path_of(directory)) as entries:
+        next(entries, None)
+
+
+def _identity_at(directories: DirectoriesBelow, path: bytes) -> Identity:
+    try:
+        opened = directories.open(path)
+    except (OSError, RootMoved):
+        return None
+    try:
+        return identity_of(os.fstat(opened))
+    finally:
+        os.close(opened)
 
 
 def _identity(directory: bytes) -> Identity:
@@ -335,4 +477,4 @@ def _identity(directory: bytes) -> Identity:
         seen = os.stat(directory)
     except OSError:
         return None
-    return seen.st_dev, seen.st_ino
+    return identity_of(seen)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from git_envhist import EnvHistory, SnapshotNotFound, disk, locks
+from git_envhist import EnvHistory, SnapshotNotFound, locks
 from git_envhist.locks import StillLocked
 from git_envhist.snapshots import staging
 from tests.end_to_end.captures import capture
@@ -43,7 +43,7 @@ def held(path: Path) -> Iterator[int]:
 def test_purge_names_the_process_that_holds_a_lock(
     repo: Repo, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    for module in (disk, staging):
+    for module in (locks, staging):
         monkeypatch.setattr(module, "LOCK_TIMEOUT", 0.1)
     repo.write("tab\t", b"1")
     capture(repo, "one")

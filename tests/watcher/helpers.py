@@ -80,6 +80,8 @@ class RunningWatcher:
 
     def signal(self, number: int) -> None:
         os.kill(self.process, number)
+        if number == signal.SIGSTOP:
+            os.waitpid(self.process, os.WUNTRACED)
 
     def wait(self) -> None:
         """Return when the process has ended."""

@@ -59,7 +59,7 @@ class Storm:
         self._steps: list[Callable[[], None]] = [
             *[self.write] * 6, *[self.create] * 4, *[self.make_directories] * 3, self.remove, self.remove,
             self.remove_tree, *[self.rename] * 4, *[self.rename_directory] * 4, self.swap_directories,
-            self.move_out, self.move_in, self.change_mode, self.change_times, self.link, self.symlink,
+            self.move_out, self.move_in, self.change_mode, self.change_times, self.link, self.quick_link, self.symlink,
             self.replace, self.replace_directory,
         ]  # fmt: skip
 
@@ -135,6 +135,14 @@ class Storm:
 
     def link(self) -> None:
         os.link(self._file(), join(self._directory(), self._new()))
+
+    def quick_link(self) -> None:
+        """Change a file through a name that exists only for this, in a directory that is watched."""
+        link = join(self.top, self._new())
+        os.link(self._file(), link)
+        with open(link, "ab") as file:
+            file.write(b"x")
+        os.unlink(link)
 
     def symlink(self) -> None:
         os.symlink(b"f", join(self._directory(), self._new()))

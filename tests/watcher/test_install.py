@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -13,7 +16,7 @@ from typing import Any
 import pytest
 
 from git_envhist.watcher.client import exchange
-from git_envhist.watcher.start import note_failure, stop, wait_until_running
+from git_envhist.watcher.start import is_locked, note_failure, stop, wait_until_running
 from tests.support.repository import Repo
 from tests.watcher.helpers import open_history
 
@@ -78,6 +81,40 @@ def test_capture_does_not_try_at_once_to_start_a_watcher_that_failed(installed: 
     assert not wait_until_running(state_of(installed), 0.3)
 
 
+def test_status_names_the_command_that_stops_the_watcher(installed: Repo) -> None:
+    assert "to stop it: git envlog uninstall --watcher" in installed.run("envlog", "status").out
+
+
+def test_watcher_that_does_not_answer_is_busy_and_can_be_stopped(installed: Repo) -> None:
+    found = status(installed)
+    assert found is not None
+    os.kill(found["process"], signal.SIGSTOP)
+    while (status(installed) or {}).get("directories"):
+        time.sleep(0.01)
+    assert "the watcher does not answer now" in installed.run("envlog", "status").out
+    assert installed.run("envlog", "uninstall", "--watcher").out == "the watcher is stopped\n"
+    os.kill(found["process"], signal.SIGCONT)
+    while is_locked(state_of(installed)):
+        time.sleep(0.01)
+
+
+def test_uninstalled_watcher_stays_off_although_the_user_configured_it(repo: Repo) -> None:
+    repo.write("file", "x")
+    repo.git("config", "--global", "envhist.watcher", "true")
+    assert repo.run("envlog", "uninstall", "--watcher").out == "no watcher was running here\n"
+    repo.run("envlog", "capture", "-m", "x")
+    assert not is_locked(state_of(repo))
+    assert repo.git("config", "envhist.watcher") == "false"
+
+
+def test_status_prints_why_the_watcher_cannot_run(repo: Repo) -> None:
+    repo.git("config", "envhist.watcher", "true")
+    repo.run("envlog", "capture", "-m", "x", check=False)
+    stop(state_of(repo))
+    note_failure(state_of(repo), "no inotify watches are left")
+    assert "cannot follow this environment: no inotify watches are left" in repo.run("envlog", "status").out
+
+
 def test_uninstalled_watcher_ends(installed: Repo) -> None:
     assert installed.run("envlog", "uninstall", "--watcher").out == "the watcher is stopped\n"
     assert ends(installed)
@@ -93,6 +130,31 @@ def test_second_watcher_of_a_working_tree_ends_at_once(installed: Repo) -> None:
     assert before is not None
     assert after is not None
     assert before["process"] == after["process"]
+
+
+START = """
+import sys
+from git_envhist.watcher.start import start
+from tests.watcher.helpers import open_history
+start(open_history(sys.argv[1]).repository)
+"""
+
+
+def test_watcher_keeps_nothing_open_that_its_caller_had_open(repo: Repo) -> None:
+    reading, writing = os.pipe()
+    lines, stdout = os.pipe()
+    words = [sys.executable, "-c", START, str(repo.path)]
+    subprocess.run(words, check=True, stdout=stdout, pass_fds=[writing])
+    os.close(writing)
+    os.close(stdout)
+    assert wait_until_running(state_of(repo))
+    try:
+        # The end of a pipe can be read as soon as no process has its other end.
+        assert select.select([reading, lines], [], [], 0)[0] == [reading, lines]
+    finally:
+        stop(state_of(repo))
+        os.close(reading)
+        os.close(lines)
 
 
 def test_failure_is_reported_with_its_reason(repo: Repo) -> None:

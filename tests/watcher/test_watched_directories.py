@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import shutil
 import threading
 import time
 from pathlib import Path
 
 import pytest
 
-from git_envhist.watcher.watched_directories import WatchedDirectories
+from git_envhist.platform import SYSTEM
+from git_envhist.watcher import inotify, open_below, watched_directories
+from git_envhist.watcher.inotify import Inotify, InotifyUnavailable
+from git_envhist.watcher.open_below import DirectoriesBelow, identity_of
+from git_envhist.watcher.watched_directories import WatchedDirectories, WatchedScope
+from tests.support.privileges import permissions_bind
 from tests.watcher.states import States, Storm, changed, states, watch
 
 
@@ -31,6 +38,17 @@ def begun(top: Path) -> tuple[WatchedDirectories, int]:
     token = watched.changes_since(None).token
     assert token is not None
     return watched, token
+
+
+def test_more_than_half_of_the_watches_of_a_user_are_not_taken(
+    top: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(inotify, "read_limit", lambda _name: 10)
+    watched, _ = begun(top)
+    assert len(watched) == 5
+    (top / "sixth").mkdir()
+    with pytest.raises(InotifyUnavailable):
+        watched.drain()
 
 
 def test_nothing_is_claimed_without_a_change(top: Path) -> None:
@@ -96,6 +114,77 @@ def test_hard_link_that_was_moved_out_at_once_makes_earlier_tokens_unknown(top: 
     assert claimed(watched, token) is None
 
 
+def write_through_link(top: Path, link: str) -> None:
+    os.link(top / "a/b/file", top / link)
+    (top / link).write_text("changed under its other name")
+
+
+def test_hard_link_that_was_removed_at_once_makes_earlier_tokens_unknown(top: Path) -> None:
+    watched, token = begun(top)
+    write_through_link(top, "other/link")
+    (top / "other/link").unlink()
+    assert claimed(watched, token) is None
+
+
+def test_hard_link_that_was_replaced_at_once_makes_earlier_tokens_unknown(top: Path) -> None:
+    watched, token = begun(top)
+    write_through_link(top, "other/link")
+    (top / "other/new").write_text("x")
+    os.rename(top / "other/new", top / "other/link")
+    assert claimed(watched, token) is None
+
+
+def test_hard_link_in_a_moved_directory_that_was_removed_makes_earlier_tokens_unknown(top: Path) -> None:
+    watched, token = begun(top)
+    write_through_link(top, "other/link")
+    os.rename(top / "other", top / "renamed")
+    (top / "renamed/link").unlink()
+    assert claimed(watched, token) is None
+
+
+def test_new_directory_that_was_removed_at_once_makes_earlier_tokens_unknown(top: Path) -> None:
+    watched, token = begun(top)
+    (top / "n").mkdir()
+    write_through_link(top, "n/link")
+    shutil.rmtree(top / "n")
+    assert claimed(watched, token) is None
+
+
+def test_removed_hard_link_counts_once(top: Path) -> None:
+    watched, _ = begun(top)
+    write_through_link(top, "other/link")
+    (top / "other/link").unlink()
+    token = watched.changes_since(None).token
+    (top / "other/new").write_text("x")
+    assert claimed(watched, token) == [b"other"]
+
+
+def test_file_that_was_written_aside_and_renamed_claims_its_directories(top: Path) -> None:
+    watched, token = begun(top)
+    (top / "other/new").write_text("y")
+    os.rename(top / "other/new", top / "a/b/file")
+    assert set(claimed(watched, token) or ()) == {b"other", b"a/b"}
+
+
+def test_directory_that_was_made_aside_and_renamed_claims_its_directories(top: Path) -> None:
+    watched, token = begun(top)
+    (top / "aside/in").mkdir(parents=True)
+    (top / "aside/in/.file").write_text("y")
+    os.rename(top / "aside/in/.file", top / "aside/in/file")
+    os.rename(top / "aside", top / "other/place")
+    found = claimed(watched, token)
+    assert found is not None
+    assert {b"", b"other", b"other/place", b"other/place/in"} <= set(found)
+
+
+def test_change_of_a_seen_file_is_no_doubt(top: Path) -> None:
+    watched, _ = begun(top)
+    (top / "other/new").write_text("y")
+    token = watched.changes_since(None).token
+    (top / "other/new").unlink()
+    assert claimed(watched, token) == [b"other"]
+
+
 def test_overflow_makes_earlier_tokens_unknown_until_everything_is_watched_again(top: Path) -> None:
     watched, token = begun(top)
     limit = int(Path("/proc/sys/fs/inotify/max_queued_events").read_text())
@@ -141,6 +230,109 @@ def test_git_directory_of_the_history_is_not_watched(top: Path) -> None:
     (top / ".git/index").write_text("x")
     (top / "a/.git/index").write_text("x")
     assert claimed(watched, token) == [b"a/.git"]
+
+
+def test_directory_that_became_a_link_keeps_the_watch_of_its_target(top: Path) -> None:
+    (top / "target/c").mkdir(parents=True)
+    (top / "link").mkdir()
+    watched, _ = begun(top)
+    (top / "link/c").mkdir()
+    shutil.rmtree(top / "link")
+    (top / "link").symlink_to("target")
+    token = watched.changes_since(None).token
+    (top / "target/c/file").write_text("x")
+    assert claimed(watched, token) == [b"target/c"]
+
+
+def test_directory_under_two_paths_cannot_be_watched(top: Path) -> None:
+    with pytest.raises(InotifyUnavailable, match="two paths"):
+        watch(os.fsencode(top), conf=os.fsencode(top / "a/b"))
+
+
+def test_directory_that_cannot_be_read_is_claimed(top: Path, tmp_path: Path) -> None:
+    (tmp_path / "swapped/b").mkdir(parents=True)
+    (tmp_path / "swapped/b").chmod(0)
+    watched, token = begun(top)
+    os.rename(top / "a", tmp_path / "before")
+    os.rename(tmp_path / "swapped", top / "a")
+    with permissions_bind():
+        assert b"a/b" in (claimed(watched, token) or ())
+
+
+def test_directories_are_watched_once_they_can_be_read(top: Path) -> None:
+    (top / "a").chmod(0o644)
+    with permissions_bind():
+        watched, _ = begun(top)
+    (top / "a").chmod(0o755)
+    token = watched.changes_since(None).token
+    (top / "a/b/c/new").write_text("x")
+    assert claimed(watched, token) == [b"a/b/c"]
+
+
+def test_mode_of_a_directory_claims_nothing_below_after_a_directory_became_a_link(top: Path) -> None:
+    watched, _ = begun(top)
+    (top / "s").mkdir()
+    (top / "s").rmdir()
+    (top / "s").symlink_to("a")
+    token = watched.changes_since(None).token
+    (top / "a").chmod(0o700)
+    assert set(claimed(watched, token) or ()) == {b"", b"a"}
+
+
+def test_events_of_a_root_that_was_removed_from_the_scope_are_ignored(top: Path, tmp_path: Path) -> None:
+    (tmp_path / "more/sub").mkdir(parents=True)
+    watched = watch(os.fsencode(top), conf=os.fsencode(tmp_path / "more"))
+    (tmp_path / "more/sub/new").write_text("x")
+    watched.watch_other(WatchedScope("other", {b"": os.fsencode(top)}, lambda _directory, _name: False))
+    watched.drain()
+    watched.walk()
+    token = watched.changes_since(None).token
+    (tmp_path / "more/sub/file").write_text("x")
+    (top / "other/file").write_text("x")
+    assert claimed(watched, token) == [b"other"]
+    assert set(watched.paths()) == {b"", b"a", b"a/b", b"a/b/c", b"other"}
+
+
+def test_directory_moved_to_an_excluded_name_is_not_watched(top: Path) -> None:
+    scope = WatchedScope("", {b"": os.fsencode(top)}, lambda _directory, name: name == b"excluded")
+    watched = WatchedDirectories(Inotify(), scope)
+    watched.walk()
+    os.rename(top / "a", top / "excluded")
+    watched.drain()
+    assert set(watched.paths()) == {b"", b"other"}
+    assert len(watched) == 2
+    os.rename(top / "excluded", top / "a")
+    token = watched.changes_since(None).token
+    (top / "a/b/c/new").write_text("x")
+    assert claimed(watched, token) == [b"a/b/c"]
+
+
+def test_very_many_changes_make_earlier_tokens_unknown(top: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watched_directories, "MANY_CHANGED", 3)
+    watched, token = begun(top)
+    for number in range(12):
+        (top / f"n{number}").mkdir()
+        watched.drain()
+        (top / f"n{number}").rmdir()
+    assert claimed(watched, token) is None
+
+
+@pytest.mark.parametrize("openat2", [True, False])
+def test_directories_are_opened_without_following_links(
+    top: Path, monkeypatch: pytest.MonkeyPatch, openat2: bool
+) -> None:
+    monkeypatch.setattr(open_below, "SYSTEM", SYSTEM._replace(openat2=openat2))
+    (top / "link").symlink_to("a")
+    bases = {b"": os.fsencode(top)}
+    with DirectoriesBelow(bases, {b"": identity_of(os.stat(top))}) as directories:
+        for path in ("", "a", "a/b/c"):
+            opened = directories.open(os.fsencode(path))
+            assert identity_of(os.fstat(opened)) == identity_of(os.stat(top / path))
+            os.close(opened)
+        for path in ("link", "link/b", "a/b/file", "gone"):
+            with pytest.raises(OSError) as raised:
+                directories.open(os.fsencode(path))
+            assert raised.value.errno in (errno.ELOOP, errno.ENOTDIR, errno.ENOENT)
 
 
 @pytest.mark.parametrize("seed", range(12))

@@ -20,6 +20,7 @@ from git_envhist.integrations.status import read_status
 from git_envhist.model.integrations import HookApproval, HookRun, InstalledPart, IntegrationStatus
 from git_envhist.printable_text import escape, escape_invalid, format_duration
 from git_envhist.secrets.masking import mask_text
+from git_envhist.watcher.start import read_failure
 
 LEAST = 14
 """The width of the event column if all events are short."""
@@ -37,12 +38,13 @@ def status(session: Session, report: bool) -> None:
     with suppress(EnvhistError):
         # A name that had to be recovered is a warning of the history.
         _ = session.history.timeline
-    watcher = read_watcher(session.history.repository.state)
+    state = session.history.repository.state
+    watcher = read_watcher(state)
     if session.json:
         values = _as_json(found, _settings(session) if report else None)
         session.print_json({**values, "watcher": watcher})
         return
-    for line in watcher_lines(watcher, session.history.settings):
+    for line in watcher_lines(watcher, session.history.settings, read_failure(state)):
         session.line(escape(line))
     for line in _lines(found, report, plain=session.history.repository.plain):
         session.line(escape(line))

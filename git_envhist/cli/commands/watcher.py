@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -13,12 +14,22 @@ from git_envhist.errors import EnvhistError, NotARepository
 from git_envhist.git.repository import Repository
 from git_envhist.printable_text import format_duration
 from git_envhist.watcher.client import exchange, socket_path
-from git_envhist.watcher.inotify import read_limit
-from git_envhist.watcher.start import may_run, read_failure, start, stop, wait_until_running
+from git_envhist.watcher.inotify import read_limit, watch_budget
+from git_envhist.watcher.start import (
+    is_locked,
+    read_failure,
+    start,
+    stop,
+    wait_until_running,
+    why_unavailable,
+)
 
 KEY = "envhist.watcher"
 NEARLY = 0.8
-"""The part of the limit of watches from which the line that raises it is printed."""
+"""The part of the watches of one watcher from which the line that raises the limit is printed."""
+BUSY: Mapping[str, Any] = {"busy": True}
+"""The status of a watcher that exists and does not answer."""
+STOP = "  to stop it: git envlog uninstall --watcher"
 
 
 class WatcherUnavailable(EnvhistError):
@@ -30,8 +41,8 @@ class WatcherUnavailable(EnvhistError):
 
 def install_watcher(session: Session, *, everywhere: bool, dry_run: bool) -> None:
     """Set the key that makes captures start the watcher, and start it here."""
-    if not may_run():
-        raise WatcherUnavailable("this system has no inotify")
+    if why := why_unavailable():
+        raise WatcherUnavailable(why)
     repository = session.history.repository if not everywhere else _repository_if_any(session)
     scope = "--global" if everywhere else "--local"
     if dry_run:
@@ -57,10 +68,15 @@ def uninstall_watcher(session: Session, *, everywhere: bool, dry_run: bool) -> N
     """Remove the key, and stop the watcher here."""
     scope = "--global" if everywhere else "--local"
     repository = session.history.repository if not everywhere else _repository_if_any(session)
+    is_on_elsewhere = not everywhere and _is_on_elsewhere(session)
     if dry_run:
-        session.line(f"git config {scope} --unset {KEY}")
+        session.line(
+            f"git config {scope} {KEY} false" if is_on_elsewhere else f"git config {scope} --unset {KEY}"
+        )
         return
     _set_key(session, scope, None)
+    if is_on_elsewhere:
+        _set_key(session, scope, "false")
     stopped = repository is not None and stop(repository.state)
     session.done("the watcher is removed")
     if session.json:
@@ -76,6 +92,13 @@ def _repository_if_any(session: Session) -> Repository | None:
         return None
 
 
+def _is_on_elsewhere(session: Session) -> bool:
+    """Return whether the user's or the system's configuration lets captures start a watcher here."""
+    found = session.history.repository.git.try_run("config", "--show-scope", "--type=bool", "--get-all", KEY)
+    rows = [line.split() for line in found.out.splitlines()]
+    return [value for scope, value in rows if scope in (b"system", b"global")][-1:] == [b"true"]
+
+
 def _set_key(session: Session, scope: str, value: str | None) -> None:
     git = session.history.repository.git
     if value is not None:
@@ -84,16 +107,28 @@ def _set_key(session: Session, scope: str, value: str | None) -> None:
         git.try_run("config", scope, "--unset-all", KEY)
 
 
-def read_watcher(state: str) -> dict[str, Any] | None:
-    """Return the status of the watcher of a working tree; None if none answers."""
-    return exchange(state, {"op": "status"}) if os.path.exists(socket_path(state)) else None
+def read_watcher(state: str) -> Mapping[str, Any] | None:
+    """Return the status of the watcher of a working tree; `BUSY` if it does not answer, None if there is none."""
+    found = exchange(state, {"op": "status"}) if os.path.exists(socket_path(state)) else None
+    return BUSY if found is None and is_locked(state) else found
 
 
-def watcher_lines(status: Mapping[str, Any] | None, settings: Settings) -> Iterator[str]:
-    """Yield lines about the watcher: whether it runs, its cost, its last verification, and limits that are near."""
+def watcher_lines(status: Mapping[str, Any] | None, settings: Settings, failure: str = "") -> Iterator[str]:
+    """Yield lines about the watcher: whether it runs, its cost, its last verification, and limits that are near.
+
+    `failure`: why it could not watch the environment.
+    """
     if status is None:
-        if settings.watcher:
+        if settings.watcher and failure:
+            yield f"the watcher cannot follow this environment: {failure}"
+            yield from _limit_lines(math.inf if "inotify" in failure else 0)
+            yield STOP.replace("stop it", "try no more")
+        elif settings.watcher:
             yield "the watcher is not running; the next snapshot starts it"
+        return
+    if status == BUSY:
+        yield "the watcher does not answer now: it is busy, starting or stopped, and snapshots look at everything"
+        yield STOP
         return
     directories = int(status["directories"])
     yield (
@@ -106,12 +141,13 @@ def watcher_lines(status: Mapping[str, Any] | None, settings: Settings) -> Itera
     elif status["verified"]:
         yield "  its last comparison with everything found no difference"
     yield from _limit_lines(directories)
+    yield STOP
 
 
-def _limit_lines(directories: int) -> Iterator[str]:
+def _limit_lines(directories: float) -> Iterator[str]:
     limit = read_limit("max_user_watches")
-    if limit is not None and directories > NEARLY * limit:
+    if limit is not None and directories > NEARLY * watch_budget():
         yield (
-            f"  {directories:,} of {limit:,} watches are in use; more: "
+            f"  a watcher may take half of the {limit:,} watches of a user; more: "
             f"sudo sysctl fs.inotify.max_user_watches={2 * limit}"
         )
