@@ -455,12 +455,15 @@ class EnvHistory(HistoryContext):
     def why_failed(self, command: str | None = None, *, limit: int | None = None) -> FailureAnswer:
         """Return the step that broke a check (default: the last that failed), and its likeliest changes.
 
-        `limit`: how many changes. Raise `NoFailure` if no snapshot failed the check.
+        `limit`: how many changes. Raise `NoFailure` if no snapshot failed the check, and `ValueError` for a negative
+        limit.
         """
         from git_envhist.checks.verdicts import with_output  # loaded late: few programs ask
         from git_envhist.history import failure  # loaded late: few programs ask
 
         self._begin_verb()
+        if limit is not None and limit < 0:
+            raise ValueError(f"not a number of changes: {limit}")
         line = self.catalog.own.snapshots
         found = failure.must_find_failure(line, command)
         base = found.passed or next((one for one in line if one.commit == found.first.parent), None)

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from git_envhist.lazy import dataclass, field
-from git_envhist.restore.merge_keys import ABSENT, KeyPath, place_in_order, rank_of, same_value
+from git_envhist.restore.merge_keys import ABSENT, KeyPath, TheirKeys, place_in_order, rank_of, same_value
 
 BLANK = re.compile(r"(?:[ \t\r\n]+|//[^\n]*|/\*.*?\*/)*", re.DOTALL)
 SCALAR = re.compile(r"-?[0-9][0-9.eE+-]*|true|false|null")
@@ -191,12 +191,12 @@ class _Editor:
                 by_key[key].body = self._ours[member.start : member.node.start] + raw
             else:
                 added.append(key)
-        their_order = list(their_members)
-        rank = rank_of(order, their_order) if added else None
+        their_keys = TheirKeys.of(list(their_members) if added else ())
+        rank = rank_of(order, their_keys.order) if added else None
         for key in added:
             change, theirs = changes.below[key], their_members.get(key)
             value = _nested(change) if not change.is_set else change.value
-            place = place_in_order(key, order, their_order, rank)
+            place = place_in_order(key, order, by_key, their_keys, rank)
             lead, closing = self._lead(by_key, order, place, closing, depth)
             head = json.dumps(key, ensure_ascii=False) + (": " if self._unit or ": " in self._ours else ":")
             by_key[key] = MemberText(lead, head + self._raw(theirs, value, _line_indent(lead), depth))

@@ -83,23 +83,20 @@ def _edits(
 
 
 def _removals(text: str, statements: list[Statement], path: KeyPath) -> Iterator[Edit]:
+    is_in_removed_table = False
     for number, one in enumerate(statements):
-        if one.path is None or one.path[: len(path)] != path:
-            continue
+        is_removed = one.path is not None and one.path[: len(path)] == path
         if one.is_header:
+            is_in_removed_table = is_removed
+        if is_removed and one.is_header:
             yield Edit(one.start, _end_of_table(text, statements, number), "")
-        elif not _is_below_header(statements, number, path):
+        elif is_removed and not is_in_removed_table:
             yield Edit(one.start, one.end, "")
 
 
-def _is_below_header(statements: list[Statement], number: int, path: KeyPath) -> bool:
-    """Return whether the statement goes with a table that is removed."""
-    header = next((one for one in reversed(statements[:number]) if one.is_header), None)
-    return header is not None and header.path is not None and header.path[: len(path)] == path
-
-
 def _end_of_table(text: str, statements: list[Statement], number: int) -> int:
-    return next((one.start for one in statements[number + 1 :] if one.is_header), len(text))
+    later = map(statements.__getitem__, range(number + 1, len(statements)))
+    return next((one.start for one in later if one.is_header), len(text))
 
 
 def _insertion(
@@ -112,10 +109,9 @@ def _insertion(
     statement = theirs[new[given].start : new[given].end].rstrip("\n") + "\n"
     header = next((one for one in reversed(new[:given]) if one.is_header), None)
     at = 0
+    places = {(one.path, one.is_header): one for one in reversed(old)}
     for earlier in reversed(new[:given]):
-        found = next(
-            (one for one in old if (one.path, one.is_header) == (earlier.path, earlier.is_header)), None
-        )
+        found = places.get((earlier.path, earlier.is_header))
         if found is not None:
             at = found.end
             break
@@ -143,7 +139,7 @@ def _statements(text: str) -> list[Statement] | None:
     """Return the statements of a text; None if it is not understood."""
     found: list[Statement] = []
     above: KeyPath | None = ()
-    arrays: list[KeyPath] = []
+    arrays: set[KeyPath] = set()
     at = _after(BLANK, text, 0)
     while at < len(text):
         start = text.rfind("\n", 0, at) + 1
@@ -153,8 +149,8 @@ def _statements(text: str) -> list[Statement] | None:
         if one.is_header:
             assert one.path is not None
             if text.startswith("[[", at):
-                arrays.append(one.path)
-            is_listed = any(one.path[: len(array)] == array for array in arrays)
+                arrays.add(one.path)
+            is_listed = any(one.path[:size] in arrays for size in range(1, len(one.path) + 1))
             above = None if is_listed else one.path
             one = one._replace(path=above)
         else:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from bisect import bisect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from enum import Enum
-from typing import Any
+from typing import Any, NamedTuple
 
 from git_envhist.lazy import dataclass, field
 from git_envhist.restore.three_way import Prefer
@@ -60,16 +60,34 @@ def rank_of(order: Sequence[Any], theirs: Sequence[Any]) -> Rank | None:
     return None
 
 
-def place_in_order(key: object, order: Sequence[Any], theirs: Sequence[Any], rank: Rank | None) -> int:
-    """Return the index for a new key: its place in sorted keys, else next to its neighbours on the other side."""
+class TheirKeys(NamedTuple):
+    """The keys of the other side in their order, and the index of each."""
+
+    order: Sequence[Any]
+    places: Mapping[Any, int]
+
+    @classmethod
+    def of(cls, keys: Sequence[Any]) -> TheirKeys:
+        """Return keys with their indexes."""
+        return cls(keys, {key: number for number, key in enumerate(keys)})
+
+
+def place_in_order(
+    key: object, order: Sequence[Any], present: Collection[Any], theirs: TheirKeys, rank: Rank | None
+) -> int:
+    """Return the index for a new key: its place in sorted keys, else next to its neighbours on the other side.
+
+    `present`: the keys of `order`, as a set or a mapping.
+    """
     if rank is not None:
         return bisect(order, rank(key), key=rank)
-    at = theirs.index(key) if key in theirs else len(theirs)
-    for earlier in reversed(theirs[:at]):
-        if earlier in order:
-            return list(order).index(earlier) + 1
-    later = next((one for one in theirs[at + 1 :] if one in order), None)
-    return len(order) if later is None else list(order).index(later)
+    at = theirs.places.get(key, len(theirs.order))
+    # Keys are added in the order of theirs, so that this loop ends at the key that was added before.
+    for number in range(at - 1, -1, -1):
+        if theirs.order[number] in present:
+            return order.index(theirs.order[number]) + 1
+    later = next((one for one in theirs.order[at + 1 :] if one in present), None)
+    return len(order) if later is None else order.index(later)
 
 
 @dataclass(slots=True)

@@ -35,6 +35,7 @@ from git_envhist.model import (
 )
 from git_envhist.objects.object_readers import ObjectReader
 from git_envhist.objects.trees import object_id
+from git_envhist.printable_text import escape
 from git_envhist.restore.inspect_unsigned import ExistingNames
 from git_envhist.restore.join_comparisons import (
     Pairs,
@@ -44,7 +45,13 @@ from git_envhist.restore.join_comparisons import (
     without_changes,
 )
 from git_envhist.restore.lock_files import MergedTree, lock_file_warnings
-from git_envhist.restore.merge_contents import MergeTools, has_units, merge_contents, merge_databases
+from git_envhist.restore.merge_contents import (
+    MergeTools,
+    has_markers,
+    has_units,
+    merge_contents,
+    merge_databases,
+)
 from git_envhist.restore.merge_rows import DatabaseVersion, is_database
 from git_envhist.restore.merge_sources import MergeSources, Span
 from git_envhist.restore.options import RestoreOptions
@@ -150,6 +157,7 @@ class RevertMerge:
         self._dropped = dropped
         self._conflicts: dict[MergeConflict, list[EnvPath]] = {}
         self._skipped: dict[MergeConflict, list[EnvPath]] = {}
+        self._marked: dict[MergeConflict, list[EnvPath]] = {}
         self.blobs: dict[bytes, bytes] = {}
         """The merged contents, by id."""
         self.lock_warnings: tuple[str, ...] = ()
@@ -246,6 +254,12 @@ class RevertMerge:
         """Return the conflicts that are left as they are, about paths that the options choose."""
         return tuple(SkippedPath(one.path, one.why) for one in self._chosen(self._skipped, options))
 
+    def marker_warnings(self, options: RestoreOptions) -> tuple[str, ...]:
+        """Return a warning for each file with markers, of those that the options choose."""
+        left = {one.path for one in (*self._conflicts, *self._skipped)}
+        marked = [one.path for one in self._chosen(self._marked, options) if one.path not in left]
+        return tuple(f"markers in '{escape(path)}': choose the lines to keep" for path in marked)
+
     def conflicts(self, options: RestoreOptions) -> tuple[MergeConflict, ...]:
         """Return the conflicts about paths that the options choose."""
         return self._chosen(self._conflicts, options)
@@ -278,6 +292,8 @@ class RevertMerge:
             return None
         if merged.conflicts or merged.content == versions[1]:
             return ContentMerge(now, merged.conflicts)
+        if prefer is Prefer.MARKERS and has_markers(merged.content):
+            self._marked[MergeConflict(path, ConflictReason.CONTENT)] = [path]
         return ContentMerge(self._entry(path, now, merged.content, is_secret=is_secret))
 
     def _has_units(self, contents: ObjectReader, path: EnvPath, now: Entry) -> bool:

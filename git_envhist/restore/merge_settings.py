@@ -131,11 +131,12 @@ class SettingsMerge:
 
     def _agrees(self, values: Values) -> bool:
         """Return whether values are the merged ones; lists that both sides changed may be merged by lines."""
-        wanted: Any = self._merged.merged
+        wanted = _copy(self._merged.merged) if self._merged.conflicts else self._merged.merged
         for path in self._merged.conflicts:
             if not all(isinstance(value_at(side, path), list) for side in (*self._values, values)):
                 return False
-            wanted = _with(wanted, path, value_at(values, path))
+            above: Any = value_at(wanted, path[:-1])
+            above[path[-1]] = value_at(values, path)
         return same_value(wanted, values)
 
     def _edited(self) -> bytes | None:
@@ -169,9 +170,9 @@ class SettingsMerge:
         return KeyMerge(self._merged.prefer, self._merged.merged, changes, [])
 
 
-def _with(mapping: Mapping[str, Any], path: KeyPath, value: object) -> Values:
-    first, rest = path[0], path[1:]
-    return {**mapping, first: value if not rest else _with(mapping[first], rest, value)}
+def _copy(mapping: Mapping[str, Any]) -> Values:
+    """Return a copy of a mapping and of all mappings in it."""
+    return {key: _copy(value) if isinstance(value, Mapping) else value for key, value in mapping.items()}
 
 
 def _decode(data: bytes) -> str | None:

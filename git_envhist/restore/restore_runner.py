@@ -828,6 +828,7 @@ class RestoreOperation:
                 *sources.warnings,
                 *unstable_path_warnings(git, target.tree, plan),
                 *disagreeing,
+                *merge.marker_warnings(self.options),
             ),
             reverted="" if is_merge else sources.words,
             merged=sources.words if is_merge else "",

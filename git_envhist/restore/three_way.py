@@ -165,9 +165,22 @@ def merge_entry(sides: Sides, content: Callable[[], ContentMerge | None], prefer
         is_text = prefer is Prefer.MARKERS and base is None and now is not None and other is not None
         merged = content() if is_text else None
         if merged is not None and not merged.conflicts:
-            return MergedEntry(merged.entry)
+            reasons = _differing_attributes(now, other)
+            return MergedEntry(now, reasons) if reasons else MergedEntry(merged.entry)
         return _preferred(sides, _existence(sides), prefer)
     return _merge_attributes(sides, content, prefer)
+
+
+def _differing_attributes(one: Entry | None, other: Entry | None) -> tuple[str, ...]:
+    """Return the first reason for which a file that both sides created is no merge of lines alone."""
+    assert one is not None
+    assert other is not None
+    differing = (
+        (one.mode != other.mode, ConflictReason.MODE),
+        ((one.uid, one.gid) != (other.uid, other.gid), ConflictReason.OWNER),
+        (one.xattrs != other.xattrs, ConflictReason.ATTRIBUTES),
+    )
+    return tuple(why for differs, why in differing if differs)[:1]
 
 
 def _existence(sides: Sides) -> ConflictReason:

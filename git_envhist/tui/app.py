@@ -20,6 +20,7 @@ from git_envhist.tui import styled_text as plans
 from git_envhist.tui import widgets
 from git_envhist.tui.own_programs import (
     JsonResult,
+    OtherTimelines,
     OwnProgramResult,
     SnapshotRow,
     WhySubject,
@@ -290,7 +291,11 @@ class Browser(App[None]):
     def _list_timelines(self) -> None:
         self.call_from_thread(self._choose_timeline, other_timelines())
 
-    def _choose_timeline(self, names: list[str]) -> None:
+    def _choose_timeline(self, found: OtherTimelines) -> None:
+        names = found.names
+        if found.error_text:
+            self._show_result("merge", JsonResult(None, found.error_text), plans.plan_text)
+            return
         self._set_operation("")
         if not names:
             text = Text("no other timeline; to work in a second directory: git envlog fork <directory>")

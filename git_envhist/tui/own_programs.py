@@ -149,14 +149,27 @@ def count_snapshots() -> int:
     return run_and_read("envlog", "--no-fold", "-z", "--format=%h").out.count("\0")
 
 
-def other_timelines() -> list[str]:
+class OtherTimelines(NamedTuple):
+    """The names of other timelines, or the reason why they cannot be listed."""
+
+    names: list[str]
+    error_text: str = ""
+
+
+def other_timelines() -> OtherTimelines:
     """Return the names of the other timelines of this repository, fetched ones included."""
-    newest = run_and_read("envlog", "-1", "--json").out
-    own = {one["timeline"] for one in json.loads(newest or "[]")}
+    newest = run_and_read("envlog", "-1", "--json")
+    try:
+        value = json.loads(newest.out or "[]")
+    except ValueError:
+        value = {}
+    if not isinstance(value, list):
+        return OtherTimelines([], _error_words(value.get("error", {})))
+    own = {one["timeline"] for one in value}
     names = (
         line.partition("\t")[0] for line in run_and_read("envhist", "complete", "timelines").out.splitlines()
     )
-    return [name for name in names if name not in own]
+    return OtherTimelines([name for name in names if name not in own])
 
 
 # The conflicts of a revert or a merge, and the sides that the user chose.

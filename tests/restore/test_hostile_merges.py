@@ -205,10 +205,39 @@ def test_list_of_sources_is_merged_line_by_line() -> None:
     assert found.content == b"".join([*base[1:-1], b"/new\n"])
 
 
-def test_toml_with_many_dots_in_a_line_is_not_parsed() -> None:
-    assert toml_text.read_toml('a.b = "x.y"')
+DOTS = toml_text.MAX_DOTS + 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a." * DOTS + "b = 1",
+        "[" + "a . " * DOTS + "b]",
+        "[[" + "'a'." * DOTS + "b]]",
+        'x = """"a\\""""""\n' + '"a"\t.' * DOTS + "b = 1",
+        "x = '''a'b'''''\r\n" + "a." * DOTS + "b = 1",
+        "x = [{" + "a." * DOTS + "b = 1}]",
+        'x = "\\"" # "\n' + "a." * DOTS + '"never closed',
+    ],
+)
+def test_toml_key_with_many_dots_is_not_parsed(text: str) -> None:
     with pytest.raises(ValueError, match="too many dots"):
-        toml_text.read_toml("a." * (toml_text.MAX_DOTS + 1) + "b = 1")
+        toml_text.read_toml(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "x = [" + '"p==1.2.3", ' * DOTS + "]",
+        "x = [" + "1.5, " * DOTS + "]",
+        "x = 1 # " + "." * DOTS,
+        'x = """\n' + "a." * DOTS + '"\\""""',
+        "x = '''" + "a." * DOTS + "'''",
+        'x."' + "a." * DOTS + '" = 1',
+    ],
+)
+def test_toml_with_many_dots_in_values_and_comments_is_parsed(text: str) -> None:
+    assert toml_text.read_toml(text)["x"]
 
 
 @pytest.mark.parametrize("name", [".", "..", "../..", "/", ""])

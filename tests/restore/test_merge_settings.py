@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from git_envhist.restore.edit_toml import edit_toml
+from git_envhist.restore.merge_keys import ABSENT, TheirKeys, place_in_order
 from git_envhist.restore.merge_settings import MergedSettings, SettingsMerge
 from git_envhist.restore.three_way import Prefer
 
@@ -325,3 +327,35 @@ def test_values_that_cannot_be_compared_end_in_no_error(name: bytes, text: str) 
 def test_key_that_is_no_unicode_text_is_not_merged() -> None:
     theirs = b'{"a": 1, "\\ud800": 2}'
     assert merge(b"x.json", b'{"a": 1}', b'{"a": 5}', theirs) == MergedSettings(None, ())
+
+
+class CountedKey(str):
+    """A key that counts its comparisons."""
+
+    __slots__ = ()
+    comparisons = 0
+    __hash__ = str.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        CountedKey.comparisons += 1
+        return str.__eq__(self, other)
+
+
+def test_places_of_new_keys_are_found_without_comparing_all_pairs() -> None:
+    number = 300
+    order = [CountedKey(f"o{one}") for one in range(number, 0, -1)]
+    theirs = [CountedKey(f"t{one}") for one in range(number, 0, -1)]
+    CountedKey.comparisons = 0
+    assert place_in_order(theirs[-1], order, dict.fromkeys(order), TheirKeys.of(theirs), None) == number
+    assert CountedKey.comparisons < number
+
+
+def test_toml_keys_between_many_arrays_are_edited() -> None:
+    arrays = "".join(f"[[a{one}]]\nx = {one}\n[a{one}.b]\ny = 1\n" for one in range(30))
+    base, theirs = "k = 1\nl = 1\n" + arrays, "k = 1\nnew = 3\nl = 1\n" + arrays
+    ours = "k = 1\nl = 2\n" + arrays
+    changes: dict[Any, object] = {("new",): 3}
+    assert edit_toml(ours, theirs, changes, {}) == ours.replace("l = 2", "new = 3\nl = 2")
+    assert edit_toml(base, base, {("k",): ABSENT}, {}) == base.replace("k = 1\n", "", 1)
+    table = "[t]\na = 1\n[t.u]\nb = 1\n[v]\nc = 1\n"
+    assert edit_toml(table, table, {("t",): ABSENT}, {}) == "[v]\nc = 1\n"

@@ -148,7 +148,8 @@ def test_conflicts_take_the_chosen_side_and_the_rest_is_reverted(
 
 def test_markers_show_both_sides_of_text_and_other_conflicts_remain(three: Repo) -> None:
     three.write("lines", three.read("lines").replace(b"three", b"III"))
-    three.run("envlog", "revert", "--conflict=markers", ":/two", check=True)
+    done = three.run("envlog", "revert", "--conflict=markers", ":/two", check=True)
+    assert "warning: markers in 'lines': choose the lines to keep" in done.err
     text = three.read("lines")
     assert text.index(b"<<<<<<< now\nIII\n") < text.index(b"=======\n3\n>>>>>>> ")
     three.run("envlog", "undo", check=True)

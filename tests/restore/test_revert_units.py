@@ -8,11 +8,22 @@ import shutil
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from typing import Any
 
 import pytest
 
 from git_envhist.api import EnvHistory
+from git_envhist.lazy import replace
+from git_envhist.model import Entry, EntryKind, EnvPath, ObjectId
 from git_envhist.restore.merge_pairs import RevertConflicts
+from git_envhist.restore.three_way import (
+    ConflictReason,
+    ContentMerge,
+    MergedEntry,
+    Prefer,
+    Sides,
+    merge_entry,
+)
 from tests.support.oracle import listing
 from tests.support.repository import Repo
 
@@ -347,3 +358,23 @@ def test_log_that_is_equal_on_all_sides_is_applied_and_does_not_stay_beside_a_me
         assert opened.execute("select * from a").fetchall() == [(9, "in the log")]
         assert opened.execute("select w from b order by id").fetchall() == [(1,), (2,), (30,)]
         assert opened.execute("pragma integrity_check").fetchone() == ("ok",)
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"mode": 0o755}, ConflictReason.MODE),
+        ({"uid": 7}, ConflictReason.OWNER),
+        ({"xattrs": ((b"user.a", b"1"),)}, ConflictReason.ATTRIBUTES),
+    ],
+)
+def test_markers_do_not_decide_attributes_of_a_file_that_both_sides_created(
+    change: dict[str, Any], reason: ConflictReason
+) -> None:
+    now = Entry(path=EnvPath(b"run.sh"), kind=EntryKind.FILE, mode=0o644, mtime_ns=1, oid=ObjectId(b"1" * 20))
+    other = replace(now, oid=ObjectId(b"2" * 20))
+    text = ContentMerge(replace(now, oid=ObjectId(b"3" * 20)))
+    same = merge_entry(Sides(None, other, None, now), lambda: text, Prefer.MARKERS)
+    assert same == MergedEntry(text.entry)
+    changed = merge_entry(Sides(None, replace(other, **change), None, now), lambda: text, Prefer.MARKERS)
+    assert changed == MergedEntry(now, (reason,))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from git_envhist.tui.own_programs import FIELDS, _short_time, read_rows, why_subjects
+from git_envhist.tui.own_programs import FIELDS, _short_time, other_timelines, read_rows, why_subjects
 from git_envhist.tui.styled_text import why_text
 
 
@@ -61,3 +63,10 @@ def test_hostile_answer_is_escaped() -> None:
     assert "or:        one of 5 more" in text
     assert "failed" in text
     assert all(letter == "\n" or letter.isprintable() for letter in text)
+
+
+def test_timelines_outside_a_repository_are_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    found = other_timelines()
+    assert found.names == []
+    assert "not a git repository" in found.error_text, found

@@ -39,6 +39,7 @@ MAX_DIGITS = 18
 @date_format
 def why(session: Session, place: str | None, **options: Any) -> None:
     """Show which step gave a path, line, package, variable, table, row or service its form, and by which call."""
+    _refuse_no_limit(options)
     if options["failed"]:
         from git_envhist.cli.views.failure import print_failure  # loaded late: only --failed needs it
 
@@ -49,8 +50,6 @@ def why(session: Session, place: str | None, **options: Any) -> None:
         return
     subject = _subject(session, place, options)
     limit = None if options["every"] else DEFAULT_LIMIT if options["limit"] is None else options["limit"]
-    if limit is not None and limit < 1:
-        raise UsageError(f"not a number of steps: {limit}", hint="-n <n>, at least 1")
     asked, is_changed = _captured_subject(session, subject, options["revision"])
     with session.history.origins(options["revision"] or "@") as origins:
         found = origins.of(asked)
@@ -58,6 +57,13 @@ def why(session: Session, place: str | None, **options: Any) -> None:
             _print_json(session, subject, found, limit, is_changed=is_changed)
         else:
             _print(session, found, limit, options["date"], is_changed=is_changed)
+
+
+def _refuse_no_limit(options: dict[str, Any]) -> None:
+    limit = options["limit"]
+    if limit is not None and limit < 1 and not options["every"]:
+        listed = "changes" if options["failed"] else "steps"
+        raise UsageError(f"not a number of {listed}: {limit}", hint="-n <n>, at least 1")
 
 
 def _refuse_others(options: dict[str, Any]) -> None:
