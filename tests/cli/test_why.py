@@ -422,7 +422,6 @@ def test_hostile_text_in_any_field_commands_no_terminal(repo: Repo) -> None:
     assert sum(head.count(b"\x1b") for head in heads) == 3 * HOSTILE.count("\x1b")
 
 
-<<<<<<< HEAD
 def test_path_that_ends_like_a_line_is_a_path_from_the_top_and_in_the_past(repo: Repo) -> None:
     repo.write("log", "one\ntwo\nthree\n")
     repo.write("log:3", "x")
@@ -446,7 +445,8 @@ def test_versions_of_a_directory_or_to_a_file_are_refused_with_a_reason(repo: Re
     for to in ("", "f"):
         done = repo.run("envlog", "show", "--versions", "--to", to, "f")
         assert (done.status, f"not a directory: '{to}'" in done.err) == (129, True)
-=======
+
+
 @pytest.mark.parametrize("number", ["0", "-1"])
 def test_failed_check_with_less_than_one_change_is_refused(repo: Repo, number: str) -> None:
     refused = repo.run("envlog", "why", "--failed", "-n", number)
@@ -456,4 +456,3 @@ def test_failed_check_with_less_than_one_change_is_refused(repo: Repo, number: s
 def test_negative_limit_of_changes_is_an_error(repo: Repo) -> None:
     with pytest.raises(ValueError, match="not a number of changes"):
         EnvHistory.open(str(repo.path), workers="here").why_failed(limit=-1)
->>>>>>> fixy2
