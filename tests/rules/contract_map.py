@@ -2597,6 +2597,16 @@ CHECKS = (
         ("integrations/agents/test_waiting.py::test_second_tool_is_answered_by_the_process_that_waits",),
     ),
     Line(
+        "config envhist.watcher",
+        "captures start the watcher and ask it",
+        ("watcher/test_install.py::test_capture_starts_the_watcher_again",),
+    ),
+    Line(
+        "config envhist.watcheridle",
+        "how long the watcher waits for the next question",
+        ("watcher/test_install.py::test_watcher_ends_after_the_configured_time_without_a_question",),
+    ),
+    Line(
         "config envhist.verifyon",
         "the triggers after which the check runs, one at a time",
         (

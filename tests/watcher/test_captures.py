@@ -165,7 +165,7 @@ def test_stopped_watcher_costs_a_full_look(repo: Repo, watched: RunningWatcher) 
     assert told() == [b"a/b"]
 
 
-def test_open_stat_cache_a_backup_is_unknown(repo: Repo, watched: RunningWatcher) -> None:
+def test_cache_of_a_backup_is_unknown(repo: Repo, watched: RunningWatcher) -> None:
     head = repo.path / ".git/envhist/cache/head"
     older = head.read_bytes()
     repo.write("a/b/file", "2")

@@ -50,7 +50,7 @@ def test_installed_watcher_runs_and_is_in_the_status(installed: Repo) -> None:
     assert found is not None
     assert found["directories"] == 1
     assert installed.git("config", "envhist.watcher") == "true"
-    assert "the watcher follows 1 directories: " in installed.run("envlog", "status").out
+    assert "the watcher follows 1 directory: " in installed.run("envlog", "status").out
 
 
 def test_capture_starts_the_watcher_again(installed: Repo) -> None:
@@ -121,6 +121,12 @@ def test_uninstalled_watcher_ends(installed: Repo) -> None:
     assert status(installed) is None
     installed.run("envlog", "capture", "-m", "x")
     assert status(installed) is None
+
+
+def test_watcher_ends_after_the_configured_time_without_a_question(repo: Repo) -> None:
+    repo.git("config", "envhist.watcherIdle", "1s")
+    repo.run("envlog", "install", "--watcher", check=True)
+    assert ends(repo)
 
 
 def test_second_watcher_of_a_working_tree_ends_at_once(installed: Repo) -> None:

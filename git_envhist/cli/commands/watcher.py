@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from git_envhist.cli.command import Session
-from git_envhist.cli.formats import size
+from git_envhist.cli.formats import count, size
 from git_envhist.config import Settings
 from git_envhist.errors import EnvhistError, NotARepository
 from git_envhist.git.repository import Repository
@@ -132,7 +132,7 @@ def watcher_lines(status: Mapping[str, Any] | None, settings: Settings, failure:
         return
     directories = int(status["directories"])
     yield (
-        f"the watcher follows {directories:,} directories: {size(int(status['memory']))} of memory, "
+        f"the watcher follows {count(directories, 'directory', 'directories')}: {size(int(status['memory']))} of memory, "
         f"{format_duration(float(status['processor_seconds']))} of processor time "
         f"in {format_duration(float(status['seconds']))}"
     )
