@@ -132,7 +132,8 @@ def watcher_lines(status: Mapping[str, Any] | None, settings: Settings, failure:
         return
     directories = int(status["directories"])
     yield (
-        f"the watcher follows {count(directories, 'directory', 'directories')}: {size(int(status['memory']))} of memory, "
+        f"the watcher follows {count(directories, 'directory', 'directories')}: "
+        f"{size(int(status['memory']))} of memory, "
         f"{format_duration(float(status['processor_seconds']))} of processor time "
         f"in {format_duration(float(status['seconds']))}"
     )
