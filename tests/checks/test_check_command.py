@@ -98,7 +98,7 @@ from git_envhist import child_command
 from git_envhist.checks import check_command
 ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)
 child_command.TERMINATION_SECONDS = 60.0
-ended = check_command.run("sleep 1000 & true", check_command.RunOptions(sys.argv[1], dict(os.environ)))
+ended = check_command.run_check("sleep 1000 & true", check_command.RunOptions(sys.argv[1], dict(os.environ)))
 sys.exit(0 if ended.duration_ms < 60_000 else 1)
 """
 

@@ -7,7 +7,7 @@ import shutil
 import pytest
 
 from git_envhist.api import EnvHistory
-from git_envhist.diff import compare_snapshots as series
+from git_envhist.diff import compare_series as series
 from git_envhist.diff.compare_series import commits_changing_paths
 from git_envhist.diff.compare_snapshots import compare
 from git_envhist.errors import GitFailed

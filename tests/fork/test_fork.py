@@ -258,7 +258,7 @@ def test_fork_that_fails_at_its_first_snapshot_leaves_nothing(
     def fail(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(forking, "paths_naming", fail)
+    monkeypatch.setattr(forking, "find_outside_references", fail)
     before = refs(rich)
     (rich.path / "closed").mkdir(mode=0o555)
     rich.write("closed2/file").parent.chmod(0o555)
