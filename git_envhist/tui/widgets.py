@@ -306,7 +306,7 @@ class SnapshotList(ScrollView, can_focus=True):
         Binding("home,g", "leap(0)", "the newest", show=False),
         Binding("end,G", "leap(-1)", "the oldest", show=False),
         # Bound here and not in the application, so that they apply to the row of the latest cursor movement.
-        Binding("d", "ask_for('mark')", "mark, diff"),
+        Binding("d", "ask_for('mark')", "diff"),
         Binding("r", "ask_for('restore')", "restore"),
         Binding("v", "ask_for('revert')", "revert", show=False),
         Binding("w", "ask_for('why')", "why"),
